@@ -4,17 +4,15 @@
 #include <dlfcn.h>
 #include <metal_marlin/metal_marlin.h>
 #include <stdio.h>
-#include <string.h>
 
 /* The table, or NULL with the reason printed. The library must stay loaded as long as anything of
  * it is in use. */
 static const marlin_api* find_api(const char* path) {
   void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  void* symbol = library ? dlsym(library, "marlin_get_api") : NULL;
-  if (!symbol) return fprintf(stderr, "%s\n", dlerror()), NULL;
-  const marlin_api* (*get_api)(uint32_t) = NULL;
-  /* ISO C has no conversion of an object's pointer to a function's. */
-  memcpy((void*)&get_api, (const void*)&symbol, sizeof get_api);
+  marlin_get_api_function get_api = NULL;
+  /* As POSIX shows it: ISO C has no conversion of an object's pointer to a function's. */
+  if (library) *(void**)&get_api = dlsym(library, "marlin_get_api");
+  if (!get_api) return fprintf(stderr, "%s\n", dlerror()), NULL;
   const marlin_api* api = get_api(MARLIN_ABI_MAJOR);
   if (!api) return fprintf(stderr, "%s does not serve ABI %d\n", path, MARLIN_ABI_MAJOR), NULL;
   /* An older library has a shorter table: what this host calls must be inside. */

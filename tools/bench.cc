@@ -14,12 +14,15 @@
 #include "measure.h"
 #include "metal_counters.h"
 #include "names.h"
+#include "notes.h"
 #include "output_file.h"
 #include "printable.h"
 #include "progress.h"
 #include "roofline.h"
 #include "shape_options.h"
 #include "table.h"
+#include "terminal.h"
+#include "words.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -50,6 +53,8 @@ std::vector<Job> jobs_of(const Options& options) {
   return jobs;
 }
 
+constexpr size_t kColumns = 15;
+
 Table empty_table() {
   using enum Table::Align;
   return Table({{"format"},
@@ -69,17 +74,31 @@ Table empty_table() {
                 {"nmse", right}});
 }
 
-void add_row(Table& table, const Measurement& m) {
+void add_row(Table& table, Notes& notes, const Measurement& m) {
   std::string weights = format_name(m.format);
   if (m.sparse) weights += " 2:4";
   if (m.job.top_k != 0) weights += fmt::format(", {} of {} experts", m.distinct_experts, m.experts);
+  if (!m.not_served.empty()) {
+    const size_t note = notes.add(weights + " with " + compute_name(m.job.compute), m.not_served);
+    std::vector<std::string> cells = {weights,
+                                      std::to_string(m.group),
+                                      compute_name(m.job.compute),
+                                      dtype_name(m.job.dtype),
+                                      std::to_string(m.job.m),
+                                      std::to_string(m.threads),
+                                      fmt::format("not served ({})", note)};
+    cells.resize(kColumns);
+    table.row(std::move(cells));
+    return;
+  }
   table.row({weights, std::to_string(m.group), compute_name(m.job.compute), dtype_name(m.job.dtype),
              std::to_string(m.job.m), std::to_string(m.threads), m.kernel, seconds_text(m.seconds),
              m.device_seconds != 0 ? seconds_text(m.device_seconds) : "",
              fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}", m.rate() / 1e9),
              fmt::format("{:.0f}%", 100 * m.fraction_of_limit()), m.limit(),
              m.dense_seconds != 0 ? fmt::format("{:.2f}x", m.dense_seconds / m.seconds) : "",
-             fmt::format("{:.1e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")});
+             fmt::format("{:.1e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")},
+            m.verdict.ok() ? Table::Mood::plain : Table::Mood::wrong);
 }
 
 /// Measures everything that the options request. Each result goes to `report` at once.
@@ -113,10 +132,12 @@ void measure_all(const Options& options, const Report& report) {
 void print_limits(std::span<const Measurement> all) {
   for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
     while (end < all.size() && all[end].threads == all[begin].threads) ++end;
-    fmt::print("limits of the same run with {} thread{}: {}\n", all[begin].threads,
-               all[begin].threads == 1 ? "" : "s",
-               limits_text(roofline_of(all.subspan(begin, end - begin))));
+    const auto some = all.subspan(begin, end - begin);
+    fmt::print("limits of the same run with {}: {}\n", counted(some[0].threads, "thread"),
+               limits_text(roofline_of(some)));
   }
+  if (const std::string noise = noise_text(all); !noise.empty())
+    fmt::print("{}\n", red("noise: " + noise, stdout));
 }
 
 ExitCode bench(const Options& options) {
@@ -129,18 +150,30 @@ ExitCode bench(const Options& options) {
   if (!options.svg.empty()) svg.emplace(options.svg, options.force, options.shape.inputs());
   std::vector<Measurement> all;
   Table table = empty_table();
+  Notes notes;
   bool right = true;
   measure_all(options, [&](const Measurement& m) {
+    add_row(table, notes, m);
+    if (!m.not_served.empty()) {
+      if (options.json)
+        fmt::print(stderr, "metal-marlin: left out {} with {} compute: {}\n", format_name(m.format),
+                   compute_name(m.job.compute), m.not_served);
+      return;
+    }
     all.push_back(m);
     right = right && m.verdict.ok();
-    add_row(table, m);
     if (!options.json) return;
     fmt::print("{}\n", json_text(to_json(m)));
     std::fflush(stdout);  // a record is of use as soon as it is made
   });
+  if (all.empty()) {
+    if (!options.json) notes.print();
+    throw Failure("no kernel of this backend does any of these products");
+  }
   if (!options.json) {
     fmt::print("{} x {} (N x K) on {}\n\n", all.front().n, all.front().k, cpu_info().model);
     table.print();
+    notes.print();
     fmt::print("\n");
     print_limits(all);
     fmt::print(
@@ -149,9 +182,13 @@ ExitCode bench(const Options& options) {
         "the\n"
         "longer of reading the weights and multiplying at the peak of the instruction; 'of limit' "
         "is its time over ours. All\n"
-        "are medians of samples taken in turn.\n"
-        "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same "
-        "shape (--sparse both).\n");
+        "are medians of samples taken in turn.\n");
+    const bool raced = std::any_of(all.begin(), all.end(),
+                                   [](const Measurement& m) { return m.dense_seconds != 0; });
+    if (raced)
+      fmt::print(
+          "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same "
+          "shape.\n");
   }
   if (svg) {
     svg->write(render_roofline(roofline_of(all)));
@@ -196,7 +233,9 @@ constexpr const char* kFooter =
     "gbytes_per_s, gflops, limit\n"
     "('read' or the instruction), fraction_of_limit, nmse; dtype, out_dtype, weight_bytes, "
     "read_gbytes_per_s,\n"
-    "instruction, peak_gflops, sparse ('none' or '2:4'), device_seconds (on a GPU, by its own "
+    "instruction, peak_gflops, sparse ('none' or '2:4'), limit_spread (of the samples of reading), "
+    "other_processors\n"
+    "(that other processes had), device_seconds (on a GPU, by its own "
     "clock; the rates are then\n"
     "of it), dense_over_sparse (with --sparse both); with --experts: experts, top_k, "
     "skew, distinct_experts (of one\n"

@@ -9,8 +9,10 @@
 #include "command.h"
 #include "library.h"
 #include "names.h"
+#include "notes.h"
 #include "printable.h"
 #include "table.h"
+#include "words.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -138,7 +140,7 @@ void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
 
 /// `note` is the number of the reason why the layer does not load. The reason is too long for a
 /// column.
-std::vector<std::string> cells_of(const marlin_layer_info& info, uint64_t note) {
+std::vector<std::string> cells_of(const marlin_layer_info& info, size_t note) {
   const auto bits = bits_a_weight(info.bytes, weights_of(info));
   return {printable(info.name),
           is_floats(info) ? dtype_name(info.dtype) : format_name(info.format),
@@ -169,31 +171,29 @@ void print_table(const marlin_checkpoint* checkpoint) {
                {"size", right},
                {"loads"}});
   Totals totals;
+  Reasons reasons(checkpoint);
+  Notes notes;
+  std::vector<uint32_t> numbers;  // of the notes of layers that do not load
   for_each_layer(checkpoint, [&](const marlin_layer_info& info) {
     totals.add(info);
-    table.measure(cells_of(info, totals.layers - totals.loadable));
+    if (!loads(info))
+      numbers.push_back(static_cast<uint32_t>(notes.add(info.name, reasons.of(info))));
+    table.measure(cells_of(info, loads(info) ? 0 : numbers.back()));
   });
   table.print_head();
-  uint64_t notes = 0;
+  auto number = numbers.begin();
   for_each_layer(checkpoint, [&](const marlin_layer_info& info) {
-    notes += !loads(info);
-    table.print_line(cells_of(info, notes));
+    const auto mood = loads(info) ? Table::Mood::plain : Table::Mood::wrong;
+    table.print_line(cells_of(info, loads(info) ? 0 : *number++), stdout, mood);
   });
-  if (notes != 0) {
-    Reasons reasons(checkpoint);
-    fmt::print("\n");
-    notes = 0;
-    for_each_layer(checkpoint, [&](const marlin_layer_info& info) {
-      if (!loads(info)) fmt::print("({}) {}\n", ++notes, printable(reasons.of(info)));
-    });
-  }
+  if (!notes.empty()) fmt::print("\n");
+  notes.print();
   const auto bits = totals.bits();
-  fmt::print(
-      "\n{} layer{}, {} quantized, {} 2:4 sparse, {} would load; {:.4g} million weights in {}{}\n",
-      totals.layers, totals.layers == 1 ? "" : "s", totals.quantized, totals.sparse,
-      totals.loadable, static_cast<double>(totals.weights) / 1e6,
-      bytes_text(static_cast<double>(totals.bytes)),
-      bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
+  fmt::print("\n{}, {} quantized, {} 2:4 sparse, {} would load; {:.4g} million weights in {}{}\n",
+             counted(totals.layers, "layer"), totals.quantized, totals.sparse, totals.loadable,
+             static_cast<double>(totals.weights) / 1e6,
+             bytes_text(static_cast<double>(totals.bytes)),
+             bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
 }
 
 ExitCode inspect(const Options& options) {
@@ -219,7 +219,8 @@ void add_inspect(CLI::App& app, Action& action) {
   sub->footer(
       "Reads headers and config.json only, so it is fast for files of any size. Layers that would "
       "not load are\n"
-      "listed with the reason; layers of floats load when they are quantized on the way ('when "
+      "listed with the reason, each reason once; layers of floats load when they are quantized on "
+      "the way ('when "
       "quantized').\n"
       "'with' tells 2:4 sparsity, zero points, act-order and the like; 'bits' are all bytes of a "
       "layer over its weights.\n\n"

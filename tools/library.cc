@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "command.h"
+#include "words.h"
 
 namespace metal_marlin::tools {
 
@@ -86,15 +87,18 @@ std::vector<marlin_layer_info> layers_of(const marlin_checkpoint* checkpoint) {
 
 marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::string& name) {
   std::optional<marlin_layer_info> found;
-  size_t count = 0;
-  std::string first;
+  std::vector<std::string> names;
   for_each_layer(checkpoint, [&](const marlin_layer_info& layer) {
-    if (count++ == 0) first = layer.name;
     if (!found && name == layer.name) found = layer;
+    if (!found) names.emplace_back(layer.name);
   });
   if (found) return *found;
-  throw Failure(fmt::format("there is no layer '{}'; the file has {} layers{}{}", name, count,
-                            count == 0 ? "" : ", the first is ", first));
+  const std::string meant = most_like(name, names);
+  const std::string hint = names.empty() ? "" : ", the first is " + names.front();
+  const std::string has = "he file has " + counted(names.size(), "layer");
+  throw Failure(fmt::format("there is no layer '{}'; {}", name,
+                            meant.empty() ? "t" + has + hint
+                                          : fmt::format("did you mean '{}'? T{}", meant, has)));
 }
 
 namespace {
@@ -165,6 +169,12 @@ void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, in
   auto error = make<marlin_error>();
   check(marlin_weights_unpack(nullptr, weights, nullptr, first, &matrix, &error), error,
         "cannot unpack");
+}
+
+std::string why_not_served(const marlin_gemm_desc& desc) {
+  auto error = make<marlin_error>();
+  const marlin_status status = marlin_explain(&desc, nullptr, 0, nullptr, &error);
+  return status == MARLIN_E_UNSUPPORTED ? error.message : "";
 }
 
 std::string explain(const marlin_gemm_desc& desc) {

@@ -72,6 +72,8 @@ marlin_layer_info info_of(const marlin_weights* weights);
 /// Unpacks rows [first, first + count) to float32 [count, k].
 void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, int64_t k,
                  float* out);
+/// Why no kernel of the backend does this product; empty if one does.
+std::string why_not_served(const marlin_gemm_desc& desc);
 /// The whole text of marlin_explain.
 std::string explain(const marlin_gemm_desc& desc);
 /// The "key: value" lines of the text, in their order.

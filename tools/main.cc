@@ -9,8 +9,11 @@
 #include <exception>
 
 #include "command.h"
+#include "help.h"
 #include "metal_marlin/metal_marlin.h"
 #include "printable.h"
+#include "quantize_options.h"
+#include "terminal.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -28,6 +31,12 @@ int run(int argc, char** argv) {
   app.name("metal-marlin");
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
+  app.formatter(help_formatter());
+  app.fallthrough();  // --color may stand behind the command
+  app.add_option_function<std::string>(
+         "--color", [](const std::string& word) { set_color(known(parse_color(word))); },
+         "Whether what is wrong is red; default: auto, on terminals unless NO_COLOR is set")
+      ->check(names_of(parse_color, "{auto, always, never}"));
   app.failure_message([](const CLI::App*, const CLI::Error& e) {
     return fmt::format("metal-marlin: {}\nTry 'metal-marlin --help'.\n", e.what());
   });
@@ -50,6 +59,7 @@ int run(int argc, char** argv) {
   add_report(app, action);
   add_quickstart(app, action);
   add_completions(app, action);
+  check_command(app, {argv + 1, argv + argc});
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {

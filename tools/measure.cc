@@ -1,13 +1,18 @@
 #include "measure.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "names.h"
+#include "neighbors.h"
 #include "router.h"
+#include "words.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -120,6 +125,21 @@ std::vector<RowRange> rows_to_check(const marlin_layer_info& info,
   return rows;
 }
 
+/// A job of these weights, of which nothing is known yet.
+Measurement described(const Bench& bench, const marlin_layer_info& info, const Job& job) {
+  Measurement made{};
+  made.job = job;
+  made.backend = backend_name(bench.device.backend);
+  made.format = info.format;
+  made.n = info.n;
+  made.k = info.k;
+  made.group = info.group_size;
+  made.sparse = (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0;
+  made.threads = bench.limits->threads();
+  made.experts = info.experts;
+  return made;
+}
+
 /// The product of a job with its kernel and the verdict on a sample of its result; without times
 /// and limits.
 Measurement checked(const Bench& bench, const marlin_weights* weights, const Job& job,
@@ -129,25 +149,39 @@ Measurement checked(const Bench& bench, const marlin_weights* weights, const Job
   multiply(desc);
   Product products[] = {{&p.a, &p.c, job.m, job.compute, p.draws[0]}};
   check_products(weights, products, rows_to_check(info, p.draws[0]), bench.limits->threads());
-  Measurement made{};
-  made.job = job;
-  made.backend = backend_name(bench.device.backend);
+  Measurement made = described(bench, info, job);
   made.kernel = explained(explain(desc), "kernel");
-  made.format = info.format;
-  made.n = info.n;
-  made.k = info.k;
-  made.group = info.group_size;
-  made.sparse = (info.flags & MARLIN_LAYER_SPARSE_2_4) != 0;
-  made.threads = bench.limits->threads();
   made.bytes =
       job.top_k == 0 ? info.bytes : info.bytes / info.experts * static_cast<uint64_t>(p.distinct);
   made.verdict = products[0].verdict;
-  made.experts = info.experts;
   made.distinct_experts = p.distinct;
   return made;
 }
 
+/// The middle 80 % of some numbers over their median.
+double spread_of(std::vector<double> samples) {
+  if (samples.size() < 5) return 0;
+  std::sort(samples.begin(), samples.end());
+  const size_t tenth = samples.size() / 10;
+  return (samples[samples.size() - 1 - tenth] - samples[tenth]) / median(samples);
+}
+
 }  // namespace
+
+std::string noise_text(std::span<const Measurement> all) {
+  constexpr double kSpread = 0.15, kOthers = 0.25;  // below these, times of a race repeat well
+  double spread = 0, others = 0;
+  for (const Measurement& m : all) {
+    spread = std::max(spread, m.limit_spread);
+    others = std::max(others, m.other_processors);
+  }
+  std::string text;
+  if (spread > kSpread) text = fmt::format("the limits varied by {:.0f} %", 100 * spread);
+  if (others > kOthers)
+    text += fmt::format("{}other processes had {:.1f} of {}", text.empty() ? "" : "; ", others,
+                        counted(usable_threads(), "processor"));
+  return text;
+}
 
 double time_calls(const std::function<void()>& call, double seconds) {
   Timed timed(call);
@@ -156,10 +190,23 @@ double time_calls(const std::function<void()>& call, double seconds) {
 }
 
 std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations,
-                                 std::span<const Job> jobs) {
+                                 std::span<const Job> wanted) {
   const marlin_layer_info shape = info_of(rotations.front().first());
   std::vector<Prepared> operands;
-  for (const Job& job : jobs) operands.emplace_back(job, shape);
+  std::vector<Job> jobs;
+  std::vector<Measurement> refused;
+  for (const Job& job : wanted) {
+    operands.emplace_back(job, shape);
+    std::string why = why_not_served(operands.back().product_by(rotations.front().first(), job));
+    if (why.empty()) {
+      jobs.push_back(job);
+      continue;
+    }
+    operands.pop_back();
+    refused.push_back(described(bench, shape, job));
+    refused.back().not_served = std::move(why);
+  }
+  if (jobs.empty()) return refused;
 
   std::vector<Timed> timed;
   std::map<std::string, std::vector<double>> peaks;
@@ -182,6 +229,7 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
   // Sampling the limits takes as long as many short products. Therefore the loop ends when the time
   // is over or when each job has had its share, but never before each job has a few samples.
   const double share = bench.seconds / static_cast<double>(timed.size());
+  const Neighbors neighbors;
   const auto start = Clock::now();
   const auto unfinished = [&](const Timed& t) {
     return t.wants(share) && (!t.has_enough(share) || since(start) < bench.seconds);
@@ -195,7 +243,7 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
     }
   }
 
-  const double read = median(reads);
+  const double read = median(reads), spread = spread_of(reads), others = neighbors.processors();
   std::vector<Measurement> out;
   for (size_t i = 0; i < timed.size(); ++i) {
     const size_t j = i % jobs.size();
@@ -206,11 +254,14 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
     made.seconds = timed[i].seconds();
     made.device_seconds = timed[i].device_seconds();
     made.read_rate = read;
+    made.limit_spread = spread;
+    made.other_processors = others;
     made.instruction = instruction;
     made.peak = median(peaks[instruction]);
     const Measurement& dense = out[j];  // the first rotation's
     if (made.sparse && !dense.sparse) made.dense_seconds = dense.seconds;
   }
+  std::move(refused.begin(), refused.end(), std::back_inserter(out));
   return out;
 }
 
@@ -236,7 +287,9 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                                  {"read_gbytes_per_s", m.read_rate / 1e9},
                                  {"instruction", m.instruction},
                                  {"peak_gflops", m.peak / 1e9},
-                                 {"sparse", m.sparse ? "2:4" : "none"}};
+                                 {"sparse", m.sparse ? "2:4" : "none"},
+                                 {"limit_spread", m.limit_spread},
+                                 {"other_processors", m.other_processors}};
   if (m.device_seconds != 0) json["device_seconds"] = m.device_seconds;
   if (m.dense_seconds != 0) json["dense_over_sparse"] = m.dense_seconds / m.seconds;
   if (m.job.top_k != 0) {

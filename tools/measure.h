@@ -47,6 +47,10 @@ struct Measurement {
       0;                     ///< of it on the device, by the device's clock; 0: the CPU, or unknown
   double dense_seconds = 0;  ///< of the same product by dense weights in the same race; 0: none
   int64_t experts = 0, distinct_experts = 0;  ///< with top_k: of the weights, and in one product
+  double limit_spread =
+      0;  ///< of the samples of read_rate: the middle 80 % of them over the median
+  double other_processors = 0;  ///< that other processes had during the race (Neighbors)
+  std::string not_served;       ///< why no kernel does it; then nothing was measured
 
   double operations() const {
     return 2.0 * static_cast<double>(job.rows()) * static_cast<double>(n) * static_cast<double>(k);
@@ -69,6 +73,9 @@ struct Measurement {
 /// One line of `bench --json`.
 nlohmann::ordered_json to_json(const Measurement& measurement);
 
+/// What disturbed these measurements, as a sentence; "" if little did.
+std::string noise_text(std::span<const Measurement> all);
+
 /// Where and how long to measure.
 struct Bench {
   marlin_context* context;
@@ -79,7 +86,7 @@ struct Bench {
 
 /// Times the jobs on the copies of each rotation, in turn with reading and with the instructions
 /// that they use. Then checks each job against float64 on a sample of columns. Measurements come
-/// rotation by rotation. All rotations have one shape.
+/// rotation by rotation; those that no kernel serves come last. All rotations have one shape.
 std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations,
                                  std::span<const Job> jobs);
 

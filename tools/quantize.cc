@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "command.h"
@@ -15,6 +17,7 @@
 #include "quantize_options.h"
 #include "quantize_report.h"
 #include "recipes.h"
+#include "words.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -158,6 +161,15 @@ marlin_convert_desc describe(const Options& options, const Choice& choice) {
   return desc;
 }
 
+/// Of a layer that the library does not read, an outcome says what it says of floats.
+void mark_unread(const marlin_checkpoint* checkpoint, std::vector<LayerOutcome>& outcomes) {
+  std::set<std::string> unread;
+  for_each_layer(checkpoint, [&](const marlin_layer_info& layer) {
+    if (layer.status != MARLIN_OK) unread.insert(layer.name);
+  });
+  for (LayerOutcome& outcome : outcomes) outcome.unread = unread.contains(outcome.name);
+}
+
 ExitCode quantize(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.input);
   const Choice choice = choose(checkpoint.get(), options);
@@ -182,10 +194,11 @@ ExitCode quantize(const Options& options) {
     }
     check(status, error,
           fmt::format("cannot write {}{}", options.output,
-                      hint ? fmt::format(" ({} layers are quantized already, see --requantize)",
-                                         choice.quantized_already)
+                      hint ? fmt::format(" (quantized already: {}, see --requantize)",
+                                         counted(choice.quantized_already, "layer"))
                            : ""));
     outcomes = host.outcomes();
+    mark_unread(checkpoint.get(), outcomes);
   }
   if (options.json) {
     print_quantized_json(outcomes, options.input, options.output, options.dry_run);

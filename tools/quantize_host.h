@@ -15,6 +15,7 @@ namespace metal_marlin::tools {
 struct LayerOutcome {
   marlin_convert_outcome numbers;
   std::string name, reason;
+  bool unread = false;  ///< a layer of the input that does not load
   uint64_t weights() const {
     return static_cast<uint64_t>(numbers.n) * static_cast<uint64_t>(numbers.k) * numbers.experts;
   }

@@ -7,8 +7,10 @@
 #include <nlohmann/json.hpp>
 
 #include "names.h"
+#include "notes.h"
 #include "printable.h"
 #include "table.h"
+#include "words.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -72,7 +74,7 @@ void print_quantized(const std::vector<LayerOutcome>& outcomes, bool dry_run) {
     const std::string flags = flag_names(o.flags);
     std::vector<std::string> cells = {
         layer.name,
-        format_name(o.from),
+        layer.unread ? "not read" : format_name(o.from),
         layer.quantized() ? format_name(o.format) + (flags.empty() ? "" : ", " + flags)
                           : "left as it is",
         shape_text(o),
@@ -87,19 +89,21 @@ void print_quantized(const std::vector<LayerOutcome>& outcomes, bool dry_run) {
     table.row(std::move(cells));
   }
   table.print();
+  Notes notes;
   for (const LayerOutcome& layer : outcomes) {
     if (!layer.quantized())
-      fmt::print("\n'{}' stays as it is: {}\n", printable(layer.name), printable(layer.reason));
+      notes.add(layer.name, "'" + layer.name + "' stays as it is: " + layer.reason);
   }
+  if (!notes.empty()) fmt::print("\n");
+  notes.print();
   const Sums sums = add_up(outcomes);
   std::string snr = snr_text(sums.norm, sums.error);
   if (sums.error != 0) snr = fmt::format(", SNR {} dB", snr);
   if (sums.error == 0 && !snr.empty()) snr = ", " + snr;
   const std::string exact =
       sums.exact == 0 ? "" : fmt::format(" ({} without changing a value)", sums.exact);
-  fmt::print("\n{}{} layer{} quantized{}, {} -> {}, {:.2f} bits a weight{}\n",
-             dry_run ? "would be: " : "", sums.layers, sums.layers == 1 ? "" : "s", exact,
-             bytes_text(static_cast<double>(sums.before)),
+  fmt::print("\n{}{} quantized{}, {} -> {}, {:.2f} bits a weight{}\n", dry_run ? "would be: " : "",
+             counted(sums.layers, "layer"), exact, bytes_text(static_cast<double>(sums.before)),
              bytes_text(static_cast<double>(sums.after)), sums.bits(), snr);
 }
 
@@ -112,7 +116,7 @@ void print_quantized_json(const std::vector<LayerOutcome>& outcomes, const std::
                       {"quantized", layer.quantized()},
                       {"exact", layer.exact()},
                       {"reason", layer.reason},
-                      {"from", format_name(o.from)},
+                      {"from", layer.unread ? "not read" : format_name(o.from)},
                       {"format", format_name(o.format)},
                       {"n", o.n},
                       {"k", o.k},

@@ -20,6 +20,8 @@
 #include "quantize_options.h"
 #include "roofline.h"
 #include "table.h"
+#include "terminal.h"
+#include "words.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -139,7 +141,8 @@ class SmallLayers {
   std::vector<Row> rows_;
   std::vector<std::pair<std::string, std::string>> refused_;  // checkpoint, reason
   std::vector<double> reads_;
-  int checkpoints_ = 0, products_ = 0, wrong_ = 0;
+  size_t checkpoints_ = 0, products_ = 0;
+  int wrong_ = 0;
 };
 
 bool SmallLayers::report(const std::string& folder) const {
@@ -168,11 +171,9 @@ bool SmallLayers::report(const std::string& folder) const {
                fmt::format("{:.0f}%", 100 * row.rate / read), fmt::format("{:.0e}", row.nmse)});
   }
   table.print();
-  fmt::print(
-      "\n{} checkpoints, {} layers, {} products of bfloat16 activations, every column checked "
-      "against float64: {}\n",
-      checkpoints_, rows_.size(), products_,
-      wrong_ ? fmt::format("{} WRONG", wrong_) : "all right");
+  fmt::print("\n{}, {}, {} of bfloat16 activations, every column checked against float64: {}\n",
+             counted(checkpoints_, "checkpoint"), counted(rows_.size(), "layer"),
+             counted(products_, "product"), wrong_ ? fmt::format("{} WRONG", wrong_) : "all right");
   fmt::print(
       "Kernel, GB/s and its part of the {:.1f} GB/s of reading memory are of M = 1; error is the "
       "largest mean squared error\n"
@@ -266,13 +267,14 @@ bool report_large(const std::vector<Measurement>& all) {
   bool right_all = true;
   for (const Measurement& m : all) {
     right_all = right_all && m.verdict.ok();
-    table.row({m.job.m == 1 ? fmt::format("{} g{}", format_name(m.format), m.group) : "",
-               m.job.m == 1 ? compute_name(m.job.compute) : "", std::to_string(m.job.m), m.kernel,
-               seconds_text(m.seconds), fmt::format("{:.1f}", m.byte_rate() / 1e9),
-               fmt::format("{:.0f}%", 100 * m.fraction_of_read()),
-               fmt::format("{:.0f}", m.rate() / 1e9),
-               fmt::format("{:.0f}%", 100 * m.fraction_of_peak()), m.instruction,
-               fmt::format("{:.0e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")});
+    table.row(
+        {m.job.m == 1 ? fmt::format("{} g{}", format_name(m.format), m.group) : "",
+         m.job.m == 1 ? compute_name(m.job.compute) : "", std::to_string(m.job.m), m.kernel,
+         seconds_text(m.seconds), fmt::format("{:.1f}", m.byte_rate() / 1e9),
+         fmt::format("{:.0f}%", 100 * m.fraction_of_read()), fmt::format("{:.0f}", m.rate() / 1e9),
+         fmt::format("{:.0f}%", 100 * m.fraction_of_peak()), m.instruction,
+         fmt::format("{:.0e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")},
+        m.verdict.ok() ? Table::Mood::plain : Table::Mood::wrong);
   }
   table.print();
   return right_all;
@@ -310,6 +312,8 @@ ExitCode quickstart(const Options& options) {
   const Roofline roofline = roofline_of(large);
   svg.write(render_roofline(roofline));
   svg.commit();
+  if (const std::string noise = noise_text(large); !noise.empty())
+    fmt::print("\n{}\n", red("noise: " + noise, stdout));
   fmt::print("\nlimits of this run: {}\nroofline: {}\n{} in {:.0f} s\n", limits_text(roofline),
              fs::absolute(options.svg).string(), right ? "all right" : "SOMETHING IS WRONG",
              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());

@@ -90,6 +90,8 @@ std::function<Weights()> ShapeOptions::make(marlin_context* context, marlin_form
   if (all.empty()) throw Failure(file_ + " has no layers");
   const marlin_layer_info layer =
       layer_.empty() ? all.front() : find_layer(checkpoint.get(), layer_);
+  if (const std::string why = why_not(context, checkpoint.get(), layer); !why.empty())
+    throw Failure(std::string("'") + layer.name + "' is not read: " + why);
   if (layer.format == MARLIN_FORMAT_NONE && format == MARLIN_FORMAT_NONE) {
     throw Failure(std::string("'") + layer.name +
                   "' is not quantized; --format says what to quantize it to");

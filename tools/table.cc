@@ -3,14 +3,34 @@
 #include <algorithm>
 
 #include "printable.h"
+#include "terminal.h"
 
 namespace metal_marlin::tools {
 namespace {
 
+constexpr size_t kNarrowest = 20;  // of a text that is cut
+
+bool begins_character(char c) { return (c & 0xc0) != 0x80; }
+
 /// Counts characters, not bytes: continuation bytes of UTF-8 have no width.
 size_t width(const std::string& text) {
-  return static_cast<size_t>(
-      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+  return static_cast<size_t>(std::count_if(text.begin(), text.end(), begins_character));
+}
+
+/// The byte at which character `index` of a text begins.
+size_t byte_of(const std::string& text, size_t index) {
+  size_t at = 0;
+  for (; at < text.size(); ++at) {
+    if (begins_character(text[at]) && index-- == 0) break;
+  }
+  return at;
+}
+
+/// The first and last characters of a text, which is longer, with "…" between them.
+std::string elided(const std::string& text, size_t columns) {
+  const size_t first = (columns - 1) / 2, last = columns - 1 - first;
+  return text.substr(0, byte_of(text, first)) + "…" +
+         text.substr(byte_of(text, width(text) - last));
 }
 
 void print_text(const std::string& text, std::FILE* to) {
@@ -19,25 +39,74 @@ void print_text(const std::string& text, std::FILE* to) {
 
 }  // namespace
 
-Table::Table(std::vector<Column> columns) : columns_(std::move(columns)) {
+Table::Table(std::vector<Column> columns)
+    : columns_(std::move(columns)),
+      filled_(columns_.size(), 0),
+      uniform_(columns_.size(), 1),
+      told_(columns_.size(), 0) {
   for (const Column& column : columns_) widths_.push_back(width(column.title));
 }
 
-void Table::row(std::vector<std::string> cells) {
+void Table::row(std::vector<std::string> cells, Mood mood) {
   for (std::string& cell : cells) cell = printable(cell);
   measure(cells);
-  rows_.push_back(std::move(cells));
+  rows_.push_back({std::move(cells), mood});
 }
 
 void Table::measure(const std::vector<std::string>& cells) {
-  for (size_t i = 0; i < cells.size(); ++i) widths_[i] = std::max(widths_[i], width(cells[i]));
+  if (measured_++ == 0) first_ = cells;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    filled_[i] = std::max(filled_[i], width(cells[i]));
+    widths_[i] = std::max(widths_[i], filled_[i]);
+    if (cells[i] != first_[i]) uniform_[i] = 0;
+  }
+}
+
+bool Table::is_shown(size_t column) const {
+  return told_[column] == 0 && (measured_ == 0 || filled_[column] > 0);
+}
+
+size_t Table::total_width() const {
+  size_t total = 0;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (is_shown(i)) total += widths_[i] + (total != 0 ? 2 : 0);
+  }
+  return total;
+}
+
+/// "layout gguf; scales f16" and a newline, or nothing.
+std::string Table::told() const {
+  std::string text;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (told_[i] != 0) text += (text.empty() ? "" : "; ") + columns_[i].title + " " + first_[i];
+  }
+  return text.empty() ? "" : "everywhere: " + text + "\n\n";
+}
+
+void Table::fit(size_t most) {
+  for (size_t i = 1; i < columns_.size() && measured_ > 1 && total_width() > most; ++i)
+    told_[i] = uniform_[i] != 0 && filled_[i] > 0 ? 1 : 0;
+  for (;;) {
+    size_t widest = columns_.size();
+    for (size_t i = 0; i < columns_.size(); ++i) {
+      if (!is_shown(i)) continue;
+      const bool narrower = columns_[i].align == Align::left &&
+                            widths_[i] > std::max(kNarrowest, width(columns_[i].title));
+      if (narrower && (widest == columns_.size() || widths_[i] > widths_[widest])) widest = i;
+    }
+    if (total_width() <= most || widest == columns_.size()) return;
+    --widths_[widest];
+  }
 }
 
 std::string Table::line(const std::vector<std::string>& cells) const {
   std::string out;
   for (size_t i = 0; i < columns_.size(); ++i) {
-    const std::string pad(widths_[i] - width(cells[i]), ' ');
-    out += (i ? "  " : "") + (columns_[i].align == Align::right ? pad + cells[i] : cells[i] + pad);
+    if (!is_shown(i)) continue;
+    const std::string text = width(cells[i]) > widths_[i] ? elided(cells[i], widths_[i]) : cells[i];
+    const std::string pad(widths_[i] - width(text), ' ');
+    out +=
+        (out.empty() ? "" : "  ") + (columns_[i].align == Align::right ? pad + text : text + pad);
   }
   out.erase(out.find_last_not_of(' ') + 1);
   return out + "\n";
@@ -53,15 +122,23 @@ std::string Table::head() const {
 }
 
 std::string Table::render() const {
-  std::string out = head();
-  for (const auto& cells : rows_) out += line(cells);
+  std::string out = told() + head();
+  for (const Row& row : rows_) out += line(row.cells);
   return out;
 }
 
-void Table::print(std::FILE* to) const { print_text(render(), to); }
-void Table::print_head(std::FILE* to) const { print_text(head(), to); }
-void Table::print_line(const std::vector<std::string>& cells, std::FILE* to) const {
-  print_text(line(cells), to);
+void Table::print(std::FILE* to) {
+  print_head(to);
+  for (const Row& row : rows_) print_line(row.cells, to, row.mood);
+}
+
+void Table::print_head(std::FILE* to) {
+  if (const size_t columns = terminal_width(to); columns != 0) fit(columns);
+  print_text(told() + head(), to);
+}
+
+void Table::print_line(const std::vector<std::string>& cells, std::FILE* to, Mood mood) const {
+  print_text(mood == Mood::wrong ? red(line(cells), to) : line(cells), to);
 }
 
 }  // namespace metal_marlin::tools

@@ -11,6 +11,8 @@ namespace metal_marlin::tools {
 class Table {
  public:
   enum class Align { left, right };
+  /// Rows of something wrong are red where colors are shown.
+  enum class Mood { plain, wrong };
   struct Column {
     std::string title;
     Align align = Align::left;
@@ -18,24 +20,41 @@ class Table {
   explicit Table(std::vector<Column> columns);
 
   /// There must be as many cells as columns, here and below. row() makes them printable.
-  void row(std::vector<std::string> cells);
-  /// The title line, a rule, the rows; columns two spaces apart, trailing spaces cut.
+  void row(std::vector<std::string> cells, Mood mood = Mood::plain);
+  /// The title line, a rule, the rows; columns two spaces apart, trailing spaces cut. A column
+  /// without a text in any row is left out.
   std::string render() const;
-  void print(std::FILE* to = stdout) const;
+  /// Fits a terminal (see fit).
+  void print(std::FILE* to = stdout);
+  /// Until a line has at most `width` columns: takes out columns with the same text in all rows,
+  /// which a line above the table then tells, and makes the widest columns of texts narrower, whose
+  /// middle becomes "…". A table of many numbers may stay wider.
+  void fit(size_t width);
 
   // For a table that may be too long to keep: all its cells are measured, and then made again and
   // printed.
   void measure(const std::vector<std::string>& cells);
-  void print_head(std::FILE* to = stdout) const;
-  void print_line(const std::vector<std::string>& cells, std::FILE* to = stdout) const;
+  void print_head(std::FILE* to = stdout);
+  void print_line(const std::vector<std::string>& cells, std::FILE* to = stdout,
+                  Mood mood = Mood::plain) const;
 
  private:
+  struct Row {
+    std::vector<std::string> cells;
+    Mood mood;
+  };
+  bool is_shown(size_t column) const;
+  size_t total_width() const;
+  std::string told() const;
   std::string head() const;
   std::string line(const std::vector<std::string>& cells) const;
 
   std::vector<Column> columns_;
-  std::vector<size_t> widths_;
-  std::vector<std::vector<std::string>> rows_;
+  std::vector<size_t> widths_, filled_;  ///< of each column, with its title; of its texts alone
+  size_t measured_ = 0;                  ///< rows
+  std::vector<std::string> first_;       ///< the cells of the first row
+  std::vector<char> uniform_, told_;     ///< whether all rows have them; whether a line tells them
+  std::vector<Row> rows_;
 };
 
 }  // namespace metal_marlin::tools

@@ -12,11 +12,13 @@
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
+#include "notes.h"
 #include "printable.h"
 #include "progress.h"
 #include "quantize_options.h"
 #include "reference.h"
 #include "table.h"
+#include "terminal.h"
 #include "workload.h"
 
 namespace metal_marlin::tools {
@@ -99,7 +101,7 @@ constexpr Case kCases[] = {{MARLIN_F32, MARLIN_COMPUTE_DEFAULT},
 
 /// The result of checking one packed matrix: the worst of its products.
 struct Outcome {
-  double nmse = 0, nmse_int8 = 0, worst = 0;
+  double nmse = -1, nmse_int8 = -1, worst = 0;  ///< -1: there was no such product
   int64_t products = 0, wrong_products = 0;
   std::string complaint;  ///< of the first product that is wrong
 
@@ -127,7 +129,11 @@ struct Outcome {
   }
 };
 
-Outcome multiply_and_check(const marlin_weights* weights, const Options& options) {
+std::string nmse_text(double nmse) { return nmse < 0 ? "-" : fmt::format("{:.1e}", nmse); }
+
+/// *not_served: why some products have no kernel, if there are such.
+Outcome multiply_and_check(const marlin_weights* weights, const Options& options,
+                           std::string* not_served) {
   const marlin_layer_info info = info_of(weights);
   const int64_t most = *std::max_element(options.m.begin(), options.m.end());
   std::vector<HostMatrix> activations, results;
@@ -139,7 +145,12 @@ Outcome multiply_and_check(const marlin_weights* weights, const Options& options
         HostMatrix::random(most, info.k, c.dtype, options.seed + products.size()));
     for (int64_t m : options.m) {
       results.emplace_back(m, info.n, MARLIN_F32);
-      multiply(product(weights, activations.back(), results.back(), m, c.compute));
+      const auto desc = product(weights, activations.back(), results.back(), m, c.compute);
+      if (const std::string why = why_not_served(desc); !why.empty()) {
+        *not_served = why;
+        continue;
+      }
+      multiply(desc);
       products.push_back({&activations.back(), &results.back(), m, c.compute});
     }
   }
@@ -180,7 +191,9 @@ class Verifier {
       }
     }
     table_.print();
-    for (const std::string& complaint : complaints_) fmt::print("{}\n", printable(complaint));
+    for (const std::string& complaint : complaints_)
+      fmt::print("{}\n", red(printable(complaint), stdout));
+    notes_.print();
     if (expected_) fmt::print("values compared bit for bit with {}\n", expected_path_);
     fmt::print("{} right, {} wrong{}\n", right_, wrong_,
                skipped_ > 0 ? fmt::format(", {} not served", skipped_) : "");
@@ -201,8 +214,8 @@ class Verifier {
   void skip(const marlin_layer_info& layer, const std::string& format, const std::string& why) {
     ++skipped_;
     table_.row({layer.name, format, layer.n > 0 ? fmt::format("{} x {}", layer.n, layer.k) : "?",
-                "", "-", "-", "-", "-", "-", "not served"});
-    complaints_.push_back(fmt::format("{}: {}", layer.name, why));
+                "", "-", "-", "-", "-", "-",
+                fmt::format("not served ({})", notes_.add(layer.name, why))});
   }
 
   void verify_as(const marlin_layer_info& layer, const Quantize& quantize) {
@@ -213,6 +226,7 @@ class Verifier {
     Outcome outcome;
     const Expected* expected = expected_.has_value() && !floats ? &expected_.value() : nullptr;
     int64_t different = expected != nullptr ? 0 : -1;
+    std::string not_served;
     Refusal refusal{layer.status, why_not(context_.get(), checkpoint_.get(), layer)};
     for (uint32_t expert = 0; expert < layer.experts && refusal.why.empty(); ++expert) {
       const Weights weights =
@@ -222,8 +236,9 @@ class Verifier {
         const int64_t more = count_different(weights.get(), layer, expert, *expected);
         different = more < 0 ? -1 : different + more;
       }
-      outcome.add(multiply_and_check(weights.get(), options_));
+      outcome.add(multiply_and_check(weights.get(), options_, &not_served));
     }
+    if (outcome.products == 0 && !not_served.empty()) refusal = {MARLIN_E_UNSUPPORTED, not_served};
     if (refusal.status == MARLIN_E_UNSUPPORTED) return skip(layer, format, refusal.why);
     const std::string& why = refusal.why;
     const bool right = why.empty() && outcome.wrong_products == 0 && different <= 0;
@@ -231,7 +246,8 @@ class Verifier {
     const std::string shape = fmt::format("{} x {}", layer.n, layer.k);
     const std::string experts = layer.experts > 1 ? std::to_string(layer.experts) : "";
     if (!why.empty()) {
-      table_.row({layer.name, format, shape, experts, "-", "-", "-", "-", "-", "DOES NOT LOAD"});
+      table_.row({layer.name, format, shape, experts, "-", "-", "-", "-", "-", "DOES NOT LOAD"},
+                 Table::Mood::wrong);
       complaints_.push_back(fmt::format("{}: {}", layer.name, why));
       return;
     }
@@ -240,8 +256,8 @@ class Verifier {
                 : different == 0 ? "equal"
                                  : fmt::format("{} differ", different),
                 std::to_string(outcome.products), fmt::format("{:.2g}", outcome.worst),
-                fmt::format("{:.1e}", outcome.nmse), fmt::format("{:.1e}", outcome.nmse_int8),
-                right ? "right" : "WRONG"});
+                nmse_text(outcome.nmse), nmse_text(outcome.nmse_int8), right ? "right" : "WRONG"},
+               right ? Table::Mood::plain : Table::Mood::wrong);
     if (!outcome.complaint.empty())
       complaints_.push_back(fmt::format("{} ({}): {}", layer.name, format, outcome.complaint));
   }
@@ -253,6 +269,7 @@ class Verifier {
   std::optional<Expected> expected_;
   Table table_;
   std::vector<std::string> complaints_;
+  Notes notes_;  ///< why layers are not served
   int right_ = 0, wrong_ = 0, skipped_ = 0;
 };
 

@@ -25,19 +25,32 @@ python_tests() {
     { read -r e f s all; echo "test result: all. $((all - e - f - s)) passed; $((e + f)) failed; $s ignored"; }
   return "$outcome"
 }
+# takes FILE|none: what library pip takes, and how it says so; "none": it would compile one.
+takes() {
+  rm -rf "$scratch/configured" && cmake -S . -B "$scratch/configured" >"$scratch/configure.log" 2>&1
+  if [ "$1" = none ]; then grep "compiling the library, which takes some minutes" "$scratch/configure.log"
+  else grep "taking $(readlink -f "$1");" "$scratch/configure.log"; fi
+}
+reuse() {
+  # Where compiling would begin, a project without languages is enough.
+  takes "$libraries/libmetal-marlin.so" && METAL_MARLIN_LIBRARY=COMPILE takes none && PKG_CONFIG_PATH=/nonexistent takes none &&
+    cp "$libraries/libmetal-marlin.so" "$scratch/other.so" && METAL_MARLIN_LIBRARY=$scratch/other.so takes "$scratch/other.so" &&
+    ! METAL_MARLIN_LIBRARY=$scratch/none.so takes none && grep "METAL_MARLIN_LIBRARY: expected a shared library, found no file" "$scratch/configure.log"
+}
 # What a package of sources holds, installed as the README tells: this builds the library.
 readme_in_a_clean_copy() {
   (cd "$top" && "$python" -c "from scikit_build_core.build import build_sdist; build_sdist('$scratch')") &&
     mkdir "$scratch/copy" && tar -xf "$scratch"/*.tar.gz -C "$scratch/copy" --strip-components 1 || return 1
   ln -s "$top/tests" "$scratch/copy/tests"
   command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
-  # Unoptimized: it is the build that is tested here.
-  export SKBUILD_CMAKE_BUILD_TYPE=None
-  all_blocks README.md sh=1 python=4 && top=$scratch/copy && readme_commands README.md
+  # Unoptimized: it is the build that is tested here, and not the installed library.
+  export SKBUILD_CMAKE_BUILD_TYPE=None METAL_MARLIN_LIBRARY=COMPILE
+  all_blocks README.md sh=1 python=5 && top=$scratch/copy && readme_commands README.md
 }
 
 check "the wheel" wheel
 tests "pytest" python_tests
+check "a library that is there already" reuse
 check "mypy" sh -c "cd '$top' && '$python' -m mypy --cache-dir '$build/mypy' --python-executable '$python'"
 check "README, hello" readme_in_a_clean_copy
 exit $status

@@ -71,9 +71,12 @@ def open_enum(table, type_):
     for case, item in cases:
         yield from doc(item, "  ", f"`{item['name']}`")
         yield f"  public static let {quoted(case)} = {name}(rawValue: {item['name']})"
-    yield from ["", "  /// The header's name.", "  public var description: String {", "    switch rawValue {"]
+    # Errors are looked up by the header's names, all else by those of this package.
+    of_header = raw == "marlin_status"
+    about = "The header's name." if of_header else f"Its name here, as \"{cases[-1][0]}\"."
+    yield from ["", f"  /// {about}", "  public var description: String {", "    switch rawValue {"]
     for case, item in cases:
-        yield f'    case {item["name"]}: "{item["name"]}"'
+        yield f'    case {item["name"]}: "{item["name"] if of_header else case}"'
     yield from [f'    default: "{raw}(\\(rawValue))"', "    }", "  }", "}", ""]
 
 

@@ -289,6 +289,7 @@ End Conversation::write(std::span<const float> logits, Sampler& sampler, int64_t
                         const volatile std::sig_atomic_t* stop,
                         const std::function<void(std::string_view)>& out) {
   Tokens& answer = exchanges_.back().answer;
+  Tokens chosen;  // in thoughts, too
   Said said(form_, out);
   AnswerParts parts({begin_, end_, content_, channel_});
   End end = End::finished;
@@ -297,7 +298,7 @@ End Conversation::write(std::span<const float> logits, Sampler& sampler, int64_t
       end = End::interrupted;
       break;
     }
-    const Token token = sampler.choose(logits);
+    const Token token = sampler.choose(logits, chosen);
     const bool control = tokenizer_.is_control(token);
     if (control && !parts.goes_on_with(token)) break;
     if (n == most_tokens || model_.position() == model_.context()) {
@@ -305,6 +306,7 @@ End Conversation::write(std::span<const float> logits, Sampler& sampler, int64_t
       break;
     }
     ++counts_.answer_tokens;
+    if (!control) chosen.push_back(token);
     const std::string text = parts.shown(token, tokenizer_.bytes(token));
     if (said.add(text)) {
       answer = tokenizer_.encode(said.text());

@@ -39,6 +39,8 @@ class Conversation {
              const volatile std::sig_atomic_t* stop,
              const std::function<void(std::string_view)>& out);
 
+  /// Forgets all exchanges.
+  void reset() { exchanges_.clear(); }
   const Counts& counts() const { return counts_; }
   /// Exchanges that were forgotten so far.
   int64_t forgotten() const { return forgotten_; }

@@ -1,6 +1,5 @@
 // metal-marlin-chat: talk to a small language model in the terminal. This file has the options and
-// the modes; conversation.h has the talk, model.h the model.
-#include <sys/select.h>
+// the modes; talk.h has the terminal, conversation.h the conversation, model.h the model.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -13,11 +12,13 @@
 #include <map>
 #include <optional>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "conversation.h"
+#include "line_reader.h"
 #include "score.h"
-#include "unicode.h"
+#include "talk.h"
 
 namespace llm {
 namespace {
@@ -28,6 +29,7 @@ struct Options {
   std::string model, tokenizer, system, prompt, text, logits;
   ModelOptions run;
   double temperature = 0.2, top_p = 0.9;  // what SmolLM2's makers recommend
+  double repeat_penalty = 1.1;
   uint64_t seed = 1;
   int64_t most_tokens = 1024;
   bool profile = false, perplexity = false, bench = false, tokenize = false, detokenize = false,
@@ -46,6 +48,10 @@ void declare(CLI::App& app, Options& o) {
       ->capture_default_str();
   app.add_option("--top-p", o.top_p, "choose among the tokens that have this share")
       ->check(CLI::Range(1e-9, 1.0))
+      ->capture_default_str();
+  app.add_option("--repeat-penalty", o.repeat_penalty,
+                 "above 1: tokens of the answer's last 64 become less probable; 1: they do not")
+      ->check(CLI::Range(1.0, 10.0))
       ->capture_default_str();
   app.add_option("--seed", o.seed, "of the choice: the same seed, the same answer")
       ->capture_default_str();
@@ -68,10 +74,14 @@ void declare(CLI::App& app, Options& o) {
                                                           {"cuda", MARLIN_BACKEND_CUDA}};
   const std::map<std::string, marlin_compute> computes = {{"default", MARLIN_COMPUTE_DEFAULT},
                                                           {"int8", MARLIN_COMPUTE_INT8}};
-  app.add_option("--backend", o.run.backend, "auto, cpu, metal or cuda")
-      ->transform(CLI::CheckedTransformer(backends));
-  app.add_option("--compute", o.run.compute, "default, or int8: activations rounded to 8 bits")
-      ->transform(CLI::CheckedTransformer(computes));
+  // Without a description of their own: it would list the numbers of the constants.
+  app.add_option("--backend", o.run.backend, "auto, cpu, metal or cuda; default: auto")
+      ->transform(CLI::CheckedTransformer(backends).description(""))
+      ->type_name("NAME");
+  app.add_option("--compute", o.run.compute,
+                 "default; or int8: activations rounded to 8 bits, which is faster")
+      ->transform(CLI::CheckedTransformer(computes).description(""))
+      ->type_name("NAME");
   app.add_flag("--profile", o.profile, "say where the time went");
   app.add_option("--text", o.text, "a file for --perplexity and --logits");
   app.add_flag("--perplexity", o.perplexity, "how well the model predicts the text")
@@ -85,6 +95,11 @@ void declare(CLI::App& app, Options& o) {
   app.add_flag("--tokenize", o.tokenize, "lines from stdin: print the numbers of their tokens");
   app.add_flag("--detokenize", o.detokenize, "lines of such numbers from stdin: print the text");
   app.add_flag("--null", o.null, "texts of the two end with a zero byte instead of a newline");
+  app.footer(
+      std::string("Exit codes: 0 all is well; 1 it could not be done; 2 the command line makes no "
+                  "sense; 130 Ctrl-C ended --prompt.\n") +
+      (edits_lines() ? "Lines can be edited (libedit)."
+                     : "Lines cannot be edited: this program was built without libedit."));
 }
 
 // A bar on stderr while the model is loaded; nothing when that is no terminal.
@@ -97,11 +112,6 @@ void draw_progress(double part) {
   std::fprintf(stderr, "\rloading [%-*s]", kWidth,
                std::string(static_cast<size_t>(full), '#').c_str());
   if (full == kWidth) std::fprintf(stderr, "\r\033[K");
-}
-
-void print(std::string_view text) {
-  std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
 }
 
 void print_rates(const Counts& c) {
@@ -122,54 +132,29 @@ void print_profile(const Model& model) {
   }
 }
 
-// One message and its answer on the terminal.
-End say(Conversation& talk, Sampler& sampler, const Options& o, const std::string& message) {
-  if (!is_utf8(message)) throw std::runtime_error("the message is no UTF-8");
-  TextStream stream;
-  const int64_t forgotten = talk.forgotten();
-  interrupted = 0;
-  const End end = talk.answer(message, sampler, o.most_tokens, &interrupted,
-                              [&](std::string_view bytes) { print(stream.add(bytes)); });
-  print(stream.finish() + "\n");
-  if (talk.forgotten() > forgotten)
-    std::fprintf(stderr, "(the context is full: the oldest exchanges are forgotten)\n");
-  if (end == End::context_full)
-    std::fprintf(stderr, "(the answer ends here: the context is full)\n");
-  if (end == End::most_tokens) std::fprintf(stderr, "(the answer ends here: --max-tokens)\n");
-  return end;
+// What the user talks to.
+std::string notice(const Metadata& metadata, const Model& model) {
+  const std::string name = metadata.has("general.name") ? metadata.text("general.name") : "a model";
+  char size[64];
+  std::snprintf(size, sizeof size, "%.3g GB of weights",
+                static_cast<double>(model.weight_bytes()) / 1e9);
+  std::string text = "This is " + name + ", " + size + ". ";
+  text += model.weight_bytes() < 2'000'000'000 ? "A model this small is often wrong.\n"
+                                               : "What it says may be wrong.\n";
+  return text;
 }
 
-// Shows the prompt and waits for a line on the terminal; false after Ctrl-C. The signal is let in
-// only while pselect waits, so that none is lost between a look at the flag and the waiting.
-bool wait_for_line() {
-  sigset_t interrupt, before;
-  sigemptyset(&interrupt);
-  sigaddset(&interrupt, SIGINT);
-  pthread_sigmask(SIG_BLOCK, &interrupt, &before);
-  interrupted = 0;
-  print("> ");
-  fd_set input;
-  FD_ZERO(&input);
-  FD_SET(STDIN_FILENO, &input);
-  const bool there = pselect(STDIN_FILENO + 1, &input, nullptr, nullptr, nullptr, &before) > 0;
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return there;
-}
-
-// Lines until the input ends, or Ctrl-C at the prompt.
-void chat(Conversation& talk, Sampler& sampler, const Options& o) {
-  const bool terminal = isatty(STDIN_FILENO) != 0;
-  if (terminal) print("Type a message. Ctrl-C ends an answer, Ctrl-D the program.\n");
-  for (std::string message; (!terminal || wait_for_line()) && std::getline(std::cin, message);) {
-    if (!message.empty() && message.back() == '\r') message.pop_back();
-    if (message.empty()) continue;
-    try {
-      say(talk, sampler, o, message);
-    } catch (const std::runtime_error& error) {
-      std::fprintf(stderr, "%s\n", error.what());
-    }
+// More threads than processors would wait for each other.
+void limit_threads(unsigned& threads) {
+  auto info = metal_marlin::make<marlin_device_info>();
+  unsigned usable = std::thread::hardware_concurrency();
+  for (uint32_t i = 0; marlin_device_get(i, &info, nullptr) == MARLIN_OK; ++i) {
+    if (info.backend == MARLIN_BACKEND_CPU) usable = info.threads;
   }
-  if (terminal) print("\n");
+  if (usable == 0 || threads <= usable) return;
+  std::fprintf(stderr, "(--threads %u: this process may use %u processor%s, so there are %u)\n",
+               threads, usable, usable == 1 ? "" : "s", usable);
+  threads = usable;
 }
 
 int tokens_of_stdin(const Tokenizer& tokenizer, const Options& o) {
@@ -243,6 +228,7 @@ int run(Options& o) {
   const HyperParameters hyper = find_hyper_parameters(o, metadata);
   if (o.run.context == 0 || o.run.context > hyper.context) o.run.context = hyper.context;
   o.run.progress = draw_progress;
+  limit_threads(o.run.threads);
   Model model(o.model, hyper, o.run);
   if (static_cast<size_t>(model.vocabulary()) != tokenizer.size()) {
     throw std::runtime_error(o.model + ": has " + std::to_string(model.vocabulary()) +
@@ -259,13 +245,14 @@ int run(Options& o) {
       interrupted = 1;
     };  // without SA_RESTART: reading a line ends, too
     sigaction(SIGINT, &action, nullptr);
-    Conversation talk(model, tokenizer, metadata, o.system);
-    Sampler sampler(o.temperature, o.top_p, o.seed);
+    Conversation conversation(model, tokenizer, metadata, o.system);
+    Sampler sampler(o.temperature, o.top_p, o.seed, o.repeat_penalty);
+    Talk talk(conversation, sampler, o.most_tokens, &interrupted);
     if (o.prompt.empty())
-      chat(talk, sampler, o);
-    else if (say(talk, sampler, o, o.prompt) == End::interrupted)
+      talk.run(notice(metadata, model));
+    else if (talk.say(o.prompt) == End::interrupted)
       code = 130;  // as a shell says of Ctrl-C
-    print_rates(talk.counts());
+    print_rates(conversation.counts());
   }
   if (o.profile) print_profile(model);
   return code;
@@ -279,7 +266,11 @@ int main(int argc, char** argv) {
   CLI::App app("Chat with a small language model; all its products run on 4-bit weights.",
                "metal-marlin-chat");
   llm::declare(app, options);
-  CLI11_PARSE(app, argc, argv);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
   try {
     return llm::run(options);
   } catch (const std::exception& error) {

@@ -5,7 +5,23 @@
 
 namespace llm {
 
-Token Sampler::choose(std::span<const float> logits) {
+std::span<const float> Sampler::penalized(std::span<const float> logits,
+                                          std::span<const Token> said) {
+  constexpr size_t kWindow = 64;
+  if (repeat_penalty_ == 1 || said.empty()) return logits;
+  penalized_.assign(logits.begin(), logits.end());
+  for (const Token token : said.last(std::min(said.size(), kWindow))) {
+    if (token < 0 || static_cast<size_t>(token) >= logits.size()) continue;
+    // From the logits as they were, so that a token that was said twice is not penalized twice.
+    const float logit = logits[static_cast<size_t>(token)];
+    penalized_[static_cast<size_t>(token)] =
+        logit > 0 ? logit / repeat_penalty_ : logit * repeat_penalty_;
+  }
+  return penalized_;
+}
+
+Token Sampler::choose(std::span<const float> given, std::span<const Token> said) {
+  const std::span<const float> logits = penalized(given, said);
   heap_.clear();
   for (size_t i = 0; i < logits.size(); ++i) {
     if (!std::isnan(logits[i]))

@@ -93,6 +93,8 @@
 #endif
 
 #ifdef __cplusplus
+/* The constants are casts of C. Without this line each use of one warns under -Wold-style-cast. */
+#pragma GCC system_header
 extern "C" {
 #endif
 
@@ -239,7 +241,7 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_PACK_ADDITIVE_ZEROS 1u      /* q * s + zero: MLX, Q4_1, AWQ gemv_fast */
 #define MARLIN_PACK_DIVIDE_SCALE 2u        /* tensor_scale divides: compressed-tensors NVFP4 */
 #define MARLIN_PACK_PRUNE_2_4 4u           /* keep two of every 4 weights along K: see marlin_weights_pack */
-#define MARLIN_PACK_GATE_UP_INTERLEAVED 8u /* rows alternate gate, up (gpt-oss); loading sets it */
+#define MARLIN_PACK_GATE_UP_INTERLEAVED 8u /* rows alternate gate, up (gpt-oss): see marlin_gemm_desc; loading sets it */
 #define MARLIN_PACK_SCALES_MSE 16u         /* when quantizing, search for the scale of least squared error */
 #define MARLIN_PACK_OBEYS_2_4 32u          /* dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT */
 #define MARLIN_PACK_TWO_LEVEL_SCALES 64u   /* LAYOUT_GGUF: the K-quant of this format (super-blocks of 256; IQ4: IQ4_XS) */
@@ -339,6 +341,10 @@ typedef struct marlin_pack_desc {
 } marlin_pack_desc;
 
 /* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.
+ *
+ * Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle
+ * in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows
+ * alternate: column j of C combines row 2 j with row 2 j + 1. Other epilogues ignore the flag.
  *
  * Mixture of experts: weights of E experts need expert_ids [T, top_k]; weights of one expert may have them. Row t top_k + s of
  * the product, the routed row s of token t, is multiplied by expert expert_ids[t, s]. A token may name one expert twice. A has
@@ -621,6 +627,8 @@ typedef struct marlin_api { /* grows at its end only; no member inside struct_si
 
 /* The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major. */
 MARLIN_EXPORT const marlin_api* marlin_get_api(uint32_t abi_major);
+/* Its type, for dlsym: marlin_get_api_function get_api; *(void**)&get_api = dlsym(library, "marlin_get_api"); */
+typedef const marlin_api* (*marlin_get_api_function)(uint32_t abi_major);
 
 #ifdef __cplusplus
 }

@@ -52,11 +52,17 @@ struct bf16 {
   std::uint16_t bits;
 };
 
-/// The marlin_dtype of an element type.
-template <class T>
-struct dtype_of;
 template <marlin_dtype Value>
 using dtype_constant = std::integral_constant<marlin_dtype, Value>;
+
+/// The marlin_dtype of an element type.
+template <class T>
+struct dtype_of : dtype_constant<0> {
+  static_assert(!std::is_same_v<T, T>,
+                "the library has no such elements (double has no marlin_dtype): expected float, metal_marlin::f16, "
+                "metal_marlin::bf16, std::int8_t, uint8_t, int16_t, int32_t, uint32_t, int64_t, or a type of your own with a "
+                "specialization of metal_marlin::dtype_of");
+};
 template <>
 struct dtype_of<float> : dtype_constant<MARLIN_F32> {};
 template <>

@@ -8,6 +8,7 @@
 #include "api/errors.h"
 #include "api/weights.h"
 #include "checkpoints/convert/convert.h"
+#include "checkpoints/missing_layer.h"
 #include "formats/format_table.h"
 
 namespace metal_marlin::api {
@@ -64,9 +65,7 @@ Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, Conver
     if (d.layers[i] == nullptr)
       return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: NULL, expected a layer's name", i);
     const auto found = files.find_layer(d.layers[i]);
-    if (!found)
-      return Status::error(MARLIN_E_NOT_FOUND, "desc->layers[%u]: no layer is called %s", i,
-                           d.layers[i]);
+    if (!found) return prefixed("desc->layers", i, missing_layer(files, d.layers[i]));
     for (const size_t single : files.singles_of(*found)) {
       if (listed[single] != UINT32_MAX)
         return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: %s is listed twice", i,

@@ -6,6 +6,7 @@
 #include "api/checkpoint.h"
 #include "api/errors.h"
 #include "api/weights.h"
+#include "checkpoints/missing_layer.h"
 #include "formats/format_table.h"
 #include "sources/shard.h"
 #include "sources/watch.h"
@@ -31,7 +32,7 @@ Status check_load_desc(const marlin_load_desc& d) {
 Result<size_t> find_layer(const Checkpoint& files, const char* name) {
   if (name == nullptr) return Status::error(MARLIN_E_ARGUMENT, "NULL, expected a layer's name");
   if (const auto index = files.find_layer(name)) return *index;
-  return Status::error(MARLIN_E_NOT_FOUND, "no layer is called %s", name);
+  return missing_layer(files, name);
 }
 
 struct Range {

@@ -59,7 +59,9 @@ Status check_memory(marlin_memory memory, const char* name, marlin_backend backe
 /// Checks sizes, stride and dtype. Fills everything in the result except data and bytes.
 Result<Operand> check_shape(const marlin_matrix& m, const char* name) {
   if (dtype_bits(m.dtype) == 0)
-    return Status::error(MARLIN_E_ARGUMENT, "%s.dtype is %d, expected 1..12", name, m.dtype);
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "%s.dtype is %d, expected 1..12 (floats: F32 is 1, F16 is 2, BF16 is 3)",
+                         name, m.dtype);
   if (m.rows < 0 || m.cols < 0)
     return Status::error(MARLIN_E_SHAPE,
                          "%s is [%" PRId64 ", %" PRId64 "], expected sizes of 0 or more", name,

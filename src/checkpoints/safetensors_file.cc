@@ -304,10 +304,17 @@ Status read_safetensors(const std::string& name, std::span<const std::byte> byte
                         TensorTable& table) {
   if (bytes.size() < 8) {
     return Status::error(MARLIN_E_FORMAT,
-                         "%.60s: byte 0: header length: expected 8 bytes, found a file of %zu",
+                         "%.60s: byte 0: header length: expected 8 bytes, found a file of %zu, "
+                         "which is neither safetensors nor GGUF",
                          name.c_str(), bytes.size());
   }
   const auto length = load<uint64_t>(bytes.data());
+  if (length > bytes.size() - 8 && (bytes.size() == 8 || bytes[8] != std::byte{'{'})) {
+    return Status::error(MARLIN_E_FORMAT,
+                         "%.60s: byte 0: header length: expected at most %zu, found %" PRIu64
+                         "; the file is neither safetensors nor GGUF",
+                         name.c_str(), bytes.size() - 8, length);
+  }
   if (length > kMaxHeader || length > bytes.size() - 8) {
     return Status::error(MARLIN_E_FORMAT,
                          "%.60s: byte 0: header length: expected at most %" PRIu64

@@ -168,6 +168,13 @@ class Reader:
     def typedef(self):
         if not self.accept("struct"):
             type_ = self.type()
+            if self.peek().text == "(":  # of a function that is declared anyway, for hosts that look it up
+                self.item()
+                named = self.declarator(type_)
+                if named["type"]["function"] not in [{"returns": f["returns"], "params": f["params"]} for f in self.table["functions"]]:
+                    self.fail(f"expected {named['name']} to be the type of a function")
+                self.take(";")
+                return
             if type_ != {"base": "int32_t", "pointers": []}:
                 self.fail("expected int32_t")
             item = self.item(name=self.word())

@@ -80,6 +80,8 @@ TEST_F(Experts, UnpackGoesOnFromOneToTheNext) {
 TEST_F(Experts, OperandsMustFitEachOther) {
   fails(MARLIN_E_ARGUMENT, "expert_ids are absent, but the weights are 4 experts", [](auto& g) { g.expert_ids = {}; });
   fails(MARLIN_E_ARGUMENT, "expert_ids.data is NULL", [](auto& g) { g.expert_ids.data = nullptr; });
+  fails(MARLIN_E_ARGUMENT, "a.dtype is 0, expected 1..12 (floats: F32 is 1, F16 is 2, BF16 is 3)",
+        [](auto& g) { g.a.dtype = 0; });
   fails(MARLIN_E_ARGUMENT, "expert_ids.dtype is 6, expected I32", [](auto& g) { g.expert_ids.dtype = MARLIN_U32; });
   fails(MARLIN_E_SHAPE, "expert_ids is [3, 0]", [](auto& g) { g.expert_ids.cols = 0; });
   fails(MARLIN_E_SHAPE, "expert_ids is [2147483648, 1]", [](auto& g) { g.expert_ids.rows = 1ll << 31, g.expert_ids.cols = 1; });

@@ -114,7 +114,14 @@ TEST_F(Load, UnknownNamesAndBadDescriptors) {
     EXPECT_FAILS(status, mentioned, marlin_weights_load, context.get(), file.get(), &d, none.out());
   };
   std::vector<const char*> names = {layer.c_str(), "no.such.layer"};
-  fails(desc_of(names), MARLIN_E_NOT_FOUND, "desc->layers[1]: no layer is called no.such.layer");
+  fails(desc_of(names), MARLIN_E_NOT_FOUND, "desc->layers[1]: no layer is called no.such.layer; the checkpoint has ");
+  const std::string with_suffix = layer + ".weight", misspelled = "x" + layer.substr(0, layer.size() - 1),
+                    behind = layer.substr(layer.rfind('.') + 1);
+  for (const std::string& name : {with_suffix, misspelled, behind}) {
+    names[1] = name.c_str();
+    const std::string words = "no layer is called " + name + "; did you mean " + layer + "? The checkpoint has ";
+    fails(desc_of(names), MARLIN_E_NOT_FOUND, words.c_str());
+  }
   names[1] = nullptr;
   fails(desc_of(names), MARLIN_E_ARGUMENT, "desc->layers[1]");
   names.pop_back();

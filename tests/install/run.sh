@@ -102,9 +102,26 @@ case $case in
     ;;
   subdirectory)
     # Unoptimized: it is the build that is tested here.
-    configure_consumer -DMETAL_MARLIN_SOURCE="$SOURCE" && "$CMAKE" --build build --target consumer_c consumer_cc
+    configure_consumer -DMETAL_MARLIN_SOURCE="$SOURCE" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON &&
+      "$CMAKE" --build build --target consumer_c consumer_cc
     [ ! -e build/CPackConfig.cmake ] || fail "a project that adds this one gets its packages"
     ./build/consumer_c && ./build/consumer_cc
+    case $(uname -m) in
+      x86_64) others=src/backends/cpu/arm64/ ;;
+      *) others=src/backends/cpu/x86/ ;;
+    esac
+    ! grep -q "\"file\".*$others" build/compile_commands.json || fail "it compiles files of another processor: $others"
+    if configure_consumer -B alone -DMETAL_MARLIN_SOURCE="$SOURCE" -DCMAKE_DISABLE_FIND_PACKAGE_nlohmann_json=ON >alone.log 2>&1; then
+      fail "it was configured without nlohmann_json"
+    fi
+    tr -s '\n ' ' ' <alone.log | grep -q "metal-marlin needs nlohmann_json 3.10 or later" || { cat alone.log; fail "another error was expected"; }
+    # Constants are casts of C, for which no program can do anything.
+    printf '#include <metal_marlin/metal_marlin.hpp>\nfloat x; marlin_matrix m = metal_marlin::matrix_view(&x, 1, 1);\n' >casts.cc
+    printf 'bool ok(marlin_status s) { return s == MARLIN_OK || s == MARLIN_E_SHAPE || m.dtype == MARLIN_F32; }\n' >>casts.cc
+    "$CXX" -std=c++17 -Wall -Wextra -Wold-style-cast -Werror -fsyntax-only -I"$SOURCE/include" casts.cc || fail "warnings under -Wold-style-cast"
+    printf '#include <metal_marlin/metal_marlin.hpp>\ndouble x; marlin_matrix m = metal_marlin::matrix_view(&x, 1, 1);\n' >double.cc
+    ! "$CXX" -std=c++17 -fsyntax-only -I"$SOURCE/include" double.cc 2>double.log || fail "a matrix of double compiles"
+    grep -q 'expected float, metal_marlin::f16' double.log || { cat double.log; fail "another error was expected"; }
     ;;
   dlopen)
     "$CC" $strict -I"$prefix/include" "$here/consumer/plugin_host.c" -ldl -o host

@@ -203,7 +203,7 @@ def conversation(scratch, template, more, answer, messages, *options):
     if template:
         model.writer.add_chat_template(template)
     model.write()
-    out, err = run("--temperature", "0", *options, text="".join(each + "\n" for each in messages).encode(), model=str(path))
+    out, err = run("--temperature", "0", "--repeat-penalty", "1", *options, text="".join(each + "\n" for each in messages).encode(), model=str(path))
     return out, int(re.search(r"prompt: (\d+) tokens", err)[1])
 
 

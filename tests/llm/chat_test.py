@@ -5,6 +5,7 @@
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import pathlib
@@ -15,6 +16,7 @@ import signal
 import struct
 import subprocess
 import sys
+import termios
 
 import gguf
 import numpy as np
@@ -115,6 +117,68 @@ def interrupts(scratch):
         talk.send_signal(signal.SIGINT)
         expect_equal(talk.wait(100), 0, "Ctrl-C at the prompt")
     os.close(host)
+
+
+def on_a_terminal(*steps, columns=80):
+    """What the terminal shows: each step is what to wait for, and the bytes to type then. A prompt is waited for behind what the
+    program said before it, because an editor may draw the line of the old prompt again."""
+    host, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    environment = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
+    with subprocess.Popen([CHAT, MODEL], stdin=terminal, stdout=terminal, stderr=terminal, env=environment) as talk:
+        os.close(terminal)
+        screen = seen = b""
+        for wanted, typed in steps:
+            while wanted not in seen:
+                seen += os.read(host, 1000)
+            screen, seen = screen + seen, seen.partition(wanted)[2]
+            os.write(host, typed)
+        with contextlib.suppress(OSError):  # a terminal without programs
+            while more := os.read(host, 1000):
+                screen += more
+        expect_equal(talk.wait(100), 0, "the exit status")
+    os.close(host)
+    return screen.decode()
+
+
+@test
+def commands(scratch):
+    saved = scratch / "talk.txt"
+    lines = [FRANCE, f"/save {saved}", f"/save {saved}", "/reset", "/help", "/nothing", "/save"]
+    out, err = run("--temperature", "0", text="\n".join(lines).encode())
+    expect_equal(saved.read_text(), f"> {FRANCE}\n\nThe capital of France is Paris.\n\n", "/save")
+    for words in "(1 exchange saved: ", f"/save: {saved}: File exists", "(the conversation is forgotten)", "no command /nothing; /help", "/save: expected the name":
+        expect(words in err, f"{words}: {err}")
+    expect("/save FILE" in out, out)
+    # After /reset the model reads its first prompt anew, and not behind an exchange.
+    again = run("--temperature", "0", text=f"{FRANCE}\n/reset\n{FRANCE}\n".encode())[1]
+    expect(int(re.search(r"prompt: (\d+)", again)[1]) < 2 * 37 + 1, again)
+
+
+@test
+def usage(scratch):
+    out, _ = run("--help")
+    for unwanted in "->", "{", "Excludes":
+        expect(unwanted not in out, f"{unwanted} in the help")
+    expect("Exit codes: 0 " in out, out)
+    for wrong in ["--frob"], ["--backend", "gpu"], ["--compute", "int4"], ["--threads", "x"], ["--perplexity"]:
+        run(*wrong, code=2)
+    _, err = run("--prompt", FRANCE, "--threads", "999")
+    expect(re.search(r"--threads 999: this process may use \d+ processor", err), err)
+    # What ./dev says before there is a program, are options of the program.
+    dev = (pathlib.Path(__file__).parents[2] / "examples" / "llm" / "chat.sh").read_text()
+    told = re.findall(r"^  (--[a-z-]+) ", dev[dev.index("chat_usage() {"):dev.index("In the chat, /help")], re.MULTILINE)
+    expect(len(told) > 10 and all(option in out for option in told), f"{told}: {out}")
+
+
+@test
+def a_terminal(scratch):
+    screen = on_a_terminal((b"> ", b"/help\r"), (b"front of it.", b""), (b"> ", b"\x04"))
+    expect("This is " in screen and "often wrong" in screen, f"what the model is: {screen!r}")
+    expect("/reset       forget" in screen, screen)
+    # Lines break between words.
+    screen = on_a_terminal((b"> ", FRANCE.encode() + b"\r"), (b"Paris.", b""), (b"> ", b"\x04"), columns=20)
+    expect("The capital of\r\nFrance is Paris." in screen, f"{screen!r}")
 
 
 @test

@@ -68,7 +68,7 @@ def probabilities(scratch):
 @test
 def answers(_scratch):
     """The file has a model that no one taught to chat, and no template."""
-    out, _ = run("--temperature", "0", "--max-tokens", "30", text=b"What is the capital of France?\nWhat is the capital of Germany?\n")
+    out, _ = run("--temperature", "0", "--repeat-penalty", "1", "--max-tokens", "30", text=b"What is the capital of France?\nWhat is the capital of Germany?\n")
     expect_equal(out, "The capital of France is Paris.\nThe capital of Germany is Berlin.\n")
 
 

@@ -78,7 +78,7 @@ def greedy_answers(scratch):
     begins = [message("system", SYSTEM) + message("user", prompt) + [BEGIN, *tokens("assistant\n")] for prompt in PROMPTS]
     said = []
     for prompt in PROMPTS:
-        out = run("--prompt", prompt, "--temperature", "0", "--max-tokens", str(ANSWER))[0].removesuffix("\n")
+        out = run("--prompt", prompt, "--temperature", "0", "--repeat-penalty", "1", "--max-tokens", str(ANSWER))[0].removesuffix("\n")
         answer = tokens(out)
         said.append(answer if len(answer) >= ANSWER else answer + [END])
     texts = [begin + answer for begin, answer in zip(begins, said)]

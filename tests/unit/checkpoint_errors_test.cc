@@ -15,6 +15,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 Status open_status(const std::string& name, const std::string& content) { return open_memory({{name, content}}).status(); }
 
@@ -188,6 +189,12 @@ TEST(CheckpointSafetensors, HeaderLength) {
     std::memcpy(file.data(), &length, 8);
     expect_refused("f.safetensors", file, "header length");
   }
+  // A file of something else, as opposed to one that was cut off.
+  const std::string neither = "neither safetensors nor GGUF";
+  for (const char* content : {"x", "root:x:0:0:root:/root:/bin/bash"}) expect_refused("passwd", content, neither);
+  const std::string whole = safetensors({{"a", "F32", "2,2", std::string(16, 'x')}});
+  const Status cut_off = open_status("f.safetensors", whole.substr(0, 20));
+  EXPECT_THAT(cut_off.message(), AllOf(HasSubstr("header length"), Not(HasSubstr(neither))));
   expect_refused("f.safetensors", safetensors("", ""), "header");
   expect_refused("f.safetensors", safetensors(" {}", ""), "header");
 }

@@ -1,5 +1,6 @@
 """Multiply by 4-bit weights at the speed of memory."""
 
+from . import _abi
 from ._abi import Backend, Compute, DType, Epilogue, Format, GptqZeroF, Layout, Scheme, Status, ValueType
 from ._library import Library
 from .checkpoint import Checkpoint, LayerInfo
@@ -29,6 +30,8 @@ from .quantize import Quantize
 from .stream import Stream
 from .values import Value, Values
 from .weights import Part, Shard, Weights, load_layers
+
+__version__ = f"{_abi.MARLIN_VERSION_MAJOR}.{_abi.MARLIN_VERSION_MINOR}.{_abi.MARLIN_VERSION_PATCH}"
 
 __all__ = [
     "ArgumentError",

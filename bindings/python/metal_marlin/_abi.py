@@ -23,7 +23,7 @@ MARLIN_PACK_ADDITIVE_ZEROS = 1
 MARLIN_PACK_DIVIDE_SCALE = 2
 # keep two of every 4 weights along K: see marlin_weights_pack
 MARLIN_PACK_PRUNE_2_4 = 4
-# rows alternate gate, up (gpt-oss); loading sets it
+# rows alternate gate, up (gpt-oss): see marlin_gemm_desc; loading sets it
 MARLIN_PACK_GATE_UP_INTERLEAVED = 8
 # when quantizing, search for the scale of least squared error
 MARLIN_PACK_SCALES_MSE = 16
@@ -467,7 +467,7 @@ class marlin_pack_desc(Structure):
     )
 
 
-# C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Mixture of experts: weights of E experts need expert_ids [T, top_k]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids[t, s]. A token may name one expert twice. A has one row per token, [T, K] (as for gate and up), or one per routed row, [T top_k, K] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, [T, N]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside [0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED.
+# C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows alternate: column j of C combines row 2 j with row 2 j + 1. Other epilogues ignore the flag. Mixture of experts: weights of E experts need expert_ids [T, top_k]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids[t, s]. A token may name one expert twice. A has one row per token, [T, K] (as for gate and up), or one per routed row, [T top_k, K] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, [T, N]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside [0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED.
 class marlin_gemm_desc(Structure):
     struct_size: int
     compute: int

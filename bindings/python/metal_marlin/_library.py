@@ -8,12 +8,14 @@ import os
 import pathlib
 import sys
 from ctypes import byref
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from . import _abi, errors
+from ._constant import Constant
 
 Struct = TypeVar("Struct", bound=ctypes.Structure)
 Self = TypeVar("Self", bound="Handle")
+Kind = TypeVar("Kind")
 # Inside this package, and the system's.
 if sys.platform == "darwin":
     OWN_NAME, SYSTEM_NAME = "libmetal-marlin.dylib", f"libmetal-marlin.{_abi.MARLIN_ABI_MAJOR}.dylib"
@@ -79,6 +81,25 @@ class Library:
             raise errors.from_status(status, error.message.decode(errors="replace"), error.native_code)
 
 
+def a(kind: type) -> str:
+    return f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"
+
+
+def expected(value: object, kind: type[Kind], name: str, hint: str = "") -> Kind:
+    """The value, if it is of this kind; what the library would take a pointer of has to be."""
+    if not isinstance(value, kind):
+        raise TypeError(f"{name} is {a(type(value))}, expected {a(kind)}{hint}")
+    return value
+
+
+def constant(value: object, kind: type[Constant], name: str) -> None:
+    """Numbers pass, also those that only a newer library knows."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        meant = next((each for each in kind if each.name == str(value).upper()), None)
+        example = meant if meant is not None else list(kind)[-1]
+        raise TypeError(f"{name} is {value!r}, expected {a(kind)}, as {kind.__name__}.{example.name}")
+
+
 @functools.lru_cache(maxsize=None)
 def default_library() -> Library:
     return Library()
@@ -90,7 +111,7 @@ class Owner:
     keeps: what has to live as long (callbacks, and the owner of the context).
     """
 
-    def __init__(self, library: Library, handle: ctypes.c_void_p, keeps: object = None) -> None:
+    def __init__(self, library: Library, handle: ctypes.c_void_p, keeps: Any = None) -> None:
         self.library = library
         self.handle = handle
         self._destroy = library.function(f"{type(handle).__name__}_destroy")
@@ -129,5 +150,5 @@ class Handle:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def __reduce__(self) -> NoReturn:
+    def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError(f"a {type(self).__name__} belongs to this process and cannot be pickled")

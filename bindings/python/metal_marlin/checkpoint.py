@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import dataclasses
+import itertools
 import os
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_char_p
@@ -19,8 +21,11 @@ from .progress import Wanted, Watch, shown
 from .quantize import Quantize, flags_of, group_size_of
 from .values import Values
 
+# Layers that a Checkpoint's repr counts at most.
+MANY = 1000
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class LayerInfo:
     """What a layer is, in a file or packed.
 
@@ -53,6 +58,21 @@ class LayerInfo:
     act_order: bool
     sparse_2_4: bool
     gate_up_interleaved: bool
+
+    def __repr__(self) -> str:
+        return f"LayerInfo({self.name!r}, {self.summary()})"
+
+    def summary(self) -> str:
+        """Shape and format in short, as "[96, 384], INT4, group_size=128"."""
+        shape = [self.experts, self.n, self.k] if self.experts != 1 else [self.n, self.k]
+        parts = [str(shape), f"{self.dtype.name} floats" if self.format == Format.NONE else self.format.name]
+        if self.format != Format.NONE and self.dtype != DType(0):
+            parts.append(f"group_size={self.group_size}")
+        parts += [name for name in SPECIAL if getattr(self, name)]
+        return ", ".join(parts + [self.status.name] * (self.status != Status.OK))
+
+
+SPECIAL = ("zeros", "additive_zeros", "act_order", "sparse_2_4", "gate_up_interleaved")
 
 
 def layer_info(raw: _abi.marlin_layer_info) -> LayerInfo:
@@ -139,6 +159,16 @@ class Checkpoint(Handle):
         desc = sized(_abi.marlin_open_desc, layout=layout, gptq_zero_f=gptq_zero_f)
         owner = Owner(library or default_library(), _abi.marlin_checkpoint())
         self._owner = owner.create("marlin_checkpoint_open", encoded(os.fspath(path), "the path"), byref(desc))
+        self._path = os.fspath(path)
+
+    def __repr__(self) -> str:
+        if self._owner is None:
+            return f"Checkpoint({self._path!r}, closed)"
+        seen = list(itertools.islice(self.layers(), MANY + 1))
+        counts = collections.Counter(info.format.name if info.format != Format.NONE else "floats" for info in seen[:MANY])
+        more = f"more than {MANY}" if len(seen) > MANY else str(len(seen))
+        formats = ", ".join(f"{count} {name}" for name, count in counts.most_common())
+        return f"Checkpoint({self._path!r}, {more} layer{'s' * (len(seen) != 1)}{': ' if formats else ''}{formats})"
 
     def layers(self) -> Iterator[LayerInfo]:
         """The layers in file order. One that would not load is listed as well: its status says so."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import logging
 import math
 from collections.abc import Callable, Sequence
@@ -11,7 +12,7 @@ from typing import Any
 
 from . import _abi, errors
 from ._abi import Backend, DType
-from ._library import Handle, Library, Owner, default_library, sized
+from ._library import Handle, Library, Owner, constant, default_library, expected, sized
 from .operands import BY_NAME, BYTES, Buffer
 
 Log = Callable[[int, str], None]
@@ -73,10 +74,23 @@ class Context(Handle):
         library: Library | None = None,
         tune_ms: int = 0,
     ) -> None:
+        constant(backend, Backend, "backend")
         desc = sized(_abi.marlin_context_desc, backend=backend, device_index=device_index, threads=threads, tune_ms=tune_ms)
         desc.log = type(desc.log)(lambda _, level, message: log(level, message.decode(errors="replace")))
         owner = Owner(library or default_library(), _abi.marlin_context(), keeps=desc)
         self._owner = owner.create("marlin_context_create", byref(desc))
+
+    @property
+    def backend(self) -> Backend:
+        """As it was asked for; AUTO, if nothing in particular was."""
+        return Backend(self._live()._keeps.backend)
+
+    def __repr__(self) -> str:
+        if self._owner is None:
+            return "Context(closed)"
+        desc = self._owner._keeps
+        threads = f", threads={desc.threads}" if desc.threads else ""
+        return f"Context({Backend(desc.backend).name}, device_index={desc.device_index}{threads})"
 
     def zeros(self, shape: int | Sequence[int], dtype: DType = DType.F32) -> Any:
         """A numpy array of zeros in memory that host and device both reach, as has to be what a Stream of a GPU works on. Views of
@@ -89,3 +103,9 @@ class Context(Handle):
             raise errors.argument(f"shape is {sizes}, expected no negative size")
         owner = Owner(within.library, _abi.marlin_buffer(), keeps=within)
         return Buffer(owner.create("marlin_buffer_create", within.handle, size), size).array(dtype, sizes)
+
+
+@functools.lru_cache(maxsize=None)
+def shared_context(backend: Backend = Backend.AUTO) -> Context:
+    """The one of this process that unpickled weights live in."""
+    return Context(backend)

@@ -44,6 +44,10 @@ BY_CODE = {
     (E4M3FN, 8): DType.E4M3,
     (E8M0FNU, 8): DType.E8M0,
 }
+# What products take, and what numbers experts and rows; messages list them.
+FLOATS = (DType.F32, DType.F16, DType.BF16)
+INDICES = (DType.I32,)
+ALL = tuple(BY_NAME.values())
 # Of an element; what is not here has 1.
 BYTES = {DType.F32: 4, DType.I32: 4, DType.U32: 4, DType.F16: 2, DType.BF16: 2, DType.I16: 2, DType.I64: 8}
 
@@ -148,12 +152,16 @@ class Operand:
         return errors.argument(f"{self.name}: expected {expected}, found {found}; make it contiguous")
 
 
-def operand(array: Any, name: str) -> Operand:
-    """array: a numpy array, a Bits, or anything with __dlpack__, in host memory; at least one dimension."""
+def operand(array: Any, name: str, dtypes: Sequence[DType] = ALL) -> Operand:
+    """array: a numpy array, a Bits, or anything with __dlpack__, in host memory; at least one dimension.
+
+    dtypes  what a message lists; the library itself checks types that it knows
+    """
     given = None
     if isinstance(array, Bits):
         array, given = array.array, array.dtype
-    found = _of_numpy(array, name, given) if isinstance(array, np.ndarray) else _of_dlpack(array, name, given)
+    read = _of_numpy if isinstance(array, np.ndarray) else _of_dlpack
+    found = read(array, name, given, dtypes)
     if not found.shape:
         raise errors.argument(f"{name} has no dimension, expected 1 or more")
     return found
@@ -184,12 +192,16 @@ def _as(given: DType, size: int, name: str) -> DType:
     return given
 
 
-def _of_numpy(array: np.ndarray[Any, Any], name: str, given: DType | None) -> Operand:
+def _one_of(dtypes: Sequence[DType]) -> str:
+    names = [name for name, dtype in BY_NAME.items() if dtype in dtypes]
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}, or Bits"
+
+
+def _of_numpy(array: np.ndarray[Any, Any], name: str, given: DType | None, dtypes: Sequence[DType]) -> Operand:
     size = array.dtype.itemsize
     dtype = BY_NAME.get(array.dtype.name) if given is None else _as(given, size, name)
     if dtype is None or not array.dtype.isnative:
-        expected = f"{', '.join(BY_NAME)}, or Bits"
-        raise TypeError(f"{name} has dtype {array.dtype.name} ({array.dtype.str}), expected one of {expected}")
+        raise TypeError(f"{name} has dtype {array.dtype.name} ({array.dtype.str}), expected {_one_of(dtypes)}")
     if any(stride % size for stride in array.strides):
         raise errors.argument(f"{name} has strides {array.strides} in bytes, expected multiples of {size}")
     strides = tuple(stride // size for stride in array.strides)
@@ -204,14 +216,14 @@ def _buffer_of(array: np.ndarray[Any, Any]) -> Buffer | None:
     return getattr(base, "buffer", None)
 
 
-def _of_dlpack(array: Any, name: str, given: DType | None) -> Operand:
+def _of_dlpack(array: Any, name: str, given: DType | None, dtypes: Sequence[DType]) -> Operand:
     if not hasattr(array, "__dlpack__"):
         raise TypeError(f"{name} is a {type(array).__name__}, expected a numpy array or one that has __dlpack__")
     tensor, writable, capsule = _dlpack.read(array, name)
     dtype = BY_CODE.get((tensor.code, tensor.bits)) if given is None else _as(given, tensor.bits // 8, name)
     if dtype is None or tensor.lanes != 1:
         found = f"code {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes"
-        raise TypeError(f"{name} has a type that the library does not know: DLPack's {found}")
+        raise TypeError(f"{name} has a type that the library does not know, DLPack's {found}: expected {_one_of(dtypes)}")
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _contiguous(shape)
     address = tensor.data + tensor.byte_offset if tensor.data else 0

@@ -12,8 +12,8 @@ import numpy as np
 
 from . import _abi, errors
 from ._abi import Compute, DType, Epilogue
-from ._library import Owner, sized
-from .operands import Operand, numpy_type, operand
+from ._library import Owner, constant, expected, sized
+from .operands import FLOATS, INDICES, Operand, numpy_type, operand
 from .stream import Stream, submit
 from .weights import Weights
 
@@ -79,10 +79,14 @@ class Call:
     """A Gemm as the library takes it, with all that has to live during the call."""
 
     def __init__(self, product: Gemm) -> None:
-        self.owner: Owner = product.weights._live()
+        expected(product, Gemm, "the product")
+        hint = ": a and weights seem to be swapped" if isinstance(product.a, Weights) else ""
+        self.owner: Owner = expected(product.weights, Weights, "weights", hint)._live()
+        constant(product.compute, Compute, "compute")
+        constant(product.epilogue, Epilogue, "epilogue")
         self._keeps: list[Operand] = []
         a = self._kept(product.a, "a")
-        ids = None if product.expert_ids is None else self._kept(product.expert_ids, "expert_ids")
+        ids = None if product.expert_ids is None else self._kept(product.expert_ids, "expert_ids", INDICES)
         leading = self._leading(a, ids, product.expert_scales is not None)
         if product.out is None and product.accumulate:
             raise errors.argument("accumulate adds to `out`, which is not given")
@@ -108,8 +112,8 @@ class Call:
         if product.expert_scales is not None:
             self.desc.expert_scales = self._kept(product.expert_scales, "expert_scales").matrix(library=self.owner.library)
 
-    def _kept(self, array: Any, name: str) -> Operand:
-        self._keeps.append(operand(array, name))
+    def _kept(self, array: Any, name: str, dtypes: Sequence[DType] = FLOATS) -> Operand:
+        self._keeps.append(operand(array, name, dtypes))
         return self._keeps[-1]
 
     @staticmethod

@@ -6,6 +6,7 @@ import dataclasses
 
 from . import _abi, errors
 from ._abi import Format
+from ._library import constant
 
 FLAGS = ("additive_zeros", "divide_scale", "prune_2_4", "obeys_2_4", "gate_up_interleaved", "scales_mse", "two_level_scales")
 
@@ -17,6 +18,8 @@ def flags_of(options: object, prefix: str) -> int:
 
 def group_size_of(elements: int) -> int:
     """Any number at or above K is the whole row, so what 32 bits cannot hold is."""
+    if not isinstance(elements, int):
+        raise TypeError(f"group_size is {elements!r}, expected a number of elements")
     if elements < 0:
         raise errors.argument(f"group_size is {elements}, expected 0 or more")
     return min(elements, 2**32 - 1)
@@ -38,6 +41,10 @@ class Quantize:
     scales_mse: bool = False
     prune_2_4: bool = False
     obeys_2_4: bool = False
+
+    def __post_init__(self) -> None:
+        constant(self.format, Format, "format")
+        group_size_of(self.group_size)
 
 
 NOT_QUANTIZED = Quantize()

@@ -8,7 +8,7 @@ from ctypes import byref
 from typing import Any
 
 from . import _abi
-from ._library import Handle, Library, Owner, sized
+from ._library import Handle, Library, Owner, expected, sized
 from .context import Context
 from .errors import DeadlineError
 from .operands import operand
@@ -39,7 +39,7 @@ class Stream(Handle):
     """
 
     def __init__(self, context: Context, scratch: Any = None) -> None:
-        within = context._live()
+        within = expected(context, Context, "context")._live()
         desc = sized(_abi.marlin_stream_desc)
         memory = None
         if scratch is not None:
@@ -94,4 +94,4 @@ def submit(stream: Stream | None, library: Library, uses: object, function: str,
     if stream is None:
         library.call(function, None, *arguments)
     else:
-        stream._give(library, uses, function, *arguments)
+        expected(stream, Stream, "stream")._give(library, uses, function, *arguments)

@@ -4,61 +4,156 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 
-from .context import Context
+from . import errors
+from ._abi import Compute, DType, Format
+from ._library import constant, expected
+from .context import Context, shared_context
+from .operands import Bits
 from .products import gemm
 from .progress import Wanted, shown
 from .quantize import Quantize
-from .weights import Weights
+from .weights import Part, Weights
 
-__all__ = ["Linear", "quantize_"]
+__all__ = ["Linear", "load_quantized_", "quantize_"]
 
 # Operators take tensors and numbers, so weights go by number: those that live. A number is never used again.
 _weights: weakref.WeakValueDictionary[int, Weights] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 
 
-def _linear(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int) -> torch.Tensor:
+def _linear(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int, compute: int = 0) -> torch.Tensor:
     out = x.new_empty((*x.shape[:-1], columns))
     # A tensor that wants gradients does not lend its memory.
-    gemm(x.detach().contiguous(), _weights[weights], None if bias is None else bias.detach(), out)
+    gemm(x.detach().contiguous(), _weights[weights], None if bias is None else bias.detach(), out, Compute(compute))
     return out
 
 
-def _shape_of(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int) -> torch.Tensor:
+def _shape_of(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int, compute: int = 0) -> torch.Tensor:
     return x.new_empty((*x.shape[:-1], columns))
 
 
 _operator: Any = torch.library.custom_op("metal_marlin::linear", _linear, mutates_args=(), device_types="cpu")
 _operator.register_fake(_shape_of)
 
+# The tensors of a layer in a state_dict, beside its bias. `packing` says what the others are; its first number is a version.
+PACKING, VALUES, SCALES, TENSOR_SCALE = "packing", "codes", "scales", "tensor_scale"
+VERSION = 1
+
+
+def _state_of(weights: Weights) -> dict[str, torch.Tensor]:
+    parts = weights.parts()
+    if len(parts) != 1:
+        raise errors.argument(f"the weights have {len(parts)} experts, expected a plain layer")
+    part, info = parts[0], weights.info()
+    numbers = [VERSION, info.format, info.group_size, info.n, info.k, info.sparse_2_4, info.gate_up_interleaved]
+    state = {PACKING: torch.tensor([int(each) for each in numbers]), VALUES: _tensor(part.values)}
+    if part.scales is not None:
+        state[SCALES] = _tensor(part.scales)
+    if part.tensor_scale is not None:
+        state[TENSOR_SCALE] = torch.tensor([part.tensor_scale], dtype=torch.float32)
+    return state
+
+
+def _tensor(array: Any) -> torch.Tensor:
+    """Of bytes where torch has no such type, or numpy had it from ml_dtypes."""
+    bits = array.array if isinstance(array, Bits) else array
+    if isinstance(array, Bits) and array.dtype == DType.BF16 or bits.dtype.name == "bfloat16":
+        return torch.from_numpy(bits.view(np.int16)).view(torch.bfloat16)
+    return torch.from_numpy(bits)
+
+
+def _weights_of(context: Context, state: Mapping[str, Any], name: str) -> Weights:
+    """name: of the layer in the state, "" or with a dot at its end."""
+    packing = state[name + PACKING].tolist()
+    if packing[0] != VERSION or len(packing) != 7:
+        raise errors.argument(f"{name}{PACKING} is of version {packing[0]}, expected {VERSION}")
+    _, number, group_size, n, k, sparse, interleaved = packing
+    format, values = Format(number), state[name + VALUES]
+    scales: Any = state.get(name + SCALES)
+    tensor_scale = state.get(name + TENSOR_SCALE)
+    special: dict[str, Any] = {"obeys_2_4": bool(sparse), "gate_up_interleaved": bool(interleaved)}
+    if scales is None:
+        return Weights.pack(context, Part(format, values, **special))
+    if scales.dtype == torch.uint8:
+        scales = Bits(scales, DType.E8M0 if format == Format.MXFP4 else DType.E4M3)
+    if tensor_scale is not None:
+        special["tensor_scale"] = float(tensor_scale)
+    return Weights.pack(context, Part(format, values, scales, group_size=group_size, n=n, k=k, **special))
+
 
 class Linear(torch.nn.Module):
     """y = x W^T + bias on packed weights: x [..., K] of float32, float16 or bfloat16 on the CPU gives y [..., N] of the same type.
 
-    For inference: it has no gradients, and its weights are in no state_dict.
+    For inference: it has no gradients. A state_dict holds codes and scales (Weights.parts() says of which weights), and
+    load_state_dict() packs them; so torch.save() works with it and with whole models.
+
+    compute  DEFAULT: activations as given; INT8: activations rounded in blocks of 32, which is faster for many rows
     """
 
-    def __init__(self, weights: Weights, bias: torch.Tensor | None = None) -> None:
+    def __init__(self, weights: Weights, bias: torch.Tensor | None = None, compute: Compute = Compute.DEFAULT) -> None:
         super().__init__()
+        constant(compute, Compute, "compute")
+        self.compute = compute
+        self.bias = None if bias is None else torch.nn.Parameter(bias.detach(), requires_grad=False)
+        self._take(expected(weights, Weights, "weights"))
+
+    def _take(self, weights: Weights) -> None:
         info = weights.info()
         self.in_features, self.out_features = info.k, info.n
         self.weights = weights
-        self.bias = None if bias is None else torch.nn.Parameter(bias.detach(), requires_grad=False)
         self._number = next(_numbers)
         _weights[self._number] = weights
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = torch.ops.metal_marlin.linear(x, self.bias, self._number, self.out_features)
+        result: torch.Tensor = torch.ops.metal_marlin.linear(x, self.bias, self._number, self.out_features, int(self.compute))
         return result
 
     def extra_repr(self) -> str:
         info = self.weights.info()
-        return f"{self.in_features}, {self.out_features}, {info.format.name}, group_size={info.group_size}, bias={self.bias is not None}"
+        compute = f", compute={self.compute.name}" if self.compute != Compute.DEFAULT else ""
+        group = f", group_size={info.group_size}"
+        return f"{self.in_features}, {self.out_features}, {info.format.name}{group}, bias={self.bias is not None}{compute}"
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Another process has other numbers."""
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._take(self.weights)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        destination.update({prefix + name: tensor for name, tensor in _state_of(self.weights).items()})
+
+    def _load_from_state_dict(self, state_dict: Any, prefix: str, *arguments: Any) -> None:
+        # local_metadata, strict, missing_keys, unexpected_keys, error_msgs
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+        missing, unexpected, messages = arguments[-3:]
+        own = [prefix + name for name in (PACKING, VALUES, SCALES, TENSOR_SCALE)]
+        unexpected[:] = [name for name in unexpected if name not in own]
+        absent = [name for name in own[:2] if name not in state_dict]
+        missing += absent
+        if absent:
+            return
+        try:
+            weights = _weights_of(self.weights.context, state_dict, prefix)
+        except (errors.MarlinError, TypeError, ValueError) as error:
+            messages.append(f"{prefix}{VALUES}: {error}")
+            return
+        found, expected_ = weights.info(), self.weights.info()
+        if (found.n, found.k) != (expected_.n, expected_.k):
+            messages.append(f"{prefix}{VALUES}: expected a layer [{expected_.n}, {expected_.k}], found [{found.n}, {found.k}]")
+        else:
+            self._take(weights)
+
+
+def _replace(model: torch.nn.Module, name: str, layer: torch.nn.Module) -> None:
+    parent, _, last = name.rpartition(".")
+    setattr(model.get_submodule(parent), last, layer)
 
 
 def quantize_(
@@ -67,13 +162,17 @@ def quantize_(
     context: Context | None = None,
     wanted: Callable[[str, torch.nn.Linear], bool] = lambda name, layer: True,
     progress: Wanted = None,
+    compute: Compute = Compute.DEFAULT,
 ) -> list[str]:
     """Replaces the torch.nn.Linear layers of a model, in place, and returns their names. Each is freed when it is replaced.
 
     quantize   format, group size and how
     wanted     asked with the name and layer: whether to replace it
     progress   called with the done and all elements and a layer's name; True: a bar
+    compute    of the new layers
     """
+    expected(quantize, Quantize, "quantize")
+    constant(compute, Compute, "compute")
     own = context if context is not None else Context()
     layers = [(name, layer) for name, layer in model.named_modules() if type(layer) is torch.nn.Linear and wanted(name, layer)]
     names, total, done = [name for name, _ in layers], sum(layer.weight.numel() for _, layer in layers), 0
@@ -87,8 +186,38 @@ def quantize_(
             weights = packed.get(id(layer.weight))
             if weights is None:
                 weights = packed[id(layer.weight)] = Weights.quantize(own, layer.weight.detach().contiguous(), quantize)
-            parent, _, last = name.rpartition(".")
-            setattr(model.get_submodule(parent), last, Linear(weights, layer.bias))
+            _replace(model, name, Linear(weights, layer.bias, compute))
         if told is not None and names:
             told(total, total, names[-1])
+    return names
+
+
+def load_quantized_(
+    model: torch.nn.Module, state: Mapping[str, Any], context: Context | None = None, compute: Compute = Compute.DEFAULT
+) -> list[str]:
+    """Fills a model of torch.nn.Linear layers, in place, from the state_dict of one that quantize_() has changed, and returns the
+    names of the layers that it replaces. Nothing is quantized. The model takes all other tensors as the state has them, so that it
+    may have been made on the device "meta". What is missing, or too much, is a RuntimeError, as of load_state_dict().
+
+    compute  of the new layers
+    """
+    own = context if context is not None else shared_context()
+    constant(compute, Compute, "compute")
+    rest, names = dict(state), [name[: -len(PACKING) - 1] for name in state if name.endswith(f".{PACKING}")]
+    for name in names:
+        layer, prefix = model.get_submodule(name), f"{name}."
+        if not isinstance(layer, (torch.nn.Linear, Linear)):
+            raise errors.argument(f"{name} is a {type(layer).__name__} in the model, expected a Linear as in the state")
+        weights = _weights_of(own, state, prefix)
+        n, k, info = int(layer.out_features), int(layer.in_features), weights.info()
+        if (n, k) != (info.n, info.k):
+            raise errors.argument(f"{name} is [{n}, {k}] in the model, but [{info.n}, {info.k}] in the state")
+        _replace(model, name, Linear(weights, layer.bias, compute))
+        for tensor in (PACKING, VALUES, SCALES, TENSOR_SCALE):
+            rest.pop(prefix + tensor, None)
+    packed = {f"{name}.{tensor}" for name in names for tensor in (PACKING, VALUES)}
+    missing, unexpected = model.load_state_dict(rest, strict=False, assign=True)
+    wrong = [name for name in missing if name not in packed]
+    if wrong or unexpected:
+        raise RuntimeError(f"the state lacks {wrong}, and has {list(unexpected)} too much")
     return names

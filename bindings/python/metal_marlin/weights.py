@@ -9,15 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from . import _abi, errors
-from ._abi import DType, Format, GptqZeroF, Layout
-from ._library import Handle, Owner, sized
+from . import _abi, codes, errors
+from ._abi import Backend, DType, Format, GptqZeroF, Layout
+from ._library import Handle, Owner, constant, expected, sized
 from .checkpoint import Checkpoint, LayerInfo, layer_info, names_of
-from .context import Context
-from .operands import Operand, norms_of, operand
+from .context import Context, shared_context
+from .operands import ALL, BYTES, FLOATS, Bits, Operand, norms_of, numpy_type, operand
 from .progress import Wanted, Watch, shown
 from .quantize import NOT_QUANTIZED, Quantize, flags_of, group_size_of
 from .stream import Stream, submit
+
+# Two codes of these are a byte of the layout ROWS; other codes are a byte each.
+FOUR_BITS = (Format.INT4, Format.FP4, Format.MXFP4, Format.NVFP4, Format.IQ4, Format.NF4, Format.CODEBOOK4)
 
 
 @dataclasses.dataclass
@@ -68,7 +71,9 @@ class Part:
 
     def desc(self, keeps: list[Operand]) -> _abi.marlin_pack_desc:
         """As the library takes it; `keeps` gets what has to live during the call."""
-        values = operand(self.values, "values")
+        constant(self.format, Format, "format")
+        constant(self.layout, Layout, "layout")
+        values = operand(self.values, "values", FLOATS if self.scales is None else ALL)
         keeps.append(values)
         k = self.k if self.k is not None else values.cols * (2 if self._two_a_byte(values) else 1)
 
@@ -99,7 +104,7 @@ class Part:
         )
 
     def _two_a_byte(self, values: Operand) -> bool:
-        return self.scales is not None and values.dtype == DType.U8
+        return self.scales is not None and values.dtype == DType.U8 and self.format in FOUR_BITS
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,6 +133,23 @@ class Weights(Handle):
     def __deepcopy__(self, _: object) -> Weights:
         return self
 
+    def __repr__(self) -> str:
+        if self._owner is None:
+            return "Weights(closed)"
+        info = self.info()
+        return f"Weights({info.summary()}, {info.bytes} bytes)"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Codes and scales are pickled, and packed again by the process that reads them. See parts()."""
+        return _packed, (self.context.backend, self.info().experts, self.parts())
+
+    @property
+    def context(self) -> Context:
+        """The context that they were packed in."""
+        found = Context.__new__(Context)
+        found._owner = self._live()._keeps
+        return found
+
     @classmethod
     def load(
         cls,
@@ -154,6 +176,7 @@ class Weights(Handle):
         if shards is not None and len(shards) != len(names):
             raise errors.argument(f"shards are one a layer: expected {len(names)}, found {len(shards)}")
         norms = norms_of(column_norms, len(names))
+        expected(quantize, Quantize, "quantize")
         desc = sized(
             _abi.marlin_load_desc,
             flags=flags_of(quantize, "MARLIN_LOAD_"),
@@ -167,8 +190,8 @@ class Weights(Handle):
             desc.shards = (_abi.marlin_shard * len(names))(*(_abi.marlin_shard(first=each.first, count=each.count) for each in shards))
         if norms is not None:
             desc.column_norms = norms.matrices
-        within = context._live()
-        file = checkpoint._live(within.library)
+        within = expected(context, Context, "context")._live()
+        file = expected(checkpoint, Checkpoint, "checkpoint")._live(within.library)
         owner = Owner(within.library, _abi.marlin_weights(), keeps=within)
         with shown(progress) as told:
             watch = Watch(told)
@@ -182,9 +205,9 @@ class Weights(Handle):
 
         experts  the parts are of that many experts: first all of expert 0, then as many with the same n of expert 1, and so on
         """
-        within = context._live()
+        within = expected(context, Context, "context")._live()
         keeps: list[Operand] = []
-        descs = [part.desc(keeps) for part in parts]
+        descs = [expected(part, Part, "a part").desc(keeps) for part in parts]
         array = (POINTER(_abi.marlin_pack_desc) * len(descs))(*(pointer(desc) for desc in descs))
         owner = Owner(within.library, _abi.marlin_weights(), keeps=within)
         return cls(owner.create("marlin_weights_pack", within.handle, array, len(descs), experts_of(experts)))
@@ -192,6 +215,7 @@ class Weights(Handle):
     @classmethod
     def quantize(cls, context: Context, values: Any, quantize: Quantize, column_norms: Any = None) -> Weights:
         """Floats [N, K]: float32, float16 or bfloat16. column_norms: float32 [K], with prune_2_4: prunes by |w| * norm."""
+        expected(quantize, Quantize, "quantize")
         options = {field.name: getattr(quantize, field.name) for field in dataclasses.fields(quantize)}
         return cls.pack(context, Part(values=values, column_norms=column_norms, **options))
 
@@ -201,6 +225,31 @@ class Weights(Handle):
         info = sized(_abi.marlin_layer_info)
         owner.library.call("marlin_weights_info", owner.handle, byref(info))
         return layer_info(info)
+
+    def parts(self) -> list[Part]:
+        """Their codes and scales in host memory, one part an expert: what pack() makes of them decodes to the same, bit for bit.
+
+        For weights that were quantized from floats (INT4, INT8, FP4, MXFP4, NVFP4, also 2:4) and for floats. Weights with zero
+        points, act-order or other formats are an UnsupportedError: load them from their file again. Products are the same, too, unless
+        the scales are float32, as those of weights above 65504 are: then the last bit of a result may differ.
+        """
+        info = self.info()
+        why = codes.why_not(info)
+        if why:
+            raise codes.unsaved(why)
+        return [self._part(info, expert) for expert in range(info.experts)]
+
+    def _part(self, info: LayerInfo, expert: int) -> Part:
+        special: dict[str, Any] = {"obeys_2_4": info.sparse_2_4, "gate_up_interleaved": info.gate_up_interleaved}
+        dtype = codes.FLOATS.get(info.format, DType.F32)
+        kind = numpy_type(dtype)
+        out: Any = np.empty((info.n, info.k), kind or f"u{BYTES[dtype]}")
+        values = self.unpack(expert * info.n, out=out if kind is not None else Bits(out, dtype))
+        if info.format in codes.FLOATS:
+            return Part(info.format, values, **special)
+        found = codes.find(values, info)
+        special |= {"n": info.n, "k": info.k, "group_size": info.group_size, "tensor_scale": found.tensor_scale}
+        return Part(info.format, found.values, found.scales, **special)
 
     def unpack(self, first_row: int = 0, rows: int | None = None, out: Any = None, stream: Stream | None = None) -> Any:
         """Decodes rows, bit-exactly, to [T, K] in the file's order of K: `rows` of them from first_row on, None: all that follow.
@@ -225,11 +274,15 @@ class Weights(Handle):
         return self._unpack(operand(numbers, "ids"), 0, out, stream)
 
     def _unpack(self, ids: Operand | None, first_row: int, out: Any, stream: Stream | None) -> Any:
-        owner, to = self._live(), operand(out, "out")
+        owner, to = self._live(), operand(out, "out", FLOATS)
         rows = None if ids is None else byref(ids.matrix())
         matrix = byref(to.matrix(written=True, library=owner.library))
         submit(stream, owner.library, (owner, ids, to), "marlin_weights_unpack", owner.handle, rows, first_row, matrix)
         return out
+
+
+def _packed(backend: Backend, experts: int, parts: list[Part]) -> Weights:
+    return Weights.pack(shared_context(backend), *parts, experts=experts)
 
 
 def load_layers(
@@ -240,7 +293,8 @@ def load_layers(
     progress: Wanted = None,
 ) -> dict[str, Weights]:
     """Each of these layers on its own; None: every layer that would load. Progress counts bytes of the file."""
-    infos = {info.name: info for info in checkpoint.layers()}
+    expected(quantize, Quantize, "quantize")
+    infos = {info.name: info for info in expected(checkpoint, Checkpoint, "checkpoint").layers()}
     names = layers
     if names is None:
         quantized = (name for name, info in infos.items() if info.format != Format.NONE or quantize.format != Format.NONE)

@@ -57,7 +57,7 @@ def read_only():
 BAD_A = {
     "a list": (lambda: [[0.0] * 384], TypeError, "expected a numpy array"),
     "None": (lambda: None, TypeError, "NoneType"),
-    "float64": (lambda: np.zeros((8, 384)), TypeError, "dtype float64"),
+    "float64": (lambda: np.zeros((8, 384)), TypeError, r"float64 \(<f8\), expected one of float32, float16, bfloat16, or Bits$"),
     "another byte order": (lambda: np.zeros((8, 384), ">f4"), TypeError, ">f4"),
     "integers": (lambda: np.zeros((8, 384), np.int32), mm.ArgumentError, "a.dtype"),
     "K too small": (lambda: f32(8, 383), mm.ShapeError, "383"),
@@ -114,6 +114,33 @@ def test_the_rest_of_a_product(weights):
     both = f32(8, 480)
     with pytest.raises(mm.ArgumentError, match="overlap"):
         mm.gemm(both[:, :384], weights, out=both[:, 300:396])
+
+
+def test_arguments_of_other_kinds(context, weights):
+    """Refused at once, by name."""
+    x = f32(8, 384)
+    for attempt, message in (
+        (lambda: mm.gemm(weights, x), "weights is a ndarray, expected a Weights: a and weights seem to be swapped"),
+        (lambda: mm.gemm(x, x), "weights is a ndarray, expected a Weights$"),
+        (lambda: mm.gemm(x, weights, stream=context), "stream is a Context, expected a Stream"),
+        (lambda: mm.gemm(x, weights, compute="int8"), "compute is 'int8', expected a Compute, as Compute.INT8"),
+        (lambda: mm.gemm(x, weights, epilogue="silu"), "epilogue is 'silu', expected an Epilogue, as Epilogue.SILU"),
+        (lambda: mm.gemm(x, weights, expert_ids=np.zeros((8, 1))), "expert_ids has dtype float64 .*, expected int32"),
+        (lambda: mm.gemm_many([weights]), "the product is a Weights, expected a Gemm"),
+        (lambda: mm.Quantize("int4"), "format is 'int4', expected a Format, as Format.INT4"),
+        (lambda: mm.Quantize(mm.Format.INT4, "32"), "group_size is '32', expected a number of elements"),
+        (lambda: mm.Weights.quantize(context, x, mm.Format.INT4), "quantize is a Format, expected a Quantize"),
+        (lambda: mm.Weights.quantize(x, context, mm.Quantize(mm.Format.INT4)), "context is a ndarray, expected a Context"),
+        (lambda: mm.Weights.load(context, str(GPTQ), DOWN), "checkpoint is a str, expected a Checkpoint"),
+        (lambda: mm.Weights.pack(context, x), "a part is a ndarray, expected a Part"),
+        (lambda: mm.load_layers(context, str(GPTQ)), "checkpoint is a str, expected a Checkpoint"),
+        (lambda: mm.Stream(x), "context is a ndarray, expected a Context"),
+        (lambda: mm.Context("cpu"), "backend is 'cpu', expected a Backend, as Backend.CPU"),
+    ):
+        with pytest.raises(TypeError, match=message):
+            attempt()
+    with pytest.raises(mm.ArgumentError, match="group_size is -1"):
+        mm.Quantize(mm.Format.INT4, -1)
 
 
 def test_dlpack_of_any_age(weights):

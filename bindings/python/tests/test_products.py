@@ -209,8 +209,9 @@ def test_closing(context, x):
             use()
     assert mm.gemm(x, weights).shape == (8, 96)  # weights keep their context alive
     assert copy.deepcopy(weights) is weights
-    with pytest.raises(TypeError, match="pickled"):
-        pickle.dumps(weights)
+    for handle in (mm.Context(), mm.Checkpoint(GPTQ)):
+        with pytest.raises(TypeError, match="pickled"):
+            pickle.dumps(handle)
     weights.close()
     weights.close()
     with pytest.raises(mm.ArgumentError, match="the Weights is closed"):

@@ -12,7 +12,7 @@ import pytest
 from metal_marlin.operands import operand
 
 torch = pytest.importorskip("torch", minversion="2.4")
-from metal_marlin.torch import Linear, _weights, quantize_  # noqa: E402
+from metal_marlin.torch import Linear, _weights, load_quantized_, quantize_  # noqa: E402
 
 INT8 = mm.Quantize(mm.Format.INT8)
 
@@ -125,3 +125,70 @@ def test_compiled_as_one_graph(model):
 def test_torch_is_loaded_only_when_asked_for():
     program = "import sys, metal_marlin; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+QUANTIZED = {
+    "INT4": mm.Quantize(mm.Format.INT4, 32),
+    "INT4, least error": mm.Quantize(mm.Format.INT4, 32, scales_mse=True),
+    "INT8": INT8,
+    "FP4": mm.Quantize(mm.Format.FP4),
+    "MXFP4": mm.Quantize(mm.Format.MXFP4),
+    "NVFP4": mm.Quantize(mm.Format.NVFP4),
+    "NVFP4, 2:4": mm.Quantize(mm.Format.NVFP4, prune_2_4=True),
+    "BFLOAT16": mm.Quantize(mm.Format.BFLOAT16),
+}
+
+
+@pytest.mark.parametrize("case", QUANTIZED)
+def test_saved_and_loaded(model, tmp_path, case):
+    """As a state, which torch loads without unpickling code, and whole."""
+    quantize_(model, QUANTIZED[case])
+    x = torch.randn(5, 64)
+    want = model(x)
+    torch.save(model.state_dict(), tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    empty = Small().to("meta")
+    assert load_quantized_(empty, state) == ["up", "down", "head.1"]
+    assert torch.equal(empty(x), want)
+    # Into a model that was quantized otherwise.
+    other = Small()
+    quantize_(other, mm.Quantize(mm.Format.INT8, 16))
+    assert not torch.equal(other(x), want)
+    other.load_state_dict(state)
+    assert torch.equal(other(x), want) and other.up.weights.info().format == model.up.weights.info().format
+    torch.save(model, tmp_path / "model.pt")
+    assert torch.equal(torch.load(tmp_path / "model.pt", weights_only=False)(x), want)
+
+
+def test_states_that_do_not_fit(model):
+    quantize_(model, INT8)
+    state = model.state_dict()
+    lacking = {name: tensor for name, tensor in state.items() if name != "up.codes"}
+    with pytest.raises(RuntimeError, match=r"Missing key.*up\.codes"):
+        model.load_state_dict(lacking)
+    with pytest.raises(RuntimeError, match=r"Unexpected key.*up\.nothing"):
+        model.load_state_dict({**state, "up.nothing": torch.zeros(1)})
+    with pytest.raises(RuntimeError, match=r"up\.codes: expected a layer \[96, 64\], found \[64, 96\]"):
+        model.load_state_dict({**state, **{f"up.{name}": state[f"down.{name}"] for name in ("packing", "codes", "scales")}})
+    with pytest.raises(RuntimeError, match=r"lacks \['up.bias'\]"):
+        load_quantized_(Small(), {name: tensor for name, tensor in state.items() if name != "up.bias"})
+    with pytest.raises(mm.ArgumentError, match=r"up is \[96, 64\] in the model, but \[64, 96\] in the state"):
+        load_quantized_(Small(), {**state, **{f"up.{name}": state[f"down.{name}"] for name in ("packing", "codes", "scales")}})
+    with pytest.raises(mm.ArgumentError, match="version 9, expected 1"):
+        load_quantized_(Small(), {**state, "up.packing": torch.full((7,), 9)})
+
+
+def test_compute_of_layers(model):
+    x = torch.randn(5, 64)
+    quantize_(model, INT8, compute=mm.Compute.INT8)
+    assert "compute=INT8" in repr(model)
+    want = mm.gemm(x.numpy(), model.up.weights, model.up.bias.detach().numpy(), compute=mm.Compute.INT8)
+    assert torch.equal(model.up(x), torch.from_numpy(want))
+    assert not torch.equal(model.up(x), Linear(model.up.weights, model.up.bias)(x))
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(x), model(x))
+    with pytest.raises(TypeError, match="compute is 'int8', expected a Compute, as Compute.INT8"):
+        quantize_(Small(), INT8, compute="int8")
+    with pytest.raises(TypeError, match="quantize is a Format, expected a Quantize"):
+        quantize_(Small(), mm.Format.INT4)

@@ -1,6 +1,5 @@
 /* Loads the library at run time and knows one symbol of it; several times, because a plugin comes and goes. */
 #include <dlfcn.h>
-#include <string.h>
 
 #include "multiply.h"
 
@@ -12,10 +11,9 @@ int main(int argc, char** argv) {
       fprintf(stderr, "%s\n", dlerror());
       return 1;
     }
-    const marlin_api* (*get_api)(uint32_t) = NULL;
-    void* symbol = dlsym(library, "marlin_get_api");
-    if (symbol == NULL) return 1;
-    memcpy(&get_api, &symbol, sizeof get_api); /* ISO C has no conversion of an object's pointer to a function's */
+    marlin_get_api_function get_api = NULL;
+    *(void**)&get_api = dlsym(library, "marlin_get_api");
+    if (get_api == NULL) return 1;
     const marlin_api* api = get_api(MARLIN_ABI_MAJOR);
     if (api == NULL || get_api(MARLIN_ABI_MAJOR + 1) != NULL) return 1;
     if (multiply(api) != 0) return 1;

@@ -288,7 +288,7 @@ impl<'a> Tensor<'a> {
 
 impl std::fmt::Debug for Tensor<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tensor([{}, {}] of {:?})", self.raw.rows, self.raw.cols, self.dtype())
+        write!(f, "Tensor([{}, {}] of {})", self.raw.rows, self.raw.cols, self.dtype())
     }
 }
 

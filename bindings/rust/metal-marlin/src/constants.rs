@@ -1,4 +1,5 @@
-//! The open enumerations of the ABI: values that this version does not know stay legal to hold.
+//! The open enumerations of the ABI: values that this version does not know stay legal to hold. `{:?}` shows the name of a constant
+//! (`INT4`), `{}` a word (`int4`). A [`Status`] shows the header's name (`MARLIN_E_SHAPE`) in both.
 
 use metal_marlin_sys as sys;
 
@@ -13,21 +14,60 @@ macro_rules! open_enum {
             $($(#[$doc])* #[doc = concat!("\n\n`", stringify!($value), "` in the header.")] pub const $constant: $name = $name(sys::$value);)*
         }
 
+        impl $name {
+            /// The name of the constant and that of the header; none for a value that this version does not know.
+            fn names(self) -> Option<(&'static str, &'static str)> {
+                match self {
+                    $($name::$constant => Some((stringify!($constant), stringify!($value))),)*
+                    _ => None,
+                }
+            }
+
+            fn unknown(self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}({})", stringify!($raw), self.0)
+            }
+        }
+    };
+}
+
+/// How all but [`Status`] show themselves.
+macro_rules! shown_as_words {
+    ($($name:ident)*) => { $(
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                match *self {
-                    $($name::$constant => f.write_str(stringify!($value)),)*
-                    $name(value) => write!(f, "{}({value})", stringify!($raw)),
+                match self.names() {
+                    Some((name, _)) => f.write_str(name),
+                    None => self.unknown(f),
                 }
             }
         }
 
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Debug::fmt(self, f)
+                match self.names() {
+                    Some((name, _)) => f.pad(&name.to_ascii_lowercase().replace('_', "-")),
+                    None => self.unknown(f),
+                }
             }
         }
-    };
+    )* };
+}
+
+shown_as_words! { Backend Dtype Format Compute Layout GptqZeroF Epilogue Native Scheme }
+
+impl std::fmt::Debug for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.names() {
+            Some((_, name)) => f.write_str(name),
+            None => self.unknown(f),
+        }
+    }
+}
+
+impl std::fmt::Display for Status {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(self, f)
+    }
 }
 
 open_enum! {

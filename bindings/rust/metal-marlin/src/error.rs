@@ -19,7 +19,8 @@ use crate::Status;
 /// assert_eq!(source.kind(), std::io::ErrorKind::NotFound);
 /// # }
 /// ```
-#[derive(Debug)]
+///
+/// It shows itself in the same words with `{}` and `{:?}`, so that a `main` that returns it prints a sentence.
 pub struct Error {
     status: Status,
     native_code: i32,
@@ -62,6 +63,12 @@ impl Error {
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}: {}", self.status, self.message)
+    }
+}
+
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
     }
 }
 

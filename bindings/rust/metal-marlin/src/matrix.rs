@@ -282,13 +282,13 @@ impl<'a, T: Element> MatrixMut<'a, T> {
 
 impl<T: Element> std::fmt::Debug for Matrix<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Matrix([{}, {}] of {:?})", self.raw.rows, self.raw.cols, T::DTYPE)
+        write!(f, "Matrix([{}, {}] of {})", self.raw.rows, self.raw.cols, T::DTYPE)
     }
 }
 
 impl<T: Element> std::fmt::Debug for MatrixMut<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MatrixMut([{}, {}] of {:?})", self.raw.rows, self.raw.cols, T::DTYPE)
+        write!(f, "MatrixMut([{}, {}] of {})", self.raw.rows, self.raw.cols, T::DTYPE)
     }
 }
 
@@ -327,13 +327,13 @@ impl<'a, T: Element> From<MatrixMut<'a, T>> for Output<'a> {
 
 impl std::fmt::Debug for Input<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Input([{}, {}] of {:?})", self.raw.rows, self.raw.cols, Dtype(self.raw.dtype))
+        write!(f, "Input([{}, {}] of {})", self.raw.rows, self.raw.cols, Dtype(self.raw.dtype))
     }
 }
 
 impl std::fmt::Debug for Output<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Output([{}, {}] of {:?})", self.raw.rows, self.raw.cols, Dtype(self.raw.dtype))
+        write!(f, "Output([{}, {}] of {})", self.raw.rows, self.raw.cols, Dtype(self.raw.dtype))
     }
 }
 

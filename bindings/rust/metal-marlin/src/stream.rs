@@ -291,7 +291,7 @@ impl<T> Copy for Shared<'_, T> {}
 
 impl<T: Element> std::fmt::Debug for Shared<'_, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shared([{}, {}] of {:?})", self.raw.rows, self.raw.cols, T::DTYPE)
+        write!(f, "Shared([{}, {}] of {})", self.raw.rows, self.raw.cols, T::DTYPE)
     }
 }
 

@@ -32,7 +32,21 @@ fn statuses_have_the_names_of_the_header() {
         }
     }
     assert_eq!(format!("{:?} {}", Status(-77), Format(123)), "marlin_status(-77) marlin_format(123)");
-    assert_eq!(Dtype::BF16.to_string(), "MARLIN_BF16");
+}
+
+/// As a program prints them that does not care: `main` shows what it returns with `{:?}`.
+#[test]
+fn errors_and_constants_read_well() {
+    let error = library().open("/nonexistent/model.gguf").unwrap_err();
+    assert_eq!(format!("{error:?}"), error.to_string());
+    let boxed: Box<dyn std::error::Error> = Box::new(error);
+    assert!(format!("{boxed:?}").starts_with("MARLIN_E_FILE: /nonexistent/model.gguf"), "{boxed:?}");
+    assert_eq!(format!("{} {:?}", Format::INT4, Format::INT4), "int4 INT4");
+    assert_eq!(format!("{} {} {}", Dtype::BF16, Backend::CPU, Layout::GPTQ_V1), "bf16 cpu gptq-v1");
+    assert_eq!(format!("[{:>6}] {:?}", Format::FP4, Format(123)), "[   fp4] marlin_format(123)");
+    let file = open("gptq-v1-sym-g128");
+    let info = file.layers().next().unwrap().unwrap();
+    assert!(format!("{info:?}").contains("format: INT4"), "{info:?}");
 }
 
 #[test]
@@ -53,7 +67,7 @@ fn slices_that_do_not_hold_their_matrix() {
     let last = Matrix::with_stride(&data, 3, 2, 5).unwrap(); // 5 + 5 + 2
     assert_eq!((last.rows(), last.cols()), (3, 2));
     assert_eq!(Matrix::new(&data[..0], 0, 7).unwrap().rows(), 0);
-    assert_eq!(format!("{last:?}"), "Matrix([3, 2] of MARLIN_F32)");
+    assert_eq!(format!("{last:?}"), "Matrix([3, 2] of f32)");
 }
 
 #[test]

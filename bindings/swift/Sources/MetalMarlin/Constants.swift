@@ -75,13 +75,13 @@ public struct Backend: RawRepresentable, Hashable, Sendable, CustomStringConvert
   /// `MARLIN_BACKEND_CUDA`
   public static let cuda = Backend(rawValue: MARLIN_BACKEND_CUDA)
 
-  /// The header's name.
+  /// Its name here, as "cuda".
   public var description: String {
     switch rawValue {
-    case MARLIN_BACKEND_AUTO: "MARLIN_BACKEND_AUTO"
-    case MARLIN_BACKEND_CPU: "MARLIN_BACKEND_CPU"
-    case MARLIN_BACKEND_METAL: "MARLIN_BACKEND_METAL"
-    case MARLIN_BACKEND_CUDA: "MARLIN_BACKEND_CUDA"
+    case MARLIN_BACKEND_AUTO: "auto"
+    case MARLIN_BACKEND_CPU: "cpu"
+    case MARLIN_BACKEND_METAL: "metal"
+    case MARLIN_BACKEND_CUDA: "cuda"
     default: "marlin_backend(\(rawValue))"
     }
   }
@@ -117,21 +117,21 @@ public struct DType: RawRepresentable, Hashable, Sendable, CustomStringConvertib
   /// `MARLIN_I64`
   public static let i64 = DType(rawValue: MARLIN_I64)
 
-  /// The header's name.
+  /// Its name here, as "i64".
   public var description: String {
     switch rawValue {
-    case MARLIN_F32: "MARLIN_F32"
-    case MARLIN_F16: "MARLIN_F16"
-    case MARLIN_BF16: "MARLIN_BF16"
-    case MARLIN_I8: "MARLIN_I8"
-    case MARLIN_I32: "MARLIN_I32"
-    case MARLIN_U32: "MARLIN_U32"
-    case MARLIN_U4: "MARLIN_U4"
-    case MARLIN_E8M0: "MARLIN_E8M0"
-    case MARLIN_E4M3: "MARLIN_E4M3"
-    case MARLIN_U8: "MARLIN_U8"
-    case MARLIN_I16: "MARLIN_I16"
-    case MARLIN_I64: "MARLIN_I64"
+    case MARLIN_F32: "f32"
+    case MARLIN_F16: "f16"
+    case MARLIN_BF16: "bf16"
+    case MARLIN_I8: "i8"
+    case MARLIN_I32: "i32"
+    case MARLIN_U32: "u32"
+    case MARLIN_U4: "u4"
+    case MARLIN_E8M0: "e8m0"
+    case MARLIN_E4M3: "e4m3"
+    case MARLIN_U8: "u8"
+    case MARLIN_I16: "i16"
+    case MARLIN_I64: "i64"
     default: "marlin_dtype(\(rawValue))"
     }
   }
@@ -151,13 +151,13 @@ public struct Memory: RawRepresentable, Hashable, Sendable, CustomStringConverti
   /// A marlin_buffer *; bounds are checked
   public static let buffer = Memory(rawValue: MARLIN_MEM_BUFFER)
 
-  /// The header's name.
+  /// Its name here, as "buffer".
   public var description: String {
     switch rawValue {
-    case MARLIN_MEM_HOST: "MARLIN_MEM_HOST"
-    case MARLIN_MEM_CUDA: "MARLIN_MEM_CUDA"
-    case MARLIN_MEM_METAL: "MARLIN_MEM_METAL"
-    case MARLIN_MEM_BUFFER: "MARLIN_MEM_BUFFER"
+    case MARLIN_MEM_HOST: "host"
+    case MARLIN_MEM_CUDA: "cuda"
+    case MARLIN_MEM_METAL: "metal"
+    case MARLIN_MEM_BUFFER: "buffer"
     default: "marlin_memory(\(rawValue))"
     }
   }
@@ -205,27 +205,27 @@ public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConverti
   /// `MARLIN_BFLOAT16`
   public static let bfloat16 = Format(rawValue: MARLIN_BFLOAT16)
 
-  /// The header's name.
+  /// Its name here, as "bfloat16".
   public var description: String {
     switch rawValue {
-    case MARLIN_FORMAT_NONE: "MARLIN_FORMAT_NONE"
-    case MARLIN_INT4: "MARLIN_INT4"
-    case MARLIN_FP4: "MARLIN_FP4"
-    case MARLIN_MXFP4: "MARLIN_MXFP4"
-    case MARLIN_NVFP4: "MARLIN_NVFP4"
-    case MARLIN_INT8: "MARLIN_INT8"
-    case MARLIN_INT2: "MARLIN_INT2"
-    case MARLIN_INT3: "MARLIN_INT3"
-    case MARLIN_INT5: "MARLIN_INT5"
-    case MARLIN_INT6: "MARLIN_INT6"
-    case MARLIN_IQ4: "MARLIN_IQ4"
-    case MARLIN_UINT8: "MARLIN_UINT8"
-    case MARLIN_FP8: "MARLIN_FP8"
-    case MARLIN_NF4: "MARLIN_NF4"
-    case MARLIN_CODEBOOK4: "MARLIN_CODEBOOK4"
-    case MARLIN_FLOAT32: "MARLIN_FLOAT32"
-    case MARLIN_FLOAT16: "MARLIN_FLOAT16"
-    case MARLIN_BFLOAT16: "MARLIN_BFLOAT16"
+    case MARLIN_FORMAT_NONE: "none"
+    case MARLIN_INT4: "int4"
+    case MARLIN_FP4: "fp4"
+    case MARLIN_MXFP4: "mxfp4"
+    case MARLIN_NVFP4: "nvfp4"
+    case MARLIN_INT8: "int8"
+    case MARLIN_INT2: "int2"
+    case MARLIN_INT3: "int3"
+    case MARLIN_INT5: "int5"
+    case MARLIN_INT6: "int6"
+    case MARLIN_IQ4: "iq4"
+    case MARLIN_UINT8: "uint8"
+    case MARLIN_FP8: "fp8"
+    case MARLIN_NF4: "nf4"
+    case MARLIN_CODEBOOK4: "codebook4"
+    case MARLIN_FLOAT32: "float32"
+    case MARLIN_FLOAT16: "float16"
+    case MARLIN_BFLOAT16: "bfloat16"
     default: "marlin_format(\(rawValue))"
     }
   }
@@ -243,12 +243,12 @@ public struct Compute: RawRepresentable, Hashable, Sendable, CustomStringConvert
   /// Activations rounded to E4M3; CUDA only
   public static let fp8 = Compute(rawValue: MARLIN_COMPUTE_FP8)
 
-  /// The header's name.
+  /// Its name here, as "fp8".
   public var description: String {
     switch rawValue {
-    case MARLIN_COMPUTE_DEFAULT: "MARLIN_COMPUTE_DEFAULT"
-    case MARLIN_COMPUTE_INT8: "MARLIN_COMPUTE_INT8"
-    case MARLIN_COMPUTE_FP8: "MARLIN_COMPUTE_FP8"
+    case MARLIN_COMPUTE_DEFAULT: "default"
+    case MARLIN_COMPUTE_INT8: "int8"
+    case MARLIN_COMPUTE_FP8: "fp8"
     default: "marlin_compute(\(rawValue))"
     }
   }
@@ -282,20 +282,20 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
   /// compressed-tensors marlin-24
   public static let marlin24 = Layout(rawValue: MARLIN_LAYOUT_MARLIN_24)
 
-  /// The header's name.
+  /// Its name here, as "marlin24".
   public var description: String {
     switch rawValue {
-    case MARLIN_LAYOUT_AUTO: "MARLIN_LAYOUT_AUTO"
-    case MARLIN_LAYOUT_ROWS: "MARLIN_LAYOUT_ROWS"
-    case MARLIN_LAYOUT_K8N: "MARLIN_LAYOUT_K8N"
-    case MARLIN_LAYOUT_GPTQ_V1: "MARLIN_LAYOUT_GPTQ_V1"
-    case MARLIN_LAYOUT_GPTQ_V2: "MARLIN_LAYOUT_GPTQ_V2"
-    case MARLIN_LAYOUT_AWQ: "MARLIN_LAYOUT_AWQ"
-    case MARLIN_LAYOUT_AWQ_GEMV: "MARLIN_LAYOUT_AWQ_GEMV"
-    case MARLIN_LAYOUT_AWQ_GEMV_FAST: "MARLIN_LAYOUT_AWQ_GEMV_FAST"
-    case MARLIN_LAYOUT_GGUF: "MARLIN_LAYOUT_GGUF"
-    case MARLIN_LAYOUT_MARLIN: "MARLIN_LAYOUT_MARLIN"
-    case MARLIN_LAYOUT_MARLIN_24: "MARLIN_LAYOUT_MARLIN_24"
+    case MARLIN_LAYOUT_AUTO: "auto"
+    case MARLIN_LAYOUT_ROWS: "rows"
+    case MARLIN_LAYOUT_K8N: "k8n"
+    case MARLIN_LAYOUT_GPTQ_V1: "gptqV1"
+    case MARLIN_LAYOUT_GPTQ_V2: "gptqV2"
+    case MARLIN_LAYOUT_AWQ: "awq"
+    case MARLIN_LAYOUT_AWQ_GEMV: "awqGemv"
+    case MARLIN_LAYOUT_AWQ_GEMV_FAST: "awqGemvFast"
+    case MARLIN_LAYOUT_GGUF: "gguf"
+    case MARLIN_LAYOUT_MARLIN: "marlin"
+    case MARLIN_LAYOUT_MARLIN_24: "marlin24"
     default: "marlin_layout(\(rawValue))"
     }
   }
@@ -315,13 +315,13 @@ public struct GPTQZeroF: RawRepresentable, Hashable, Sendable, CustomStringConve
   /// Zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
   public static let sixteen = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_SIXTEEN)
 
-  /// The header's name.
+  /// Its name here, as "sixteen".
   public var description: String {
     switch rawValue {
-    case MARLIN_GPTQ_ZERO_F_AUTO: "MARLIN_GPTQ_ZERO_F_AUTO"
-    case MARLIN_GPTQ_ZERO_F_WRAP: "MARLIN_GPTQ_ZERO_F_WRAP"
-    case MARLIN_GPTQ_ZERO_F_CARRY: "MARLIN_GPTQ_ZERO_F_CARRY"
-    case MARLIN_GPTQ_ZERO_F_SIXTEEN: "MARLIN_GPTQ_ZERO_F_SIXTEEN"
+    case MARLIN_GPTQ_ZERO_F_AUTO: "auto"
+    case MARLIN_GPTQ_ZERO_F_WRAP: "wrap"
+    case MARLIN_GPTQ_ZERO_F_CARRY: "carry"
+    case MARLIN_GPTQ_ZERO_F_SIXTEEN: "sixteen"
     default: "marlin_gptq_zero_f(\(rawValue))"
     }
   }
@@ -347,16 +347,16 @@ public struct Epilogue: RawRepresentable, Hashable, Sendable, CustomStringConver
   /// gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g <= 7, |u| <= 7
   public static let swigluOai = Epilogue(rawValue: MARLIN_EPILOGUE_SWIGLU_OAI)
 
-  /// The header's name.
+  /// Its name here, as "swigluOai".
   public var description: String {
     switch rawValue {
-    case MARLIN_EPILOGUE_NONE: "MARLIN_EPILOGUE_NONE"
-    case MARLIN_EPILOGUE_SILU: "MARLIN_EPILOGUE_SILU"
-    case MARLIN_EPILOGUE_GELU_TANH: "MARLIN_EPILOGUE_GELU_TANH"
-    case MARLIN_EPILOGUE_GELU_ERF: "MARLIN_EPILOGUE_GELU_ERF"
-    case MARLIN_EPILOGUE_SWIGLU: "MARLIN_EPILOGUE_SWIGLU"
-    case MARLIN_EPILOGUE_GEGLU_TANH: "MARLIN_EPILOGUE_GEGLU_TANH"
-    case MARLIN_EPILOGUE_SWIGLU_OAI: "MARLIN_EPILOGUE_SWIGLU_OAI"
+    case MARLIN_EPILOGUE_NONE: "none"
+    case MARLIN_EPILOGUE_SILU: "silu"
+    case MARLIN_EPILOGUE_GELU_TANH: "geluTanh"
+    case MARLIN_EPILOGUE_GELU_ERF: "geluErf"
+    case MARLIN_EPILOGUE_SWIGLU: "swiglu"
+    case MARLIN_EPILOGUE_GEGLU_TANH: "gegluTanh"
+    case MARLIN_EPILOGUE_SWIGLU_OAI: "swigluOai"
     default: "marlin_epilogue(\(rawValue))"
     }
   }
@@ -378,14 +378,14 @@ public struct Native: RawRepresentable, Hashable, Sendable, CustomStringConverti
   /// We encode into it and change its bindings; the host ends it
   public static let metalEncoder = Native(rawValue: MARLIN_NATIVE_METAL_ENCODER)
 
-  /// The header's name.
+  /// Its name here, as "metalEncoder".
   public var description: String {
     switch rawValue {
-    case MARLIN_NATIVE_NONE: "MARLIN_NATIVE_NONE"
-    case MARLIN_NATIVE_CUDA_STREAM: "MARLIN_NATIVE_CUDA_STREAM"
-    case MARLIN_NATIVE_METAL_QUEUE: "MARLIN_NATIVE_METAL_QUEUE"
-    case MARLIN_NATIVE_METAL_COMMAND_BUFFER: "MARLIN_NATIVE_METAL_COMMAND_BUFFER"
-    case MARLIN_NATIVE_METAL_ENCODER: "MARLIN_NATIVE_METAL_ENCODER"
+    case MARLIN_NATIVE_NONE: "none"
+    case MARLIN_NATIVE_CUDA_STREAM: "cudaStream"
+    case MARLIN_NATIVE_METAL_QUEUE: "metalQueue"
+    case MARLIN_NATIVE_METAL_COMMAND_BUFFER: "metalCommandBuffer"
+    case MARLIN_NATIVE_METAL_ENCODER: "metalEncoder"
     default: "marlin_native(\(rawValue))"
     }
   }
@@ -409,15 +409,15 @@ public struct Scheme: RawRepresentable, Hashable, Sendable, CustomStringConverti
   /// safetensors; affine: INT2 to INT6, UINT8 with additive zeros
   public static let mlx = Scheme(rawValue: MARLIN_SCHEME_MLX)
 
-  /// The header's name.
+  /// Its name here, as "mlx".
   public var description: String {
     switch rawValue {
-    case MARLIN_SCHEME_AUTO: "MARLIN_SCHEME_AUTO"
-    case MARLIN_SCHEME_COMPRESSED_TENSORS: "MARLIN_SCHEME_COMPRESSED_TENSORS"
-    case MARLIN_SCHEME_GPTQ: "MARLIN_SCHEME_GPTQ"
-    case MARLIN_SCHEME_MARLIN_24: "MARLIN_SCHEME_MARLIN_24"
-    case MARLIN_SCHEME_GGUF: "MARLIN_SCHEME_GGUF"
-    case MARLIN_SCHEME_MLX: "MARLIN_SCHEME_MLX"
+    case MARLIN_SCHEME_AUTO: "auto"
+    case MARLIN_SCHEME_COMPRESSED_TENSORS: "compressedTensors"
+    case MARLIN_SCHEME_GPTQ: "gptq"
+    case MARLIN_SCHEME_MARLIN_24: "marlin24"
+    case MARLIN_SCHEME_GGUF: "gguf"
+    case MARLIN_SCHEME_MLX: "mlx"
     default: "marlin_scheme(\(rawValue))"
     }
   }
@@ -457,23 +457,23 @@ public struct ValueType: RawRepresentable, Hashable, Sendable, CustomStringConve
   /// `MARLIN_VALUE_F32`
   public static let f32 = ValueType(rawValue: MARLIN_VALUE_F32)
 
-  /// The header's name.
+  /// Its name here, as "f32".
   public var description: String {
     switch rawValue {
-    case MARLIN_VALUE_NONE: "MARLIN_VALUE_NONE"
-    case MARLIN_VALUE_BOOL: "MARLIN_VALUE_BOOL"
-    case MARLIN_VALUE_I64: "MARLIN_VALUE_I64"
-    case MARLIN_VALUE_U64: "MARLIN_VALUE_U64"
-    case MARLIN_VALUE_F64: "MARLIN_VALUE_F64"
-    case MARLIN_VALUE_STRING: "MARLIN_VALUE_STRING"
-    case MARLIN_VALUE_ARRAY: "MARLIN_VALUE_ARRAY"
-    case MARLIN_VALUE_I8: "MARLIN_VALUE_I8"
-    case MARLIN_VALUE_I16: "MARLIN_VALUE_I16"
-    case MARLIN_VALUE_I32: "MARLIN_VALUE_I32"
-    case MARLIN_VALUE_U8: "MARLIN_VALUE_U8"
-    case MARLIN_VALUE_U16: "MARLIN_VALUE_U16"
-    case MARLIN_VALUE_U32: "MARLIN_VALUE_U32"
-    case MARLIN_VALUE_F32: "MARLIN_VALUE_F32"
+    case MARLIN_VALUE_NONE: "none"
+    case MARLIN_VALUE_BOOL: "bool"
+    case MARLIN_VALUE_I64: "i64"
+    case MARLIN_VALUE_U64: "u64"
+    case MARLIN_VALUE_F64: "f64"
+    case MARLIN_VALUE_STRING: "string"
+    case MARLIN_VALUE_ARRAY: "array"
+    case MARLIN_VALUE_I8: "i8"
+    case MARLIN_VALUE_I16: "i16"
+    case MARLIN_VALUE_I32: "i32"
+    case MARLIN_VALUE_U8: "u8"
+    case MARLIN_VALUE_U16: "u16"
+    case MARLIN_VALUE_U32: "u32"
+    case MARLIN_VALUE_F32: "f32"
     default: "marlin_value_type(\(rawValue))"
     }
   }
@@ -490,7 +490,7 @@ public struct PackOptions: OptionSet, Hashable, Sendable {
   public static let divideScale = PackOptions(rawValue: MARLIN_PACK_DIVIDE_SCALE)
   /// Keep two of every 4 weights along K: see marlin_weights_pack
   public static let prune2of4 = PackOptions(rawValue: MARLIN_PACK_PRUNE_2_4)
-  /// Rows alternate gate, up (gpt-oss); loading sets it
+  /// Rows alternate gate, up (gpt-oss): see marlin_gemm_desc; loading sets it
   public static let gateUpInterleaved = PackOptions(rawValue: MARLIN_PACK_GATE_UP_INTERLEAVED)
   /// When quantizing, search for the scale of least squared error
   public static let scalesMse = PackOptions(rawValue: MARLIN_PACK_SCALES_MSE)
@@ -545,7 +545,7 @@ public struct LayerFlags: OptionSet, Hashable, Sendable {
   public static let divideScale = LayerFlags(rawValue: MARLIN_PACK_DIVIDE_SCALE)
   /// Keep two of every 4 weights along K: see marlin_weights_pack
   public static let prune2of4 = LayerFlags(rawValue: MARLIN_PACK_PRUNE_2_4)
-  /// Rows alternate gate, up (gpt-oss); loading sets it
+  /// Rows alternate gate, up (gpt-oss): see marlin_gemm_desc; loading sets it
   public static let gateUpInterleaved = LayerFlags(rawValue: MARLIN_PACK_GATE_UP_INTERLEAVED)
   /// When quantizing, search for the scale of least squared error
   public static let scalesMse = LayerFlags(rawValue: MARLIN_PACK_SCALES_MSE)

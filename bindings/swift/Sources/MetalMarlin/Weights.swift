@@ -88,6 +88,13 @@ public final class Weights: Sendable {
     self.init(handle, in: context)
   }
 
+  /// The same of an array.
+  public convenience init<T: FloatElement>(
+    quantizing values: [T], rows: Int, to format: Format, groupSize: Int = 0, options: PackOptions = [], in context: Context
+  ) throws(MarlinError) {
+    try self.init(quantizing: values.span, rows: rows, to: format, groupSize: groupSize, options: options, in: context)
+  }
+
   private init(_ handle: Handle, in context: Context) { (self.handle, self.context) = (handle, context) }
 
   /// Shape, format and size.
@@ -124,6 +131,23 @@ public final class Weights: Sendable {
     }
     guard let bias else { return try run(&c, nil) }
     try bias.withView(rows: 1) { (bias) throws(MarlinError) in try run(&c, bias) }
+  }
+
+  /// The same of arrays: `c` has `rows` rows of results already, whose values are replaced.
+  ///
+  /// ```swift
+  /// try weights.multiply(x, rows: 8, into: &y)
+  /// ```
+  public func multiply<A: FloatElement, C: FloatElement>(
+    _ a: [A], rows: Int = 1, into c: inout [C], bias: [Float]? = nil, epilogue: Epilogue = .none, compute: Compute = .default,
+    accumulate: Bool = false
+  ) throws(MarlinError) {
+    guard let bias else {
+      return try multiply(
+        a.span, rows: rows, into: c.mutableSpan, bias: nil, epilogue: epilogue, compute: compute, accumulate: accumulate)
+    }
+    try multiply(
+      a.span, rows: rows, into: c.mutableSpan, bias: bias.span, epilogue: epilogue, compute: compute, accumulate: accumulate)
   }
 
   /// Decodes the rows from `firstRow` on, as many as `out` has, bit-exactly: `out` is [T, K] of floats, in the file's order of K.

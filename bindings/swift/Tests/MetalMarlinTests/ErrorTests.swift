@@ -20,7 +20,8 @@ import Testing
       let (ours, theirs) = ("\(Status(rawValue: value))", String(cString: marlin_status_name(value)))
       #expect(ours == theirs || (ours == "marlin_status(\(value))" && !theirs.hasPrefix("MARLIN_E_")))
     }
-    #expect("\(Format(rawValue: 123)) \(DType.bf16)" == "marlin_format(123) MARLIN_BF16")
+    #expect("\(Format(rawValue: 123)) \(DType.bf16)" == "marlin_format(123) bf16")
+    #expect("\(Format.int4) \(Compute.default) \(Layout.gptqV1)" == "int4 default gptqV1")
   }
 
   @Test func memoryThatDoesNotHoldItsMatrix() throws {

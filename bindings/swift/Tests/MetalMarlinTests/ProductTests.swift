@@ -35,6 +35,23 @@ import Testing
     #expect(try product.explanation().contains("why: tuned"))
   }
 
+  @Test func arraysServeAsSpansDo() throws {
+    let (n, k) = (32, 64)
+    // A temporary, whose span crashes the compiler of Swift 6.3.1.
+    let weights = try Weights(quantizing: (0..<n * k).map { Float($0 % 7) }, rows: n, to: .int8, in: context())
+    let (x, bias) = (numbers(2 * k, seed: 1), numbers(n, seed: 2))
+    var (ours, theirs) = ([Float](repeating: 3, count: 2 * n), [Float](repeating: 3, count: 2 * n))
+    try weights.multiply(x, rows: 2, into: &ours, bias: bias, epilogue: .silu, accumulate: true)
+    try weights.multiply(x.span, rows: 2, into: theirs.mutableSpan, bias: bias.span, epilogue: .silu, accumulate: true)
+    #expect(ours == theirs && ours[0] != 3)
+    try weights.multiply(x, rows: 2, into: &ours)
+    try weights.multiply(x.span, rows: 2, into: theirs.mutableSpan)
+    #expect(ours == theirs)
+    expectFailure(.shape, "65 elements are not 2 equal rows") { () throws(MarlinError) in
+      try weights.multiply([Float](repeating: 0, count: 65), rows: 2, into: &ours)
+    }
+  }
+
   @Test func biasEpilogueAndAccumulation() throws {
     let (n, k) = (32, 64)
     let weights = try quantized(.mxfp4, n: n, k: k, in: context())

@@ -1,0 +1,211 @@
+// How the command looks and speaks: tables that fit, colors, help, suggestions, reasons told once, noise.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "run_command.h"
+#include "tools/measure.h"
+#include "tools/neighbors.h"
+#include "tools/notes.h"
+#include "tools/table.h"
+#include "tools/words.h"
+
+namespace metal_marlin::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+using tools::Table;
+
+constexpr const char* kRed = "\033[31m";
+
+Table two_columns() { return Table({{"name"}, {"n", Table::Align::right}, {"empty"}}); }
+
+TEST(Tables, EmptyColumnsAreLeftOut) {
+  Table table = two_columns();
+  EXPECT_EQ(table.render(), "name  n  empty\n----  -  -----\n") << "a table without rows says what it would have";
+  table.row({"a", "1", ""});
+  EXPECT_EQ(table.render(), "name  n\n----  -\na     1\n");
+  table.row({"b", "2", "x"});
+  EXPECT_EQ(table.render(), "name  n  empty\n----  -  -----\na     1\nb     2  x\n");
+}
+
+TEST(Tables, FitByCuttingTheMiddleOfTexts) {
+  Table table = two_columns();
+  table.row({"model.layers.10.mlp.down_proj", "123456", ""});
+  table.row({"ähnlich", "7", ""});
+  table.fit(30);
+  EXPECT_EQ(table.render(),
+            "name                         n\n"
+            "----------------------  ------\n"
+            "model.laye…p.down_proj  123456\n"
+            "ähnlich                      7\n");
+  table.fit(5);  // numbers stay whole, and 20 characters of texts
+  EXPECT_THAT(table.render(), HasSubstr("model.lay….down_proj  123456\n"));
+}
+
+TEST(Tables, WhatIsTheSameEverywhereIsToldOnce) {
+  Table table({{"layer"}, {"layout"}, {"N"}});
+  table.row({"a", "gguf", "1"});
+  table.row({"b", "gguf", "2"});
+  table.fit(80);
+  EXPECT_THAT(table.render(), StartsWith("layer  layout  N\n")) << "there is room";
+  table.fit(10);
+  EXPECT_EQ(table.render(), "everywhere: layout gguf\n\nlayer  N\n-----  -\na      1\nb      2\n");
+}
+
+TEST(Words, PluralsAndSuggestions) {
+  EXPECT_EQ(tools::counted(1, "layer"), "1 layer");
+  EXPECT_EQ(tools::counted(0, "layer"), "0 layers");
+  const std::vector<std::string> words = {"inspect", "verify", "bench"};
+  EXPECT_EQ(tools::most_like("insepct", words), "inspect");
+  EXPECT_EQ(tools::most_like("ver", words), "verify");
+  EXPECT_EQ(tools::most_like("frobnicate", words), "");
+}
+
+TEST(Notes, ReasonsThatDifferInTheNameAloneAreOne) {
+  tools::Notes notes;
+  EXPECT_EQ(notes.add("a.0", "layer 'a.0': type Q9"), 1u);
+  EXPECT_EQ(notes.add("a.1", "layer 'a.1': type Q9"), 1u);
+  EXPECT_EQ(notes.add("a.2", "layer 'a.2': type Q8"), 2u);
+}
+
+TEST(Noise, IsToldIfItWasMuch) {
+  std::vector<tools::Measurement> all(2);
+  all[1].limit_spread = 0.1;
+  all[1].other_processors = 0.1;
+  EXPECT_EQ(tools::noise_text(all), "");
+  all[0].limit_spread = 0.304;
+  EXPECT_EQ(tools::noise_text(all), "the limits varied by 30 %");
+  all[1].other_processors = 1.23;
+  EXPECT_THAT(tools::noise_text(all), StartsWith("the limits varied by 30 %; other processes had 1.2 of "));
+}
+
+TEST(Noise, WorkOfThisProcessIsNone) {
+  const tools::Neighbors neighbors;
+  volatile double sum = 0;
+  for (int i = 0; i < 50'000'000; ++i) sum = sum + 1;
+  EXPECT_GE(neighbors.processors(), 0);
+  EXPECT_LT(neighbors.processors(), 4096);
+}
+
+TEST(Command, SuggestsACommand) {
+  const Ran ran = run_command({"insepct", "x"});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.err,
+              StartsWith("metal-marlin: there is no command 'insepct'; did you mean 'inspect'? The commands are doctor, "));
+  EXPECT_THAT(run_command({"--color", "never", "frobnicate"}).err,
+              HasSubstr("there is no command 'frobnicate'. The commands are"));
+}
+
+TEST(Command, SuggestsALayer) {
+  const Ran ran = run_command({"verify", data("gguf-mixed"), "--layer", "blk.0.ffn_dwn.weight"});
+  EXPECT_EQ(ran.exit_code, 3);
+  EXPECT_THAT(
+      ran.err,
+      HasSubstr("there is no layer 'blk.0.ffn_dwn.weight'; did you mean 'blk.0.ffn_down.weight'? The file has 7 layers"));
+}
+
+TEST(Command, HelpShowsWordsAndSentences) {
+  const std::string help = run_command({"bench", "--help"}).out;
+  for (const char* unwanted : {"Excludes", "TEXT:", "{", "INT", "FLOAT", "UINT"}) EXPECT_THAT(help, Not(HasSubstr(unwanted)));
+  EXPECT_THAT(help, HasSubstr("--compute default|int8|fp8,..."));
+  EXPECT_THAT(help, HasSubstr("Computes, a list; default: default,int8"));
+  EXPECT_THAT(help, HasSubstr("; only with --file"));
+  EXPECT_THAT(help, HasSubstr("; not with --file"));
+  EXPECT_THAT(run_command({"doctor", "--help"}).out, Not(HasSubstr("{false}")));
+}
+
+/// A .safetensors file of 8-bit integers, which are of no layout that is read, and of one layer of floats.
+std::string write_unread(const ScratchFolder& scratch, int layers) {
+  nlohmann::json header;
+  size_t end = 0;
+  const auto add = [&](const std::string& name, const char* dtype, size_t bytes) {
+    header[name] = {{"dtype", dtype}, {"shape", {4, 8}}, {"data_offsets", {end, end + bytes}}};
+    end += bytes;
+  };
+  for (int i = 0; i < layers; ++i) add("blk." + std::to_string(i) + ".weight", "I8", 32);
+  add("floats.weight", "F32", 128);
+  const std::string text = header.dump(), path = scratch.at("unread.safetensors");
+  const uint64_t length = text.size();
+  write_file(path, std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + std::string(end, '\1'));
+  return path;
+}
+
+TEST(Command, ReasonsAreToldOnceAndLayersThatAreNotReadAreNoFloats) {
+  const ScratchFolder scratch;
+  const std::string path = write_unread(scratch, 12);
+  const Ran inspected = run_command({"inspect", path});
+  EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+  EXPECT_THAT(inspected.out, AllOf(HasSubstr("no (1)"), HasSubstr(": 12 layers, the first blk.0\n"), Not(HasSubstr("(2)"))));
+  const Ran verified = run_command({"verify", path, "-m", "1"});
+  EXPECT_THAT(verified.out, AllOf(HasSubstr("not served (1)"), HasSubstr(": 12 layers, the first blk.0\n")));
+  for (const char* command : {"bench", "explain"}) {
+    const Ran ran = run_command({command, "--file", path, "--layer", "blk.3"});
+    EXPECT_EQ(ran.exit_code, 3);
+    EXPECT_THAT(ran.err, AllOf(HasSubstr("'blk.3' is not read: "), Not(HasSubstr("--format"))));
+  }
+}
+
+TEST(Quantize, LayersThatAreNotReadAreNoFloats) {
+  std::string infos, data;
+  const auto number = [](std::string& to, auto value) { to.append(reinterpret_cast<const char*>(&value), sizeof value); };
+  const auto tensor = [&](const std::string& name, uint32_t type, size_t bytes) {
+    number(infos, uint64_t{name.size()});
+    infos += name;
+    number(infos, uint32_t{2});
+    number(infos, uint64_t{256});
+    number(infos, uint64_t{1});
+    number(infos, type);
+    number(infos, uint64_t{data.size()});
+    data.append((bytes + 31) / 32 * 32, '\0');
+  };
+  tensor("unread.weight", 16, 66);  // IQ2_XXS
+  tensor("floats.weight", 0, 1024);
+  std::string file("GGUF\3\0\0\0", 8);
+  number(file, uint64_t{2});
+  number(file, uint64_t{0});
+  file += infos;
+  file.resize((file.size() + 31) / 32 * 32, '\0');
+  const ScratchFolder scratch;
+  write_file(scratch.at("in.gguf"), file + data);
+  const Ran ran = run_command({"quantize", scratch.at("in.gguf"), scratch.at("out.gguf"), "--format", "q4_0", "--skip-unfit"});
+  EXPECT_EQ(ran.exit_code, 1) << ran.err;
+  EXPECT_THAT(ran.out, testing::ContainsRegex("unread.weight +not read +left as it is"));
+  EXPECT_THAT(ran.out, testing::ContainsRegex("floats.weight +float"));
+}
+
+TEST(Command, WhatIsWrongIsRedWhereColorsAreShown) {
+  const ScratchFolder scratch;
+  const std::string path = write_unread(scratch, 1);
+  EXPECT_THAT(run_command({"inspect", path}).out, Not(HasSubstr("\033"))) << "no terminal";
+  EXPECT_THAT(run_command({"inspect", path, "--color", "never"}).out, Not(HasSubstr("\033")));
+  EXPECT_THAT(run_command({"inspect", path, "--color", "always"}).out, HasSubstr(std::string(kRed) + "blk.0"));
+  EXPECT_THAT(run_command({"--color", "always", "inspect", path}).out, HasSubstr(kRed));
+  const Ran wrong = run_command({"inspect", path, "--color", "pink"});
+  EXPECT_EQ(wrong.exit_code, 2) << wrong.err;
+}
+
+TEST(Bench, MarksComputesThatAFormatDoesNotHave) {
+  const std::vector<std::string> small = {"bench", "-n", "64", "-k", "64", "-m", "1", "--format", "int4", "--seconds", "0.001"};
+  std::vector<std::string> arguments = small;
+  arguments.insert(arguments.end(), {"--backend", "cpu", "--compute", "default,fp8"});
+  const Ran some = run_command(arguments);
+  EXPECT_EQ(some.exit_code, 0) << some.err;
+  EXPECT_THAT(some.out, AllOf(HasSubstr("not served (1)"), HasSubstr("\n(1) "), HasSubstr("limits of the same run")));
+  EXPECT_THAT(some.out, Not(HasSubstr("over dense"))) << "a column without numbers";
+  arguments.back() = "fp8";
+  const Ran none = run_command(arguments);
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_THAT(none.err, HasSubstr("no kernel of this backend does any of these products"));
+  arguments.push_back("--json");
+  EXPECT_THAT(run_command(arguments).out, IsEmpty());
+}
+
+}  // namespace
+}  // namespace metal_marlin::test

@@ -1,0 +1,91 @@
+// The worked kernel of docs/adding-a-kernel.md: it stands there as it stands here, and it is right.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "backends/cpu/epilogue.h"
+#include "kernels_problem.h"
+
+namespace metal_marlin::cpu {
+namespace {
+
+// clang-format off
+// the page begins here
+/// Dense INT8 weights with float16 scales times float32 activations, a row at a time.
+void cpu_generic_gemv_i8_f32(const PanelArgs& args) {
+  const PanelLayout& layout = *args.layout;
+  const ActivationLayout& act = args.activations;
+  float* sums = args.sums;
+  for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile, sums += kPanelColumns) {
+    std::fill_n(sums, kPanelColumns, 0.0f);
+    for (int64_t block = 0; block < act.blocks; ++block) {
+      const uint8_t* super = args.panel + block / kBlocksPerSuper * layout.super_bytes();
+      const float* x = reinterpret_cast<const float*>(args.packed_a + act.offset(tile, block));
+      for (int column = 0; column < kPanelColumns; ++column) {
+        const uint8_t* codes = args.panel + layout.block_offset(column, block);
+        for (int step = 0; step < kBlockSlots; ++step) {
+          const int slot = act.slot(step);  // which slot of the block this activation multiplies
+          const auto q = static_cast<int8_t>(codes[slot / 4 * 64 + 4 * (column % 16) + slot % 4]);
+          const int64_t group = (block % kBlocksPerSuper * kBlockSlots + slot) / layout.slot_group;
+          const uint8_t* scale = super + layout.scales_offset() + 2 * (group * kPanelColumns + column);
+          sums[column] += x[step] * (q * f16_to_f32(load<uint16_t>(scale)));
+        }
+      }
+    }
+  }
+}
+// the page ends here
+// clang-format on
+
+constexpr KernelRow kRow{.name = "cpu_generic_gemv_i8_f32",
+                         .multiply = cpu_generic_gemv_i8_f32,
+                         .codes = bit(CodeKind::i8),
+                         .scales = bit(ScaleType::f16),
+                         .m_max = 1,
+                         .tile_rows = 1,
+                         .steps = {prepare_activations, finish_panel, finish_pair_sums}};
+
+TEST(WorkedKernel, AgreesWithScalarSums) {
+  std::mt19937 rng(std::random_device{}());
+  for (const int group : {16, 32, 64, 128}) {
+    const int64_t m = 1 + rng() % 3, n = 1 + rng() % 150, k = 1 + rng() % 500;
+    const CpuWeights w = random_weights({MARLIN_INT8, ScaleType::f16, ZeroKind::none, group}, n, k, rng);
+    const Operands o = make_operands(w, m, MARLIN_F32, MARLIN_F32, rng);
+    const ActivationLayout act = activation_layout(kRow, w, m);
+    std::vector<uint32_t> packed(act.bytes() / 4);
+    prepare_activations({&o.problem.a, 0, m, nullptr, nullptr, act, packed.data()}, 0, act.tiles);
+    std::vector<float> sums(static_cast<size_t>(act.tiles * kPanelColumns));
+    for (int64_t panel = 0; panel < w.layout.panels(); ++panel) {
+      const auto* bytes = reinterpret_cast<const uint8_t*>(w.data.data()) + panel * w.layout.panel_bytes();
+      kRow.multiply({&w.layout, CodeKind::i8, bytes, act, packed.data(), 0, act.tiles, sums.data()});
+      for (int64_t r = 0; r < m; ++r) {
+        const std::vector<double> x = activations_in_slots(w, o.rows[static_cast<size_t>(r)], MARLIN_COMPUTE_DEFAULT);
+        for (int64_t c = panel * kPanelColumns; c < std::min(n, (panel + 1) * kPanelColumns); ++c) {
+          const Expected e = expected_sum(w, x, c, 0);
+          const double got = static_cast<double>(sums[static_cast<size_t>(r * kPanelColumns + c % kPanelColumns)]);
+          ASSERT_LE(std::fabs(got - e.value), e.bound) << "group " << group << " row " << r << " column " << c;
+        }
+      }
+    }
+  }
+}
+
+std::string read(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+TEST(WorkedKernel, StandsOnThePage) {
+  const std::string root = MARLIN_SOURCE_ROOT, source = read(root + "/tests/unit/kernels_worked_test.cc");
+  const std::string begin = "// the page begins here\n";
+  const size_t first = source.find(begin) + begin.size(), end = source.find("// the page ends here\n");
+  ASSERT_LT(first, end);
+  const std::string kernel = source.substr(first, end - first);
+  EXPECT_NE(read(root + "/docs/adding-a-kernel.md").find("```c++\n" + kernel + "```\n"), std::string::npos)
+      << "docs/adding-a-kernel.md has another kernel";
+}
+
+}  // namespace
+}  // namespace metal_marlin::cpu

@@ -1,0 +1,28 @@
+// Why layers are not read, each reason once.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace metal_marlin::tools {
+
+/// Reasons that differ in the name of the layer alone are one note.
+class Notes {
+ public:
+  /// The number of the note, from 1 on.
+  size_t add(const std::string& layer, const std::string& reason);
+  /// "(1) REASON: 80 layers, the first NAME", a line a note.
+  void print() const;
+  bool empty() const { return notes_.empty(); }
+
+ private:
+  struct Note {
+    std::string reason, first;  ///< the reason without the name
+    std::string whole;          ///< the reason as it was given, for a note of one layer
+    size_t layers;
+  };
+  std::vector<Note> notes_;
+};
+
+}  // namespace metal_marlin::tools
