@@ -15,11 +15,11 @@
 namespace metal_marlin::tools {
 namespace {
 
-constexpr int64_t kRows[] = {1, 2, 3, 4, 6, 8, 16, 32, 64};  // one of each tile
-constexpr int64_t kN = 64, kK = 256;                         // the checks have shapes of their own
+constexpr int64_t kServedRows[] = {1, 2, 3, 4, 6, 8, 16, 32, 64};  // one of each tile
+constexpr int64_t kServedN = 64, kServedK = 256;  // the checks have shapes of their own
 
 ServingKernel serving(const marlin_weights* weights, marlin_format format, int64_t m) {
-  const HostMatrix a(m, kK, MARLIN_F16), c(m, kN, MARLIN_F32);
+  const HostMatrix a(m, kServedK, MARLIN_F16), c(m, kServedN, MARLIN_F32);
   const std::string text = explain(product(weights, a, c, m, MARLIN_COMPUTE_DEFAULT));
   return {format,
           m,
@@ -31,14 +31,15 @@ ServingKernel serving(const marlin_weights* weights, marlin_format format, int64
 
 void check(KernelChecks& checks) {
   const auto formats = all_formats();
-  Progress progress("checking kernels", static_cast<double>(formats.size() * std::size(kRows)));
+  Progress progress("checking kernels",
+                    static_cast<double>(formats.size() * std::size(kServedRows)));
   double done = 0;
   const Context context = make_context({.backend = checks.device.backend,
                                         .device_index = checks.device.index,
                                         .messages = &checks.messages});
   for (const marlin_format format : formats) {
-    const Weights weights = RandomWeights({format, kN, kK}, 1).pack(context.get());
-    for (const int64_t m : kRows) {
+    const Weights weights = RandomWeights({format, kServedN, kServedK}, 1).pack(context.get());
+    for (const int64_t m : kServedRows) {
       progress.at(done++, format_name(format));
       checks.kernels.push_back(serving(weights.get(), format, m));
     }

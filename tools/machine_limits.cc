@@ -41,12 +41,12 @@ uint64_t portable_read(const std::byte* p, size_t bytes) {
 
 // Twelve chains of 16-byte vectors fill the latency of a multiplication and an addition on
 // processors that start two a cycle.
-constexpr int kChains = 12;
+constexpr int kPortableChains = 12;
 using Floats [[gnu::vector_size(16)]] = float;
 using Shorts [[gnu::vector_size(16)]] = int16_t;
 template <class V>
 void portable_loop(int64_t rounds) {
-  V chain[kChains] = {};
+  V chain[kPortableChains] = {};
   V factor{}, term{};
   factor[0] =
       static_cast<std::remove_cvref_t<decltype(factor[0])>>(sink & 1);  // unknown to the compiler
@@ -59,8 +59,8 @@ void portable_loop(int64_t rounds) {
   sink = sink + static_cast<uint64_t>(sum[0] != 0);
 }
 constexpr DotLoop kPortable[] = {
-    {"float mul+add", kChains * 4 * 2, portable_loop<Floats>},
-    {"int16 mul+add", kChains * 8 * 2, portable_loop<Shorts>},
+    {"float mul+add", kPortableChains * 4 * 2, portable_loop<Floats>},
+    {"int16 mul+add", kPortableChains * 8 * 2, portable_loop<Shorts>},
 };
 
 }  // namespace
