@@ -61,6 +61,9 @@ class LineReader::Editor {
     el_set(edit_, EL_PROMPT, prompt_of);
     el_set(edit_, EL_HIST, history, history_);
     el_set(edit_, EL_GETCFN, read_character);
+    // Between two lines, too, the terminal hands on characters as they are typed. Where it gathers
+    // lines, a Ctrl-D that is typed early is no character, and would be lost to the next line.
+    el_set(edit_, EL_SETTY, "-x", "-icanon", "-echo", nullptr);
   }
   ~Editor() {
     el_end(edit_);

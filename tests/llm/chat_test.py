@@ -179,6 +179,13 @@ def a_terminal(scratch):
     # Lines break between words.
     screen = on_a_terminal((b"> ", FRANCE.encode() + b"\r"), (b"Paris.", b""), (b"> ", b"\x04"), columns=20)
     expect("The capital of\r\nFrance is Paris." in screen, f"{screen!r}")
+    if "without libedit" in run("--help")[0]:
+        return
+    # Up, and then backspace: the line of before, edited.
+    screen = on_a_terminal((b"> ", b"/helpx\r"), (b"no command /helpx", b""), (b"> ", b"\x1b[A\x7f\r"), (b"front of it.", b""), (b"> ", b"\x04"))
+    expect("/reset       forget" in screen, f"history and editing: {screen!r}")
+    screen = on_a_terminal((b"> ", "/é日\r".encode()), (b"no command", b""), (b"> ", b"\x04"))
+    expect("no command /é日;" in screen, f"characters of several bytes: {screen!r}")
 
 
 @test
