@@ -27,6 +27,7 @@
 #include "progress.h"
 #include "quantize_options.h"
 #include "roofline.h"
+#include "tuned.h"
 #include "workload.h"
 
 namespace metal_marlin::tools {
@@ -99,6 +100,7 @@ ordered_json about_device(const marlin_device_info& info) {
 }
 
 constexpr int64_t kRows[] = {1, 8, 32, 64, 512};
+constexpr const char* kProfile = "METAL_MARLIN_PROFILE";
 
 /// The products of one device and format, beside the fastest reading of weights and the fastest
 /// multiplying among them, and beside MLX.
@@ -168,10 +170,40 @@ class DeviceReport {
       const auto products = measure(bench, {&rotation, 1}, jobs);
       for (const Measurement& m : products) report["bench"].push_back(to_json(m));
       report["roofline"].push_back(roofline_of(products, report["mlx"]));
+      report["tuned"].push_back(tuned_products(format, random));
     }
   }
 
  private:
+  /// The usual kernel and the fastest for each class of M, measured now and not kept.
+  ordered_json tuned_products(marlin_format format, const RandomWeights& random) const {
+    const char* before = std::getenv(kProfile);
+    const std::string kept = before != nullptr ? before : "";
+    setenv(kProfile, "off", 1);  // read when a context is made
+    const std::vector<int64_t> rows = rows_of_classes(kRows[std::size(kRows) - 1]);
+    const double budget = options_.seconds * 1e3 * static_cast<double>(rows.size());
+    const Context context = make_context({.backend = info_.backend,
+                                          .tune_ms = static_cast<uint32_t>(std::max(budget, 1.0)),
+                                          .device_index = info_.index});
+    before != nullptr ? setenv(kProfile, kept.c_str(), 1) : unsetenv(kProfile);
+    std::vector<Weights> weights;
+    weights.push_back(random.pack(context.get()));
+    tune(weights, rows.back(), {dtype()});
+    ordered_json answer = {{"backend", backend_name(info_.backend)},
+                           {"format", format_name(format)},
+                           {"products", ordered_json::array()}};
+    for (const int64_t m : rows) {
+      const auto product = product_without_data(weights.front().get(), m, {dtype()});
+      if (const std::optional<Tuned> result = tuned(explain(product))) {
+        answer["products"].push_back({{"M", m},
+                                      {"usual_kernel", result->usual_kernel},
+                                      {"kernel", result->kernel},
+                                      {"k_splits", result->k_splits},
+                                      {"usual_over_tuned", result->usual_ns / result->ns}});
+      }
+    }
+    return answer;
+  }
   /// The type of activations for which each kind of device has kernels of its own.
   marlin_dtype dtype() const {
     return info_.backend == MARLIN_BACKEND_CPU ? MARLIN_BF16 : MARLIN_F16;
@@ -237,9 +269,9 @@ ExitCode write_report(const Options& options) {
   std::optional<OutputFile> output;
   if (!options.output.empty()) output.emplace(options.output, options.force);
   ordered_json report = {{"report", 1}, {"build", about_build()}, {"machine", about_system()}};
-  for (const char* part : {"devices", "kernel_checks", "explain", "questions", "bench", "roofline"})
+  for (const char* part :
+       {"devices", "kernel_checks", "explain", "questions", "bench", "roofline", "tuned"})
     report[part] = ordered_json::array();
-  report["tuned"] = nullptr;
   report["mlx"] = mlx_times({options.python, options.n, options.k, options.seconds});
   std::vector<std::string> messages, failures;
   bool usable = false;
@@ -295,7 +327,8 @@ void add_report(CLI::App& app, Action& action) {
       "each GPU compute right there,\n"
       "what explain says of some products, with the limits of each pipeline, whether subnormals "
       "are kept and matrix\n"
-      "fragments lie as expected, a short roofline, MLX beside it where 'import mlx' works, and "
+      "fragments lie as expected, a short roofline, the usual kernels beside the fastest, MLX "
+      "beside it where 'import mlx' works, and "
       "messages of the library.\n"
       "With -o, a summary is printed. No names of users, machines or home folders. Two reports can "
       "be compared with diff.\n"

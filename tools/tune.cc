@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "quantize_options.h"
 #include "shape_options.h"
 #include "table.h"
+#include "tuned.h"
 #include "workload.h"
 
 namespace metal_marlin::tools {
@@ -118,39 +120,8 @@ size_t count_groups(const Options& options) {
   return layers_by_kind(options, open_checkpoint(options.file).get()).size();
 }
 
-/// A product of m rows without memory, for what reads none. In a buffer: a GPU then stages nothing.
-marlin_gemm_desc product_without_data(const Options& options, const marlin_weights* weights,
-                                      int64_t m) {
-  const marlin_layer_info info = info_of(weights);
-  auto desc = make<marlin_gemm_desc>();
-  desc.weights = weights;
-  desc.compute = known(parse_compute(options.compute));
-  desc.a.dtype = desc.c.dtype = known(parse_activation_dtype(options.dtype));
-  desc.a.rows = desc.c.rows = m;
-  desc.a.cols = info.k;
-  desc.c.cols = info.n;
-  desc.a.memory = desc.c.memory = MARLIN_MEM_BUFFER;
-  return desc;
-}
-
-void tune(const Options& options, const Group& group) {
-  std::vector<marlin_gemm_desc> descs;
-  std::vector<const marlin_gemm_desc*> pointers;
-  for (const Weights& weights : group.weights)
-    descs.push_back(product_without_data(options, weights.get(), 1));
-  for (const marlin_gemm_desc& desc : descs) pointers.push_back(&desc);
-  auto error = make<marlin_error>();
-  check(marlin_prepare(nullptr, pointers.data(), static_cast<uint32_t>(pointers.size()),
-                       options.max_m, nullptr, &error),
-        error, "cannot tune " + group.name);
-}
-
-/// The largest M of each class, up to the limit: the library's classes are exact up to 8.
-std::vector<int64_t> rows_of_classes(int64_t max_m) {
-  std::vector<int64_t> rows;
-  for (int64_t m = 1; m < max_m; m = m < 8 ? m + 1 : 2 * m) rows.push_back(m);
-  rows.push_back(max_m);
-  return rows;
+TunedProduct product_of(const Options& options) {
+  return {known(parse_activation_dtype(options.dtype)), known(parse_compute(options.compute))};
 }
 
 struct Counts {
@@ -159,23 +130,26 @@ struct Counts {
 
 void add_rows(const Options& options, const Group& group, Table& table, Counts& counts) {
   for (const int64_t m : rows_of_classes(options.max_m)) {
-    const std::string text = explain(product_without_data(options, group.weights.front().get(), m));
-    const std::string kernel = explained(text, "kernel"), rows = fmt::format("{}", m);
-    if (explained(text, "tuned") != "yes") {
+    const std::string text =
+        explain(product_without_data(group.weights.front().get(), m, product_of(options)));
+    const std::string rows = fmt::format("{}", m);
+    const std::optional<Tuned> result = tuned(text);
+    if (!result) {
       ++counts.left;
-      table.row({group.name, rows, kernel, "-", "not measured", "-", "-"});
+      table.row({group.name, rows, explained(text, "kernel"), "-", "not measured", "-", "-"});
       continue;
     }
-    const double ns = std::stod(explained(text, "tuned_ns")),
-                 usual_ns = std::stod(explained(text, "usual_ns"));
-    const std::string usual = explained(text, "usual_kernel");
-    const bool changed = ns < usual_ns;
     ++counts.measured;
-    counts.changed += changed ? 1 : 0;
-    std::string chosen = changed ? kernel : "the same";
-    if (changed && kernel == usual) chosen = "k_splits: " + explained(text, "k_splits");
-    table.row({group.name, rows, usual, fmt::format("{:.1f}", usual_ns / 1e3), chosen,
-               fmt::format("{:.1f}", ns / 1e3), fmt::format("{:.2f}", usual_ns / ns)});
+    std::string chosen = "the same";
+    if (result->changed()) {
+      ++counts.changed;
+      chosen =
+          result->kernel == result->usual_kernel ? "k_splits: " + result->k_splits : result->kernel;
+    }
+    table.row({group.name, rows, result->usual_kernel,
+               fmt::format("{:.1f}", result->usual_ns / 1e3), chosen,
+               fmt::format("{:.1f}", result->ns / 1e3),
+               fmt::format("{:.2f}", result->usual_ns / result->ns)});
   }
 }
 
@@ -217,7 +191,7 @@ ExitCode tune(const Options& options) {
     double done = 0;
     for (const Group& group : groups) {
       progress.at(done++, group.name);
-      tune(options, group);
+      tune(group.weights, options.max_m, product_of(options));
       add_rows(options, group, table, counts);
     }
   }

@@ -34,7 +34,7 @@ class FewKernels final : public dv::Device {
  private:
   TestbedDevice bed_{{.flush_to_zero = true,
                       .changes = {{"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x",
-                                   "w[t][i].thread_elements()[1] = value[t].x"}}}};
+                                   "w[t][i].thread_elements()[0] = value[t].y"}}}};
 };
 
 }  // namespace

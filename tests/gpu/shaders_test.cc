@@ -53,7 +53,7 @@ TEST(APlantedMistake, IsFoundByTheProbeAndTheNextKernelServes) {
 
 TEST(APlantedMistake, InMatrixKernelsLeavesTheOthers) {
   Gpu gpu({.changes = {
-               {"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x", "w[t][i].thread_elements()[1] = value[t].x"}}});
+               {"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x", "w[t][i].thread_elements()[0] = value[t].y"}}});
   trial::Trial t(small_product(20));
   ASSERT_TRUE(t.pack());
   ASSERT_TRUE(t.run());

@@ -22,7 +22,7 @@ using testing::AssertionResult;
 constexpr int64_t kWidth = 2;  // of an activation
 constexpr uint64_t kSeed = 11;
 
-double ratio(uint64_t a, uint64_t b) { return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b); }
+double ratio_or_zero(uint64_t a, uint64_t b) { return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b); }
 uint64_t u(int64_t x) { return static_cast<uint64_t>(x); }
 
 const trial::Kind& kind_of(const std::string& name) {
@@ -126,25 +126,25 @@ void judge(const ExpertCase& c, const mm::gpu::ProductKernel& kernel, CountedExp
   if (items == distinct) once = 1.10;
   const uint64_t weight_lines = codes.simdgroup_lines + scales.simdgroup_lines;
   const auto once_an_item = [&](const metal_on_cpu::BufferCounters& b) {
-    return ratio(b.simdgroup_lines * distinct, b.unique_lines * items);
+    return ratio_or_zero(b.simdgroup_lines * distinct, b.unique_lines * items);
   };
   const uint64_t written = prepares ? prepare.buffers.at(MARLIN_BUFFER_QUANTIZED).bytes_written : lines(prepare);
   out.quantities = {
-      {"codes", ratio(codes.bytes_read, items * out.code_bytes), 1, Goal::exactly},
-      {"+ scales", ratio(asked, items * out.packed_bytes), 1.10, Goal::at_most},
-      {"over experts", ratio(asked, distinct * out.packed_bytes), once, Goal::at_most},
+      {"codes", ratio_or_zero(codes.bytes_read, items * out.code_bytes), 1, Goal::exactly},
+      {"+ scales", ratio_or_zero(asked, items * out.packed_bytes), 1.10, Goal::at_most},
+      {"over experts", ratio_or_zero(asked, distinct * out.packed_bytes), once, Goal::at_most},
       {"code lines", once_an_item(codes), 1, Goal::exactly},
       {"scale lines", once_an_item(scales), 1, Goal::exactly},
-      {"A lines", ratio(a.simdgroup_lines * 64, u(out.rows) * row) / (kExpertN / 128.0), {}, Goal::at_most},
-      {"rows", ratio(u(out.multiplied), u(out.rows)), {}, Goal::at_most},
-      {"MMAs", ratio(512 * product.matrix_multiplies, products), kernel.matrix ? 1 : 0, Goal::exactly},
-      {"FMAs", ratio(fmas, products), most_fmas, Goal::at_most},
-      {"prepared", ratio(written, prepared_rows * row), prepares ? 1 : 0, Goal::exactly},
-      {"ids", ratio(read(route, MARLIN_BUFFER_IDS), u(c.tokens * c.top_k) * 4), 1, Goal::exactly},
-      {"written", ratio(product.buffers.at(MARLIN_BUFFER_PARTIALS).bytes_written, sums), 1, Goal::exactly},
-      {"sums", ratio(read(finish, MARLIN_BUFFER_PARTIALS), sums), 1, Goal::exactly},
-      {"route", ratio(lines(route), weight_lines), {}, Goal::at_most},
-      {"finish", ratio(lines(finish), weight_lines), {}, Goal::at_most},
+      {"A lines", ratio_or_zero(a.simdgroup_lines * 64, u(out.rows) * row) / (kExpertN / 128.0), {}, Goal::at_most},
+      {"rows", ratio_or_zero(u(out.multiplied), u(out.rows)), {}, Goal::at_most},
+      {"MMAs", ratio_or_zero(512 * product.matrix_multiplies, products), kernel.matrix ? 1 : 0, Goal::exactly},
+      {"FMAs", ratio_or_zero(fmas, products), most_fmas, Goal::at_most},
+      {"prepared", ratio_or_zero(written, prepared_rows * row), prepares ? 1 : 0, Goal::exactly},
+      {"ids", ratio_or_zero(read(route, MARLIN_BUFFER_IDS), u(c.tokens * c.top_k) * 4), 1, Goal::exactly},
+      {"written", ratio_or_zero(product.buffers.at(MARLIN_BUFFER_PARTIALS).bytes_written, sums), 1, Goal::exactly},
+      {"sums", ratio_or_zero(read(finish, MARLIN_BUFFER_PARTIALS), sums), 1, Goal::exactly},
+      {"route", ratio_or_zero(lines(route), weight_lines), {}, Goal::at_most},
+      {"finish", ratio_or_zero(lines(finish), weight_lines), {}, Goal::at_most},
   };
 }
 

@@ -73,8 +73,8 @@ int run(const std::string& command) {
 
 std::string quoted(const fs::path& path) { return "'" + path.string() + "'"; }
 
-/// The sources without those of the folders that the library may compile as one: in the place of each such folder, one source that
-/// includes all of it. Else the archive would have the functions of the changed file a second time.
+/// The sources without those of the folders that the library may compile as one: in the place of each such folder, one source
+/// that includes all of it. Else the archive would have the functions of the changed file a second time.
 std::set<std::string> folders_as_one(const fs::path& copy, const std::set<std::string>& sources) {
   std::set<std::string> result;
   for (const std::string& source : sources) {

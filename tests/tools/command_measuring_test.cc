@@ -338,6 +338,13 @@ TEST(Report, HasEverythingButNames) {
     EXPECT_EQ(reading, 1) << "of the fastest";
     EXPECT_EQ(multiplying, 1);
   }
+  ASSERT_EQ(report.at("tuned").size(), 2u);
+  for (const json& answer : report.at("tuned")) {
+    for (const json& product : answer.at("products")) {
+      EXPECT_GE(product.at("usual_over_tuned"), 1) << product;
+      EXPECT_NE(product.at("usual_kernel"), "") << product;
+    }
+  }
   for (const json& record : report.at("bench")) EXPECT_GT(record.at("seconds"), 0) << record;
   char host[256] = "";
   ASSERT_EQ(gethostname(host, sizeof host), 0);

@@ -2,7 +2,7 @@ internal import CMetalMarlin
 
 /// A product to be described: C[M, N] = f(A[M, K] W^T + bias) (+ C), where A, C and bias are each of a ``FloatElement``.
 ///
-/// ``Weights/multiply(_:rows:into:bias:epilogue:compute:accumulate:)`` is the short way for memory that Swift owns.
+/// The methods `multiply` of ``Weights`` are the short way for memory that Swift owns.
 public struct Product {
   /// W[N, K].
   public var weights: Weights

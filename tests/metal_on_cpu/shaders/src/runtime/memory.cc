@@ -6,8 +6,9 @@
 namespace metal_on_cpu {
 namespace {
 
-constexpr size_t kMaxAlignment = 256;  // of what hosts bind
-constexpr size_t kTypeAlignment = 32;  // of ulong4, the most that code relies on
+constexpr size_t kMaxAlignment = 256;            // of what hosts bind
+constexpr size_t kTypeAlignment = 32;            // of ulong4, the most that code relies on
+constexpr size_t kMostCopied = size_t{1} << 30;  // in fast mode; a larger buffer may be more than memory holds
 
 }  // namespace
 
@@ -56,6 +57,9 @@ void Memory::merge(const std::map<int, BufferBinding>& bindings, const std::vect
     Allocation a = range(r.data, r.bytes, r.writable, -1);
     a.in_place = true;
     add(std::move(a));
+  }
+  if (!checked_) {
+    for (Allocation& a : allocations_) a.in_place = a.in_place || a.bytes > kMostCopied;
   }
   const auto in_place =
       std::stable_partition(allocations_.begin(), allocations_.end(), [](const Allocation& a) { return !a.in_place; });

@@ -1,7 +1,7 @@
 // The buffers of one dispatch. Each lives in a slot of its own, 32 GiB of addresses, so that an index that runs away is still
 // known by the buffer it started from, and touches neither another one nor the host. In fast mode a buffer ends where a page
-// ends, and what lies behind faults. What pointers in buffers lead to stays where it is: the shader finds its address in
-// memory.
+// ends, and what lies behind faults; a buffer of more than 1 GiB stays where it is, because a copy might not fit. What pointers
+// in buffers lead to stays where it is, too: the shader finds its address in memory.
 #pragma once
 
 #include <cstdint>
