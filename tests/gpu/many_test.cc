@@ -301,7 +301,8 @@ TEST(PlanBreakpoints, AreWhereKernelsBegin) {
   const auto scratch = [&](int64_t m) { return gpu::plan_gemm(problem, m, rules).value().scratch_bytes(); };
   uint64_t most = 0, told = 0;
   for (int64_t m = 1; m <= 400; ++m) most = std::max(most, scratch(m));
-  for (const int64_t m : gpu::plan_breakpoints(problem, 400, rules).value()) told = std::max(told, scratch(m));
+  const std::vector<int64_t> breakpoints = gpu::plan_breakpoints(problem, 400, rules).value();
+  for (const int64_t m : breakpoints) told = std::max(told, scratch(m));
   EXPECT_GT(most, std::max(scratch(10), scratch(400))) << "else this test says nothing";
   EXPECT_EQ(told, most);
 }

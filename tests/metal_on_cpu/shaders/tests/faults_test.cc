@@ -168,9 +168,9 @@ TEST(FastMode, LeavesNoHistoryToTheNextCheckedDispatch) {
   EXPECT_EQ(text("shared", 1, true), "");
 }
 
-TEST(FastMode, RefusesBuffersThatNoSlotHolds) {
+TEST(CheckedMode, RefusesBuffersThatNoSlotHolds) {
   int one = 0;
-  const auto report = library().kernel("good").dispatch().buffer(0, &one, size_t{1} << 33).run();
+  const auto report = library().kernel("good").dispatch().buffer(0, &one, size_t{1} << 33).check(true).run();
   EXPECT_THAT(report.message(), HasSubstr("a buffer has 8589934592 bytes; less than 8589934592 are possible"));
 }
 
