@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <sstream>
@@ -28,7 +29,34 @@ std::vector<marlin_device_info> devices() {
   }
 }
 
+namespace {
+
+/// METAL_MARLIN_PROFILE=off while it lives. The library reads the variable when it makes a context.
+class ProfileOff {
+ public:
+  ProfileOff() {
+    if (const char* before = std::getenv(kName)) before_ = before;
+    setenv(kName, "off", 1);
+  }
+  ~ProfileOff() {
+    if (before_)
+      setenv(kName, before_->c_str(), 1);
+    else
+      unsetenv(kName);
+  }
+  ProfileOff(const ProfileOff&) = delete;
+  ProfileOff& operator=(const ProfileOff&) = delete;
+
+ private:
+  static constexpr const char* kName = "METAL_MARLIN_PROFILE";
+  std::optional<std::string> before_;
+};
+
+}  // namespace
+
 Context make_context(const ContextOptions& options) {
+  std::optional<ProfileOff> off;
+  if (options.without_profile) off.emplace();
   auto desc = make<marlin_context_desc>();
   desc.backend = options.backend;
   desc.threads = options.threads;
@@ -96,9 +124,9 @@ marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::str
   const std::string meant = most_like(name, names);
   const std::string hint = names.empty() ? "" : ", the first is " + names.front();
   const std::string has = "he file has " + counted(names.size(), "layer");
-  throw Failure(fmt::format("there is no layer '{}'; {}", name,
-                            meant.empty() ? "t" + has + hint
-                                          : fmt::format("did you mean '{}'? T{}", meant, has)));
+  throw Failure(fmt::format(
+      "there is no layer '{}'; {}", name,
+      meant.empty() ? "t" + has + hint : fmt::format("did you mean '{}'? T{}", meant, has)));
 }
 
 namespace {

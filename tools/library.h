@@ -32,6 +32,7 @@ struct ContextOptions {
   uint32_t threads = 0;                          ///< 0: as many as the process may use
   uint32_t tune_ms = 0;                          ///< as in marlin_context_desc
   int32_t device_index = 0;                      ///< marlin_device_info::index; 0 with AUTO
+  bool without_profile = false;                  ///< as if METAL_MARLIN_PROFILE were "off"
   std::vector<std::string>* messages = nullptr;  ///< where logged messages go; outlives the context
 };
 Context make_context(const ContextOptions& options);

@@ -100,7 +100,6 @@ ordered_json about_device(const marlin_device_info& info) {
 }
 
 constexpr int64_t kRows[] = {1, 8, 32, 64, 512};
-constexpr const char* kProfile = "METAL_MARLIN_PROFILE";
 
 /// The products of one device and format, beside the fastest reading of weights and the fastest
 /// multiplying among them, and beside MLX.
@@ -177,15 +176,12 @@ class DeviceReport {
  private:
   /// The usual kernel and the fastest for each class of M, measured now and not kept.
   ordered_json tuned_products(marlin_format format, const RandomWeights& random) const {
-    const char* before = std::getenv(kProfile);
-    const std::string kept = before != nullptr ? before : "";
-    setenv(kProfile, "off", 1);  // read when a context is made
     const std::vector<int64_t> rows = rows_of_classes(kRows[std::size(kRows) - 1]);
     const double budget = options_.seconds * 1e3 * static_cast<double>(rows.size());
     const Context context = make_context({.backend = info_.backend,
                                           .tune_ms = static_cast<uint32_t>(std::max(budget, 1.0)),
-                                          .device_index = info_.index});
-    before != nullptr ? setenv(kProfile, kept.c_str(), 1) : unsetenv(kProfile);
+                                          .device_index = info_.index,
+                                          .without_profile = true});
     std::vector<Weights> weights;
     weights.push_back(random.pack(context.get()));
     tune(weights, rows.back(), {dtype()});

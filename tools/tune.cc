@@ -168,14 +168,13 @@ ExitCode tune(const Options& options) {
     reset(backend);
     return ExitCode::ok;
   }
-  // The library reads this when a context is made; this process has none yet.
-  if (options.dry_run) setenv("METAL_MARLIN_PROFILE", "off", 1);
   std::vector<std::string> messages;
   const auto share =
       static_cast<uint32_t>(options.seconds * 1e3 / static_cast<double>(count_groups(options)));
   const Context context = make_context({.backend = backend,
                                         .threads = options.threads,
                                         .tune_ms = std::max(share, 1u),
+                                        .without_profile = options.dry_run,
                                         .messages = &messages});
   const std::vector<Group> groups = groups_of(options, context.get());
   Table table({{"product"},

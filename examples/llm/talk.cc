@@ -22,9 +22,8 @@ constexpr const char* kHelp =
     "/help        this list\n"
     "/reset       forget the conversation\n"
     "/save FILE   write the conversation to a new file\n"
-    "Ctrl-C ends an answer, Ctrl-D the program. A message that begins with a slash needs a space "
-    "in "
-    "front of it.\n";
+    "Ctrl-C ends an answer, Ctrl-D the program. "
+    "A message that begins with a slash needs a space in front of it.\n";
 
 void print(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);

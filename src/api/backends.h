@@ -18,8 +18,7 @@ struct NamedBackend {
   std::unique_ptr<Backend> backend;
 };
 /// `which` may be AUTO: the first backend that has a usable device. MARLIN_E_NO_DEVICE with the
-/// reason if there is none. Reads METAL_MARLIN_KERNEL and
-/// METAL_MARLIN_PROFILE.
+/// reason if there is none. Reads METAL_MARLIN_KERNEL and METAL_MARLIN_PROFILE.
 Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options);
 
 }  // namespace metal_marlin::api

@@ -228,6 +228,16 @@ bool results_agree(const std::byte* usual, const std::byte* other, int64_t count
   return error <= tolerance.nmse * square;
 }
 
+KernelChoice choice_of(const Verdict& verdict, std::string_view kernel, std::string_view usual) {
+  const auto ns = [](double seconds) {
+    return std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e9));
+  };
+  return {.kernel = std::string(kernel),
+          .ns = ns(verdict.seconds),
+          .usual = std::string(usual),
+          .usual_ns = ns(verdict.usual_seconds)};
+}
+
 void fill_activations(marlin_dtype dtype, std::byte* to, int64_t count) {
   // The generator of Numerical Recipes. A prime number of values, repeated: rows differ.
   constexpr int64_t kPeriod = 65521;

@@ -55,6 +55,9 @@ struct Verdict {
 /// than is left.
 Result<std::optional<Verdict>> hold(Contest& contest, Stopwatch& stopwatch, double deadline);
 
+/// What a profile keeps of a verdict: the kernel that won, the usual one, and their times.
+KernelChoice choice_of(const Verdict& verdict, std::string_view kernel, std::string_view usual);
+
 /// Where tuning keeps what it finds, and how long it may take.
 struct TuneTerms {
   Profile& profile;

@@ -124,3 +124,14 @@ inline bool contains(const std::string& text, const char* part) { return text.fi
     const ::abi_test::Outcome outcome_ = ::abi_test::call(__VA_ARGS__); \
     EXPECT_EQ(outcome_.status, MARLIN_OK) << outcome_.message;          \
   } while (0)
+
+namespace abi_test {
+
+/// All that marlin_explain says of a product; "" and a failure of the test if the call fails.
+inline std::string explained(const marlin_gemm_desc& desc) {
+  std::string text(8192, '\0');
+  EXPECT_OK(marlin_explain, &desc, text.data(), text.size(), nullptr);
+  return text.c_str();
+}
+
+}  // namespace abi_test

@@ -17,6 +17,7 @@
 namespace {
 
 using namespace device_test;
+using abi_test::explained;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -102,11 +103,6 @@ class Tuned : public testing::Test {
     d.a = {nullptr, 0, m, kK, 0, MARLIN_F16, MARLIN_MEM_BUFFER};
     d.c = {nullptr, 0, m, kN, 0, MARLIN_F32, MARLIN_MEM_BUFFER};
     return d;
-  }
-  static std::string explained(const marlin_gemm_desc& desc) {
-    std::string text(8192, '\0');
-    EXPECT_OK(marlin_explain, &desc, text.data(), text.size(), nullptr);
-    return text.c_str();
   }
   static marlin_status prepare(const marlin_gemm_desc& desc, int64_t max_m, uint64_t* bytes = nullptr) {
     const marlin_gemm_desc* const descs[] = {&desc};

@@ -22,6 +22,7 @@ namespace metal_marlin::cpu {
 namespace {
 
 namespace mm = metal_marlin;
+using abi_test::explained;
 using testing::HasSubstr;
 using testing::Not;
 
@@ -62,11 +63,6 @@ class Tuned : public testing::Test {
     d.a = {nullptr, 0, m, kK, 0, MARLIN_F32, MARLIN_MEM_HOST};
     d.c = {nullptr, 0, m, kN, 0, MARLIN_F32, MARLIN_MEM_HOST};
     return d;
-  }
-  static std::string explained(const marlin_gemm_desc& desc) {
-    std::string text(8192, '\0');
-    EXPECT_OK(marlin_explain, &desc, text.data(), text.size(), nullptr);
-    return text.c_str();
   }
   /// Kernels that may be measured, but the usual one for one row.
   std::vector<std::string_view> rivals(const mm::weights& w) {

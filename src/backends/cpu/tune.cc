@@ -102,12 +102,8 @@ Result<std::optional<KernelChoice>> measure_class(const TuneBench& bench,
   MARLIN_RETURN_IF_ERROR(contest.prepare());
   MARLIN_ASSIGN(const std::optional<Verdict> verdict, hold(contest, bench.stopwatch, deadline));
   if (!verdict) return std::optional<KernelChoice>();
-  const auto ns = [](double seconds) {
-    return std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e9));
-  };
-  return std::optional<KernelChoice>({std::string(contest.name(verdict->winner)), 0, 0,
-                                      ns(verdict->seconds), std::string(usual.row->name),
-                                      ns(verdict->usual_seconds)});
+  return std::optional<KernelChoice>(
+      choice_of(*verdict, contest.name(verdict->winner), usual.row->name));
 }
 
 }  // namespace metal_marlin::cpu

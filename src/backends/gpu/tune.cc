@@ -212,16 +212,12 @@ std::vector<Entry> variants(const GpuContest& contest, const Entry& entry) {
 }
 
 KernelChoice choice_of(const GpuContest& contest, const Verdict& verdict) {
-  const auto ns = [](double seconds) {
-    return std::max<int64_t>(1, static_cast<int64_t>(seconds * 1e9));
-  };
-  const Entry& winner = contest.entry(verdict.winner);
-  return {std::string(contest.name(verdict.winner)),
-          winner.tweaks.splits,
-          winner.tweaks.team_shift,
-          ns(verdict.seconds),
-          std::string(contest.name(0)),
-          ns(verdict.usual_seconds)};
+  KernelChoice choice =
+      metal_marlin::choice_of(verdict, contest.name(verdict.winner), contest.name(0));
+  const KernelTweaks& tweaks = contest.entry(verdict.winner).tweaks;
+  choice.splits = tweaks.splits;
+  choice.team = tweaks.team_shift;
+  return choice;
 }
 
 }  // namespace
