@@ -16,8 +16,8 @@ namespace {
 
 namespace mm = metal_marlin;
 
-constexpr int64_t kHidden = 2880, kMostTokens = 4096;
-constexpr Shape kGateUp{"gate_up", kHidden, 2 * kHidden, kMostTokens}, kDown{"down", kHidden, kHidden, kMostTokens};
+constexpr int64_t kWidth = 2880, kMostTokens = 4096;
+constexpr Shape kGateUp{"gate_up", kWidth, 2 * kWidth, kMostTokens}, kDown{"down", kWidth, kWidth, kMostTokens};
 constexpr const Shape* kExpertShapes[] = {&kGateUp, &kDown};
 constexpr size_t kStacks = 4;     // of each shape
 constexpr int64_t kToCheck = 16;  // routed rows, and columns: each row has another expert to decode
@@ -48,7 +48,7 @@ class Experts {
         top_k_(bench.options.top_k),
         most_tokens_(*std::max_element(bench.options.rows.begin(), bench.options.rows.end())),
         made_(kExpertShapes),
-        a_(bench.device, static_cast<size_t>(most_tokens_ * kHidden), bench.options.activations),
+        a_(bench.device, static_cast<size_t>(most_tokens_ * kWidth), bench.options.activations),
         slots_(bench.device, bytes_of_rows(most_tokens_ * top_k_)),
         sums_(bench.device, bytes_of_rows(most_tokens_)),
         scales_(static_cast<size_t>(most_tokens_ * top_k_)),
@@ -91,7 +91,7 @@ class Experts {
     std::vector<size_t> distinct;
   };
 
-  static size_t bytes_of_rows(int64_t rows) { return static_cast<size_t>(rows * kHidden) * kElementBytes; }
+  static size_t bytes_of_rows(int64_t rows) { return static_cast<size_t>(rows * kWidth) * kElementBytes; }
   size_t first_copy(size_t stack) const { return stack * static_cast<size_t>(count_); }
   /// Two products, so that one reads what the other before it did not.
   size_t bytes_of_numbers() const {
@@ -213,7 +213,7 @@ class Experts {
     return made_.sample(step.shape, place.format, first_copy(stack) + expert, sample.rows);
   }
   std::vector<uint16_t> row_of(const Memory& memory, int64_t row) const {
-    std::vector<uint16_t> values(static_cast<size_t>(kHidden));
+    std::vector<uint16_t> values(static_cast<size_t>(kWidth));
     bench_.device.download(values.data(), memory.at(bytes_of_rows(row)), bytes_of_rows(1));
     return values;
   }
