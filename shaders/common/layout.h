@@ -37,6 +37,13 @@
 //     4-bit        a chunk has 64 slots; the words are tiles 2 half, 2 half + 1 of its first unit,
 //                  then of its second
 //     8-bit        a chunk has 32 slots; the words are both words of tile 2 half, then of the next
+//     4-bit 2:4    [row block][64 slots] of: [lane] uint4, the kept codes of tiles 0..3; then
+//     [lane]
+//                  uint2, the positions of both halves (16 rows). Code (t, p) of lane 4 r + j is
+//                  kept code p of the four slots 16 t + 4 j ..., which is the order of the sparse
+//                  operand A of mma.sp.m16n8k16. Positions are that operand's metadata: lane 4 r +
+//                  t has those of slots 16 t ... 16 t + 15 of the rows r and, from bit 16 on, 8 + r
+//                  of the half, at bits 4 j + 2 p.
 //
 // Bits of a unit: p = 0 are slots 0..3 (step t is slot t), and p = 1 are slots 4..7. They are 16
 // bits apart, so one operation on a word handles a pair of halves (p = 0, p = 1) of the same step.
@@ -90,6 +97,7 @@ enum {
   kFp4Exponent = 14,       // FP4 codes are decoded as 2^-14 of their value
   kMmaExponent = 126,      // in CUDA's order: their bits are bfloat16 numbers of 2^-126 of it
   kMmaSlots = 64,          // in CUDA's order, slots are padded to a multiple of this
+  kMmaSparseWords = 192,   // in CUDA's order, of 64 slots of a row block of 2:4 weights
   kE5m3Zero = 9,           // exponent field of 1 in an E5M3 byte
   kLargestExponent = 254,  // of stored E8M0 bytes
 };
@@ -113,6 +121,15 @@ MARLIN_SHARED marlin_int mma_word(marlin_int unit, marlin_int words, marlin_int 
                                   marlin_int v) {
   return words == 1 ? 4 * (kLanes * ((unit & ~1) + i / 2) + lane) + 2 * (unit & 1) + (i & 1)
                     : 4 * (kLanes * (2 * unit + i / 2) + lane) + 2 * (i & 1) + v;
+}
+
+/// The same of 2:4 weights: the word of kept codes of tile i of chunk `chunk` of 64 slots, and the
+/// word of positions of a half.
+MARLIN_SHARED marlin_int mma_kept_word(marlin_int chunk, marlin_int lane, marlin_int i) {
+  return kMmaSparseWords * chunk + 4 * lane + i;
+}
+MARLIN_SHARED marlin_int mma_positions_word(marlin_int chunk, marlin_int lane, marlin_int half) {
+  return kMmaSparseWords * chunk + 4 * kLanes + 2 * lane + half;
 }
 
 /// The number of blocks of K, including the block of 64 and the block of 32.

@@ -6,6 +6,7 @@
 
 /// `zero` holds kMagic | zero point, twice; only codes with zero points read it.
 struct Fp4 {
+  static constexpr bool kSparse = false;  // 2:4: half of the slots have codes
   static constexpr bool kZeros = false;
   static constexpr int kWords = 1;  // of a unit, a lane and a tile
   /// The bits of codes as bfloat16: a number whose exponent field holds only the low two bits of
@@ -31,6 +32,7 @@ struct Fp4 {
 };
 
 struct U4 {
+  static constexpr bool kSparse = false;
   static constexpr bool kZeros = true;
   static constexpr int kWords = 1;
   /// `code_bits` are the bits of a code that count: all, or none.
@@ -43,6 +45,7 @@ struct U4 {
 };
 
 struct I8 {
+  static constexpr bool kSparse = false;
   static constexpr bool kZeros = false;
   static constexpr int kWords = 2;
   __device__ static void decode(F16, const u32 (&word)[2], u32, u32 (&h)[4]) {
@@ -56,4 +59,10 @@ struct I8 {
       h[t] = Bf16::subtract((v & 0x007F007Fu) | Bf16::kMagic, (~v & 0x00800080u) | Bf16::kMagic);
     }
   }
+};
+
+/// Kept codes of 2:4 weights are in words like those of dense weights.
+template <class Dense>
+struct Sparse : Dense {
+  static constexpr bool kSparse = true;
 };

@@ -64,7 +64,7 @@ __device__ inline void gemm(const CudaParameters& parameters, int tile_rows, int
   const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
   const uint4* const codes =
       reinterpret_cast<const uint4*>(weights_of(launch, MARLIN_BUFFER_CODES, tile)) +
-      row_block * (args.slots / 32) * Codes::kWords * kWarp;
+      row_block * loads_of<Codes>(args.slots);
   const Stored* const a = launch.buffer<const Stored>(MARLIN_BUFFER_A);
   const float* const a_scales = launch.buffer<const float>(MARLIN_BUFFER_A_SCALES);
 

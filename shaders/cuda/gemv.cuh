@@ -33,7 +33,7 @@ __device__ inline void gemv(const CudaParameters& parameters, int tile_rows, int
   const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
   const uint4* const codes =
       reinterpret_cast<const uint4*>(weights_of(launch, MARLIN_BUFFER_CODES, tile)) +
-      row_block * (args.slots / 32) * Codes::kWords * kWarp;
+      row_block * loads_of<Codes>(args.slots);
   const float* const a_scales = launch.buffer<const float>(MARLIN_BUFFER_A_SCALES);
   S sums(launch, tile, row_block, lane);
   Chunk<Codes, kChunkUnits> next;

@@ -247,6 +247,7 @@ constexpr u32 kQuietNaN = 0x7FC00000u;
 /// Twice the value of code (t, p) of a lane's unit, whose word or two words these are; of U4 the
 /// code.
 struct UnpackFp4 {
+  static constexpr bool kSparse = false;
   static constexpr int kWords = 1;
   static constexpr bool kZeros = false;
   __device__ static int bit(const u32* word, int t, int p, int b) {
@@ -262,6 +263,7 @@ struct UnpackFp4 {
   }
 };
 struct UnpackU4 {
+  static constexpr bool kSparse = false;
   static constexpr int kWords = 1;
   static constexpr bool kZeros = true;
   __device__ static int twice(const u32* word, int t, int p) {
@@ -270,6 +272,7 @@ struct UnpackU4 {
   __device__ static bool negative_zero(const u32*, int, int) { return false; }
 };
 struct UnpackI8 {
+  static constexpr bool kSparse = false;
   static constexpr int kWords = 2;
   static constexpr bool kZeros = false;
   __device__ static int twice(const u32* word, int t, int p) {
@@ -342,6 +345,52 @@ __device__ inline void write_bits(void* out, long long at, u32 type, u32 bits) {
   }
 }
 
+template <class Codes>
+struct SparseCodes : Codes {
+  static constexpr bool kSparse = true;
+};
+
+/// The codes of eight slots of row 8 i + r of a row block: those of a unit of 32 slots that lane
+/// 4 r + j has.
+template <class Codes>
+struct PackedCodes {
+  u32 words[Codes::kWords];
+  u32 positions[2];  // of 2:4 weights: of the kept codes of four slots of both steps, 2 bits each
+  int unit, j;
+
+  __device__ PackedCodes(const u32* codes, int slots, int row_block, int u, int r, int lane_j,
+                         int i)
+      : unit(u), j(lane_j) {
+    if constexpr (Codes::kSparse) {
+      codes += static_cast<long long>(row_block) * (slots / kMmaSlots) * kMmaSparseWords;
+      words[0] = codes[mma_kept_word(unit / 2, 4 * r + j, i)];
+      UNROLL for (int step = 0; step < 2; step++) {
+        const int lane = 4 * r + 2 * (unit & 1) + step;
+        positions[step] =
+            codes[mma_positions_word(unit / 2, lane, i / 2)] >> (16 * (i & 1) + 4 * j) & 15;
+      }
+    } else {
+      codes += static_cast<long long>(row_block) * slots * Codes::kWords * 4;
+      UNROLL for (int v = 0; v < Codes::kWords; v++) words[v] =
+          codes[mma_word(unit, Codes::kWords, 4 * r + j, i, v)];
+    }
+  }
+  /// Of code e = 0..7, in the unit.
+  __device__ int slot(int e) const {
+    return Codes::kSparse ? 16 * (e / 4) + 4 * j + e % 4 : mma_slot(j, e / 2, e % 2);
+  }
+  /// Where the code is in the words. Returns false if there is none.
+  __device__ bool find(int e, int& t, int& p) const {
+    t = e / 2;
+    p = e % 2;
+    if (!Codes::kSparse) return true;
+    const int first = int(positions[e / 4] & 3), second = int(positions[e / 4] >> 2);
+    t = 2 * (unit & 1) + e / 4;
+    p = e % 4 == second ? 1 : 0;
+    return e % 4 == first || e % 4 == second;
+  }
+};
+
 /// Each part of a row that a lane holds of a unit, eight slots, has one thread.
 template <class Codes>
 __device__ inline void unpack(const CudaParameters& parameters) {
@@ -357,11 +406,7 @@ __device__ inline void unpack(const CudaParameters& parameters) {
   const int row = exists ? int(asked) : 0, row_block = row / kRowBlock;
   const int r = row % 8, i = row % kRowBlock / 8;
   const u32* const codes = launch.buffer<const u32>(MARLIN_BUFFER_CODES);
-  u32 words[Codes::kWords];
-  UNROLL for (int v = 0; v < Codes::kWords; v++) {
-    const long long first = static_cast<long long>(row_block) * args.slots * Codes::kWords * 4;
-    words[v] = codes[first + mma_word(unit, Codes::kWords, 4 * r + j, i, v)];
-  }
+  const PackedCodes<Codes> packed(codes, args.slots, row_block, unit, r, j, i);
   const u32 shift = launch.constant(MARLIN_CONSTANT_GROUP_SHIFT);
   const u32 scale_type = launch.constant(MARLIN_CONSTANT_SCALE_TYPE);
   const u32 zero_kind = launch.constant(MARLIN_CONSTANT_ZERO_KIND);
@@ -373,7 +418,7 @@ __device__ inline void unpack(const CudaParameters& parameters) {
   const RowOrigin origin = launch.buffer<const RowOrigin>(MARLIN_BUFFER_ROWS)[row];
   const long long first = static_cast<long long>(row_block) * args.quads * kRowBlock + i;
   for (int e = 0; e < 8; e++) {
-    const int t = e / 2, p = e % 2, slot = 32 * unit + mma_slot(j, t, p);
+    const int slot = 32 * unit + packed.slot(e);
     const int k = slot_to_k != nullptr ? slot_to_k[slot] : slot;
     if (k < 0 || k >= args.k) continue;
     const int quad = shift == 7 ? (slot >> 7) / args.quad_blocks : slot >> shift;
@@ -386,10 +431,14 @@ __device__ inline void unpack(const CudaParameters& parameters) {
     if (group.additive) group.zero = scale_bits(zeros, zero_at, zero_kind - kZeroF32, 0);
     int point = Codes::kZeros && !group.additive ? 8 : 0;
     if (zero_kind == kZeroInteger) point = static_cast<const unsigned char*>(zeros)[zero_at];
-    const int twice = Codes::twice(words, t, p) - 2 * point;
-    float number = 0.5f * float(twice);
-    if (twice == 0 && Codes::negative_zero(words, t, p)) number = -0.0f;
-    const u32 bits = value_bits(number, group, origin);
+    int t, p;
+    u32 bits = 0;  // of a slot that 2:4 weights do not keep
+    if (packed.find(e, t, p)) {
+      const int twice = Codes::twice(packed.words, t, p) - 2 * point;
+      float number = 0.5f * float(twice);
+      if (twice == 0 && Codes::negative_zero(packed.words, t, p)) number = -0.0f;
+      bits = value_bits(number, group, origin);
+    }
     write_bits(launch.buffer<void>(MARLIN_BUFFER_OUT), item * args.ld + k,
                launch.constant(MARLIN_CONSTANT_OUTPUT_TYPE), exists ? bits : kQuietNaN);
   }
@@ -397,3 +446,5 @@ __device__ inline void unpack(const CudaParameters& parameters) {
 MARLIN_HELPER(unpack_fp4) { unpack<UnpackFp4>(parameters); }
 MARLIN_HELPER(unpack_u4) { unpack<UnpackU4>(parameters); }
 MARLIN_HELPER(unpack_i8) { unpack<UnpackI8>(parameters); }
+MARLIN_HELPER(unpack_fp4_sparse) { unpack<SparseCodes<UnpackFp4>>(parameters); }
+MARLIN_HELPER(unpack_u4_sparse) { unpack<SparseCodes<UnpackU4>>(parameters); }

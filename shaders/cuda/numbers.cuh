@@ -101,6 +101,14 @@ __device__ inline float e5m3_value(u32 byte) {
   return __uint_as_float((byte << 20) + ((127 - kE5m3Zero) << 23));
 }
 
+/// The product of a sparse operand A (../common/layout.h), whose two registers are the kept numbers
+/// of the rows g and g + 8, by lane 4 g + STEP's positions of each row.
+#define MARLIN_MMA_SPARSE(type, step, d, a, b, positions)                         \
+  asm("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32." type "." type \
+      ".f32 {%0,%1,%2,%3}, {%4,%5}, {%6,%7}, {%0,%1,%2,%3}, %8, %9;"              \
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                            \
+      : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(b[1]), "r"(positions), "n"(step))
+
 /// Both halves of a register.
 constexpr u32 kHalves = 0x00010001u;
 
@@ -130,6 +138,11 @@ struct F16 {
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
   }
+  template <int STEP>
+  __device__ static void mma_sparse(float (&d)[4], const u32 (&a)[2], const u32 (&b)[2],
+                                    u32 positions) {
+    MARLIN_MMA_SPARSE("f16", STEP, d, a, b, positions);
+  }
 };
 struct Bf16 {
   /// 2^-14 (2^7 + c). Sums of codes times activations as large as bfloat16 has must not overflow
@@ -155,5 +168,10 @@ struct Bf16 {
         "{%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+  template <int STEP>
+  __device__ static void mma_sparse(float (&d)[4], const u32 (&a)[2], const u32 (&b)[2],
+                                    u32 positions) {
+    MARLIN_MMA_SPARSE("bf16", STEP, d, a, b, positions);
   }
 };

@@ -55,8 +55,15 @@ __device__ inline const unsigned char* weights_of(const Launch& launch, int buff
   return launch.buffer<const unsigned char>(buffer) + rows.weights;
 }
 
+/// Loads of 16 bytes that a row block has of `slots` slots.
+template <class Codes>
+__device__ inline long long loads_of(int slots) {
+  return Codes::kSparse ? static_cast<long long>(slots / kMmaSlots) * (kMmaSparseWords / 4)
+                        : static_cast<long long>(slots / 32) * Codes::kWords * kWarp;
+}
+
 /// The codes and scales of a few units of a row block, a lane's part. The number of units is even.
-template <class Codes, int UNITS>
+template <class Codes, int UNITS, bool SPARSE = Codes::kSparse>
 struct Chunk {
   uint4 words[UNITS][Codes::kWords];
   RawQuads<UNITS> scales, zeros;
@@ -76,6 +83,34 @@ struct Chunk {
       word[v] = four[one ? 2 * (w & 1) + (i & 1) : 2 * (i & 1) + v];
     }
   }
+  __device__ u32 positions(int, int) const { return 0; }
+};
+
+/// Of 2:4 weights. A word has the kept codes of two units.
+template <class Codes, int UNITS>
+struct Chunk<Codes, UNITS, true> {
+  uint4 words[UNITS / 2];
+  uint2 halves[UNITS / 2];  // positions
+  RawQuads<UNITS> scales, zeros;
+
+  __device__ void load(const uint4* row_block, int unit, int units, int lane) {
+    UNROLL for (int c = 0; c < UNITS / 2; c++) {
+      words[c] = make_uint4(0, 0, 0, 0);
+      halves[c] = make_uint2(0x44444444u, 0x44444444u);  // the first two of four
+      if (2 * c >= units) continue;
+      const uint4* const from = row_block + loads_of<Codes>(32 * unit + kMmaSlots * c);
+      words[c] = __ldcs(from + lane);
+      halves[c] = __ldcs(reinterpret_cast<const uint2*>(from + kWarp) + lane);
+    }
+  }
+  __device__ void tile(int w, int i, u32 (&word)[1]) const {
+    const uint4 q = words[w / 2];
+    const u32 four[4] = {q.x, q.y, q.z, q.w};
+    word[0] = four[i];
+  }
+  __device__ u32 positions(int w, int half) const {
+    return half == 0 ? halves[w / 2].x : halves[w / 2].y;
+  }
 };
 
 template <class Codes, class Activation, int TILES, class Form>
@@ -84,6 +119,9 @@ struct Sums {
   static constexpr int kPieces = Activation::kPieces;
   /// The leading pieces have sums of their own, so that one rounding joins them with the rest.
   static constexpr int kParts = kPieces > 1 ? 2 : 1;
+  static constexpr bool kSparse = Codes::kSparse;
+  /// Registers of operand A of a step and a tile.
+  static constexpr int kRegisters = kSparse ? 1 : 2;
   typedef u32 Operand[TILES][kPieces][2];  // B of a step of 16 slots
 
   __device__ Sums(const Launch& launch, const TileRows& rows, long long row_block, int lane)
@@ -114,31 +152,26 @@ struct Sums {
   template <int UNITS, class Operands, class ActivationScale>
   __device__ void add(const Chunk<Codes, UNITS>& chunk, int unit, int w, bool last,
                       const Operands& operands, const ActivationScale& scale_of) {
-    u32 h[4][4];  // tile, step
-    UNROLL for (int i = 0; i < 4; i++) {
-      u32 word[Codes::kWords];
-      chunk.tile(w, i, word);
-      Codes::decode(Number(), word, zero_point(chunk, w, 0, i), h[i]);
-      if (Codes::kZeros && shift == 4 && zero_kind == kZeroInteger) {
-        u32 second[4];
-        Codes::decode(Number(), word, zero_point(chunk, w, 1, i), second);
-        h[i][2] = second[2];
-        h[i][3] = second[3];
-      }
-    }
+    u32 h[4][2][kRegisters];  // tile, step
+    UNROLL for (int i = 0; i < 4; i++) decode(chunk, w, i, h[i]);
     UNROLL for (int step = 0; step < 2; step++) {
       Operand b;
       operands(step, b);
       UNROLL for (int half = 0; half < 2; half++) {
-        const u32 a[4] = {h[2 * half][2 * step], h[2 * half + 1][2 * step],
-                          h[2 * half][2 * step + 1], h[2 * half + 1][2 * step + 1]};
+        u32 a[2 * kRegisters];
+        UNROLL for (int r = 0; r < 2 * kRegisters; r++) a[r] = h[2 * half + r % 2][step][r / 2];
+        const u32 positions = chunk.positions(w, half);
         UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int p = kPieces - 1; p >= 0; p--)
-            Number::mma(part[kParts > 1 && p > 0 ? 1 : 0][t][half], a, b[t][p]);
+            multiply(part[kParts > 1 && p > 0 ? 1 : 0][t][half], a, b[t][p], positions,
+                     2 * (w & 1) + step);
       }
       if (zero_kind >= kZeroF32) {
-        const u32 ones[4] = {Number::kOne, Number::kOne, Number::kOne, Number::kOne};
-        UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int p = kPieces - 1; p >= 0; p--)
-            Number::mma(sum_of_a[kParts > 1 && p > 0 ? 1 : 0][t], ones, b[t][p]);
+        u32 ones[2 * kRegisters];
+        UNROLL for (int r = 0; r < 2 * kRegisters; r++) ones[r] = Number::kOne;
+        UNROLL for (int half = 0; half < kHalvesOfA; half++) UNROLL for (int t = 0; t < TILES; t++)
+            UNROLL for (int p = kPieces - 1; p >= 0; p--)
+                multiply(sum_of_a[kParts > 1 && p > 0 ? 1 : 0][t][half], ones, b[t][p],
+                         chunk.positions(w, half), 2 * (w & 1) + step);
       }
       const bool ends = step == 0 ? shift == 4 : shift < 7 || Activation::kQuantized || last;
       if (ends) apply(chunk, unit, w, step, scale_of);
@@ -161,7 +194,36 @@ struct Sums {
     UNROLL for (int q = 0; q < kParts; q++) UNROLL for (int t = 0; t < TILES; t++)
         UNROLL for (int i = 0; i < 4; i++) {
       part[q][t][0][i] = part[q][t][1][i] = 0.0f;
-      sum_of_a[q][t][i] = 0.0f;
+      UNROLL for (int half = 0; half < kHalvesOfA; half++) sum_of_a[q][t][half][i] = 0.0f;
+    }
+  }
+
+  /// Operand A of both steps of unit w, for tile i. Of 2:4 weights a word has four steps.
+  template <int UNITS>
+  __device__ void decode(const Chunk<Codes, UNITS>& chunk, int w, int i,
+                         u32 (&h)[2][kRegisters]) const {
+    u32 word[Codes::kWords], all[4], with_second_zero[4];
+    chunk.tile(w, i, word);
+    Codes::decode(Number(), word, zero_point(chunk, w, 0, i), all);
+    const bool two_zeros = Codes::kZeros && shift == 4 && zero_kind == kZeroInteger;
+    if (two_zeros) Codes::decode(Number(), word, zero_point(chunk, w, 1, i), with_second_zero);
+    UNROLL for (int step = 0; step < 2; step++) UNROLL for (int r = 0; r < kRegisters; r++) {
+      const int t = kSparse ? 2 * (w & 1) + step : 2 * step + r;
+      h[step][r] = two_zeros && step == 1 ? with_second_zero[t] : all[t];
+    }
+  }
+
+  /// Adds the product of 16 rows of W and 8 rows of A for one step; `step` of four is the one that
+  /// the positions are of.
+  __device__ static void multiply(float (&d)[4], const u32 (&a)[2 * kRegisters], const u32 (&b)[2],
+                                  u32 positions, int step) {
+    if constexpr (kSparse) {
+      if (step == 0) Number::template mma_sparse<0>(d, a, b, positions);
+      if (step == 1) Number::template mma_sparse<1>(d, a, b, positions);
+      if (step == 2) Number::template mma_sparse<2>(d, a, b, positions);
+      if (step == 3) Number::template mma_sparse<3>(d, a, b, positions);
+    } else {
+      Number::mma(d, a, b);
     }
   }
 
@@ -191,9 +253,11 @@ struct Sums {
     if (additive) zeros.get(chunk.zeros, unit, w, step, z);
     UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int e = 0; e < 2; e++) {
       const float d = Activation::kQuantized ? scale_of(t, e) : 1.0f;
-      float ones = sum_of_a[0][t][e];
-      if (kParts > 1) ones += sum_of_a[1][t][e];
       UNROLL for (int i = 0; i < 4; i++) {
+        // Of dense weights, all rows have the same sum of A.
+        const int half = kSparse ? i / 2 : 0, at = kSparse ? 2 * (i % 2) + e : e;
+        float ones = sum_of_a[0][t][half][at];
+        if (kParts > 1) ones += sum_of_a[kParts - 1][t][half][at];
         float sum = part[0][t][i / 2][2 * (i % 2) + e];
         if (kParts > 1) sum += part[kParts - 1][t][i / 2][2 * (i % 2) + e];
         float& to = total[t][i / 2][2 * (i % 2) + e];
@@ -215,5 +279,6 @@ struct Sums {
   const Quads<Form::kScale, Form::kShift> scales;
   const Quads < Form::kZero<0 ? -1 : kScaleE8m0, Form::kShift> zeros;
   float part[kParts][TILES][2][4];
-  float sum_of_a[kParts][TILES][4];  // for additive zeros
+  static constexpr int kHalvesOfA = kSparse ? 2 : 1;  // each 16 rows of W
+  float sum_of_a[kParts][TILES][kHalvesOfA][4];       // of the kept slots, for additive zeros
 };

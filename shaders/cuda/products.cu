@@ -1,6 +1,6 @@
 // The product kernels of one kind of codes and one kind of activations. The build compiles this
-// file once for each pair: MARLIN_CODES is fp4, u4 or i8, MARLIN_ACTIVATION is f32, f16, bf16 or
-// i8.
+// file once for each pair: MARLIN_CODES is fp4, u4, i8, fp4_sparse or u4_sparse, MARLIN_ACTIVATION
+// is f32, f16, bf16 or i8.
 #include "gemm.cuh"
 #include "gemv.cuh"
 #include "hopper_gemm.cuh"
@@ -9,6 +9,8 @@
 typedef Fp4 Codes_fp4;
 typedef U4 Codes_u4;
 typedef I8 Codes_i8;
+typedef Sparse<Fp4> Codes_fp4_sparse;
+typedef Sparse<U4> Codes_u4_sparse;
 typedef ActivationF32 Activation_f32;
 typedef ActivationF16 Activation_f16;
 typedef ActivationBf16 Activation_bf16;

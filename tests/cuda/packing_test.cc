@@ -16,7 +16,8 @@ using namespace metal_marlin;
 /// One group a row; code number i of the matrix is a function of i.
 class Codes final : public WeightSource {
  public:
-  Codes(marlin_format format, int64_t n, int64_t k) {
+  Codes(marlin_format format, int64_t n, int64_t k, bool sparse = false) {
+    meta_.sparse = sparse;
     meta_.format = format;
     meta_.n = n;
     meta_.k = k;
@@ -28,13 +29,24 @@ class Codes final : public WeightSource {
     const auto mixed = static_cast<uint8_t>((row * meta_.k + k) * 37 >> 2);
     return meta_.format == MARLIN_INT8 ? mixed : mixed & 15;
   }
+  /// Of 2:4 weights; all six pairs of positions occur.
+  bool keeps(int64_t row, int64_t k) const { return (mask_of(row, k) >> (k % 4) & 1) != 0; }
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     out.codes.clear();
     for (int64_t i = 0; i < count * meta_.k; ++i) out.codes.push_back(code(first + i / meta_.k, i % meta_.k));
+    out.kept.clear();
+    for (int64_t i = 0; meta_.sparse && i < count * meta_.k; i += 4)
+      out.kept.push_back(mask_of(first + i / meta_.k, i % meta_.k));
     const std::vector<float> ones(static_cast<size_t>(count), 1.0f);
     out.scales.resize(ones.size() * sizeof(float));
     std::memcpy(out.scales.data(), ones.data(), out.scales.size());
     return {};
+  }
+
+ private:
+  static uint8_t mask_of(int64_t row, int64_t k) {
+    constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
+    return kPairs[(row * 7 + k / 4 * 5 + row / 8) % 6];
   }
 };
 
@@ -118,13 +130,36 @@ TEST(CudaPacking, KeepsTheSlotsOfAGroupTogether) {
   }
 }
 
-TEST(CudaPacking, RefusesSparseWeights) {
-  Codes codes(MARLIN_INT4, kN, 224);
-  WeightMeta meta = codes.meta();
-  meta.sparse = true;
-  const Status s = gpu::plan_packing(meta, gpu::Exponents::bytes, cuda::policy().order).status();
-  EXPECT_EQ(s.code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_NE(std::string(s.message()).find("2:4"), std::string::npos) << s.message();
+/// 2:4: the word and the position bits that lane 4 r + j's operands come from, for every slot.
+TEST(CudaPacking, PutsKeptCodesAndTheirPositionsWhereTheKernelsReadThem) {
+  for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4}) {
+    const Codes codes(format, kN, 224, true);
+    const Packed packed = pack(codes);
+    ASSERT_EQ(packed.layout.slots, 256);
+    for (int64_t row = 0; row < kN; ++row)
+      for (int64_t k = 0; k < 256; ++k) {
+        const int in_block = static_cast<int>(row % 32), r = in_block % 8, i = in_block / 8;
+        const int chunk = static_cast<int>(k / 64), t = static_cast<int>(k % 64 / 16), j = static_cast<int>(k % 16 / 4);
+        const auto word_at = [&](int number) {
+          uint32_t word = 0;
+          std::memcpy(&word, packed.bytes.data() + row / 32 * packed.layout.row_block_code_bytes() + 4 * number, 4);
+          return word;
+        };
+        const uint32_t positions = word_at(mma_positions_word(chunk, 4 * r + t, i / 2)) >> (16 * (i % 2) + 4 * j) & 15;
+        ASSERT_LT(positions & 3, positions >> 2) << "positions rise";
+        const bool first = (positions & 3) == k % 4, second = positions >> 2 == k % 4;
+        ASSERT_EQ(first || second, k < 224 ? codes.keeps(row, k) : k % 4 < 2) << row << ' ' << k;
+        if (k >= 224 || (!first && !second)) continue;
+        const int p = second ? 1 : 0;
+        const uint32_t word = word_at(mma_kept_word(chunk, 4 * r + j, i));
+        uint32_t code = word >> (16 * p + 4 * t) & 15;
+        if (format == MARLIN_FP4) {
+          code = 0;
+          for (int b = 0; b < 4; ++b) code |= (word >> ((fp4_mma_bit(t, b) + 16 * p) & 31) & 1) << b;
+        }
+        EXPECT_EQ(code, codes.code(row, k)) << row << ' ' << k;
+      }
+  }
 }
 
 }  // namespace

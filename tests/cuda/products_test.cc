@@ -81,7 +81,7 @@ const std::vector<Row>& three_way() {
         [](const Row& row) {  // what a GPU multiplies, and this one
           const int format = row[trial::kFormat];
           const bool served = format < 0 || trial::kFormats[format].format <= MARLIN_IQ4;
-          return trial::allowed(row) && served && row[trial::kSparse] != 1;
+          return trial::allowed(row) && served;
         },
         kArraySeed);
   }();
@@ -245,7 +245,7 @@ TEST_F(Products, OfManyRowBlocksAreRight) {
 TEST_F(Products, OfExpertsAreRight) {
   uint32_t seed = 1;
   for (const trial::Kind& kind : trial::kKinds) {
-    if (kind.format > MARLIN_IQ4 || kind.sparse) continue;
+    if (kind.format > MARLIN_IQ4) continue;
     for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
       for (const trial::Mix& mix : trial::kMixes) {
         trial::Case c = trial::case_of(kind, compute, 1, seed % 3 == 0 ? 70 : 168, seed % 2 == 0 ? 150 : 256);

@@ -1,6 +1,7 @@
 #include "timing_operands.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -42,10 +43,20 @@ std::vector<Word> random_words(size_t count, uint32_t seed) {
   return words;
 }
 
+/// Two of every four codes: those of the largest magnitudes.
+std::vector<bool> kept_of(const oracle::Weights& weights) {
+  std::vector<double> magnitudes;
+  for (int64_t row = 0; row < weights.n; ++row)
+    for (int64_t k = 0; k < weights.k; ++k) magnitudes.push_back(std::fabs(oracle::value(weights, row, k)));
+  return oracle::keep_two_of_four(magnitudes);
+}
+
 }  // namespace
 
 size_t packed_bytes(const Shape& shape, const Format& format) {
-  return static_cast<size_t>(shape.n * shape.k / 2 + shape.n * groups_of(shape, format) * oracle::bytes_of(format.scales));
+  const int64_t bits = format.sparse ? 3 : 4;  // of a slot: half a code, and a position
+  return static_cast<size_t>(shape.n * shape.k * bits / 8 +
+                             shape.n * groups_of(shape, format) * oracle::bytes_of(format.scales));
 }
 size_t dense_bytes(const Shape& shape) { return static_cast<size_t>(shape.n * shape.k) * kElementBytes; }
 size_t copies_of(size_t bytes) { return std::max(kLeastCopies, kRotatingBytes / bytes + 1); }
@@ -91,6 +102,7 @@ mm::weights RandomWeights::pack_experts(const mm::context& context, const Shape&
     desc.scales.rows = shape.n;
     desc.scales.cols = groups_of(shape, format);
     desc.scales.dtype = format.scales;
+    if (format.sparse) desc.flags |= MARLIN_PACK_PRUNE_2_4;
   }
   return mm::pack(context, parts, static_cast<uint32_t>(count));
 }
@@ -113,6 +125,7 @@ oracle::Weights RandomWeights::sample(const Shape& shape, const Format& format, 
     for (int64_t group = 0; group < weights.groups; ++group)
       weights.scale.push_back(oracle::read(format.scales, scales.data(), row * weights.groups + group));
   }
+  if (format.sparse) weights.kept = kept_of(weights);
   return weights;
 }
 

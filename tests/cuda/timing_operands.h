@@ -27,9 +27,13 @@ struct Format {
   marlin_format format;
   int64_t group;
   marlin_dtype scales;
+  bool sparse = false;  ///< 2:4, pruned when it is packed
 };
-inline constexpr Format kFormats[] = {
-    {"mxfp4", MARLIN_MXFP4, 32, MARLIN_E8M0}, {"nvfp4", MARLIN_NVFP4, 16, MARLIN_E4M3}, {"int4", MARLIN_INT4, 128, MARLIN_F16}};
+inline constexpr Format kFormats[] = {{"mxfp4", MARLIN_MXFP4, 32, MARLIN_E8M0},
+                                      {"nvfp4", MARLIN_NVFP4, 16, MARLIN_E4M3},
+                                      {"int4", MARLIN_INT4, 128, MARLIN_F16},
+                                      {"mxfp4-2:4", MARLIN_MXFP4, 32, MARLIN_E8M0, true},
+                                      {"int4-2:4", MARLIN_INT4, 128, MARLIN_F16, true}};
 
 inline constexpr size_t kElementBytes = 2;  // of activations, of C, and of cuBLAS's weights
 

@@ -38,7 +38,7 @@ std::string name_of_form(std::string_view name, std::string_view module,
   if (!module.ends_with("16")) return text;
   std::span<const Form> forms;
   for (const gpu::KernelCodes codes : {gpu::KernelCodes::fp4, gpu::KernelCodes::u4})
-    if (module.starts_with(std::string(gpu::kernel_codes_name(codes)) + "_"))
+    if (module.substr(0, module.rfind('_')) == gpu::kernel_codes_name(codes))
       forms = forms_of(codes);
   uint32_t values[MARLIN_CONSTANT_ROUTING + 1] = {};  // by index
   for (const device::Constant& constant : constants)

@@ -23,28 +23,26 @@ bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation
          (layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16);
 }
 
-// 2:4 sparse codes have no kernels: they are refused when they are packed.
-#define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups) \
-  {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix),                                       \
-    MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix),                                        \
-    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix),                                        \
-    {},                                                                                   \
-    {}},                                                                                  \
-   m_min,                                                                                 \
-   m_max,                                                                                 \
-   rows,                                                                                  \
-   columns,                                                                               \
-   threads,                                                                               \
-   true,                                                                                  \
-   false,                                                                                 \
-   groups,                                                                                \
-   nullptr,                                                                               \
-   false,                                                                                 \
-   false,                                                                                 \
-   1,                                                                                     \
-   0,                                                                                     \
-   0,                                                                                     \
-   0,                                                                                     \
+#define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups)          \
+  {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix), \
+    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix),                                                 \
+    MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),                                         \
+    MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix)},                                         \
+   m_min,                                                                                          \
+   m_max,                                                                                          \
+   rows,                                                                                           \
+   columns,                                                                                        \
+   threads,                                                                                        \
+   true,                                                                                           \
+   false,                                                                                          \
+   groups,                                                                                         \
+   nullptr,                                                                                        \
+   false,                                                                                          \
+   false,                                                                                          \
+   1,                                                                                              \
+   0,                                                                                              \
+   0,                                                                                              \
+   0,                                                                                              \
    std::string_view(family) == "gemv"},
 #define MARLIN_HOPPER_ACTIVATIONS(prefix, suffix) \
   {"", prefix "f16_" suffix, prefix "bf16_" suffix, ""}

@@ -59,6 +59,7 @@ struct RowBlockLayout {
     return sparse() && units == 4 ? 3 : units;
   }
   int64_t row_block_code_bytes() const {
+    if (order == SlotOrder::mma && sparse()) return slots / kMmaSlots * kMmaSparseWords * 4;
     int64_t total = slots / kBlockSlots * words(kBlockSlots);
     if ((slots & 64) != 0) total += words(64);
     if ((slots & 32) != 0) total += words(32);

@@ -161,7 +161,11 @@ class RowBlockPacker {
       order_codes(row);
       if (layout_.order == SlotOrder::mma) {
         if (row != kPaddingRow && layout_.scale_type == ScaleType::e4m3) take_signs(row);
-        write_mma_codes(row_block, in_block);
+        if (layout_.sparse()) {
+          write_mma_kept(row_block, in_block);
+        } else {
+          write_mma_codes(row_block, in_block);
+        }
       } else {
         write_codes(row_block, in_block);
       }
@@ -290,9 +294,43 @@ class RowBlockPacker {
       }
   }
   uint32_t mma_word_of(const uint8_t* unit, int v) const {
-    if (layout_.codes == KernelCodes::fp4) return fp4_mma_word(unit);
-    return layout_.codes == KernelCodes::u4 ? nibbles(unit) | nibbles(unit + 4) << 16
-                                            : int8_word(unit, 2 * v);
+    switch (layout_.codes) {
+      case KernelCodes::fp4:
+      case KernelCodes::fp4_sparse:
+        return fp4_mma_word(unit);
+      case KernelCodes::u4:
+      case KernelCodes::u4_sparse:
+        return nibbles(unit) | nibbles(unit + 4) << 16;
+      default:
+        return int8_word(unit, 2 * v);
+    }
+  }
+
+  /// Kept codes and their positions. Two rows share a word of positions, half of it each.
+  void write_mma_kept(int64_t row_block, int in_block) const {
+    std::byte* const at = to_ + row_block * layout_.row_block_code_bytes();
+    for (int32_t chunk = 0; chunk < layout_.slots / kMmaSlots; ++chunk) {
+      std::array<uint16_t, 4> positions{};  // of the steps of 16 slots
+      for (int j = 0; j < 4; ++j) {
+        std::array<uint8_t, kUnitSlots> unit;  // codes (t, 0), then (t, 1)
+        for (int t = 0; t < 4; ++t) {
+          const auto four = static_cast<size_t>(int64_t{kMmaSlots} * chunk + 16 * t + 4 * j);
+          const unsigned kept = kept_[four / 4];
+          const int first = std::countr_zero(kept), second = std::countr_zero(kept & (kept - 1));
+          unit[static_cast<size_t>(t)] = codes_[four + static_cast<size_t>(first)];
+          unit[static_cast<size_t>(t + 4)] = codes_[four + static_cast<size_t>(second)];
+          positions[static_cast<size_t>(t)] |=
+              static_cast<uint16_t>((first | second << 2) << 4 * j);
+        }
+        const int lane = 4 * (in_block % 8) + j;
+        store(at + 4 * mma_kept_word(chunk, lane, in_block / 8), mma_word_of(unit.data(), 0));
+      }
+      for (int t = 0; t < 4; ++t) {
+        const int lane = 4 * (in_block % 8) + t, i = in_block / 8;
+        store(at + 4 * mma_positions_word(chunk, lane, i / 2) + i % 2 * 2,
+              positions[static_cast<size_t>(t)]);
+      }
+    }
   }
 
   void write_codes(int64_t row_block, int in_block) const {
@@ -402,9 +440,6 @@ MarlinRowFactor row_factor_of(const WeightMeta& meta) {
 }  // namespace
 
 Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotOrder order) {
-  if (meta.sparse && order == SlotOrder::mma)
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "this device multiplies no 2:4 sparse weights; the CPU does");
   for (const TensorScale& t : meta.tensor_scales) {
     if (t.divisor != 1) {
       return Status::error(MARLIN_E_UNSUPPORTED,
