@@ -25,8 +25,11 @@ function(metal_marlin_embed_kernels output folder)
     foreach(activation f32 f16 bf16 i8)
       list(APPEND names ${codes}_${activation})
       set(forms "")
-      if(activation MATCHES "16$" AND NOT codes MATCHES "sparse")
+      if(activation MATCHES "16$" AND NOT codes STREQUAL i8)
         set(forms -DMARLIN_HAS_FORMS)
+        if(NOT codes MATCHES "sparse")
+          list(APPEND forms -DMARLIN_HAS_HOPPER_FORMS)
+        endif()
       endif()
       metal_marlin_compile_kernels(${place}/${codes}_${activation}.fatbin ${folder}/cuda/products.cu "${sources}"
                                    -DMARLIN_CODES=${codes} -DMARLIN_ACTIVATION=${activation} ${forms})
@@ -71,5 +74,7 @@ ${modules}  };
   # The objects are a target of another folder, which knows nothing of the commands of this one.
   add_custom_target(metal_marlin_kernels DEPENDS ${images})
   add_dependencies(metal_marlin_objects metal_marlin_kernels)
-  set_source_files_properties(${output} TARGET_DIRECTORY metal_marlin_objects PROPERTIES GENERATED TRUE OBJECT_DEPENDS "${images}")
+  # Alone, because CMake drops the dependencies of an object of several sources.
+  set_source_files_properties(${output} TARGET_DIRECTORY metal_marlin_objects PROPERTIES GENERATED TRUE OBJECT_DEPENDS "${images}"
+                                                                                         SKIP_UNITY_BUILD_INCLUSION TRUE)
 endfunction()

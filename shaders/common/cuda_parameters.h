@@ -15,7 +15,12 @@ enum {
 enum { kRingSharedBytes = 230400, kTileSharedBytes = 232448 };
 /// Bytes of A that a ring kernel keeps there: eight rows of a part of K, or more routed rows.
 enum { kRingActivationBytes = 96 << 10 };
-enum { kTileThreads = 384 };
+/// Teams of two warpgroups that multiply, and take the stages of K in turn. Tiles of few rows wait
+/// for instructions that depend on each other, and have registers for two.
+MARLIN_SHARED unsigned tile_teams_of(unsigned tile_rows) { return tile_rows <= 16 ? 2 : 1; }
+MARLIN_SHARED unsigned tile_threads_of(unsigned tile_rows) {
+  return 128 * (2 * tile_teams_of(tile_rows) + 1);
+}
 /// Blocks that make a tile together: they share its rows of A, which pays if those are many.
 MARLIN_SHARED unsigned tile_cluster_of(unsigned tile_rows) { return tile_rows <= 32 ? 1 : 2; }
 /// Rows of a box of A that the copy engine brings for a tile: each of these blocks brings one.
@@ -29,6 +34,8 @@ MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
 // X(MARLIN_CONSTANT_SCALE_TYPE, MARLIN_CONSTANT_ZERO_KIND, MARLIN_CONSTANT_GROUP_SHIFT).
 #define MARLIN_CUDA_FORMS_fp4(X) X(3, 0, 5) X(4, 0, 4)  // MXFP4, NVFP4
 #define MARLIN_CUDA_FORMS_u4(X) X(1, 0, 7) X(1, 1, 7)   // float16 scales of 128 slots and more
+#define MARLIN_CUDA_FORMS_fp4_sparse(X) X(3, 0, 5) X(4, 0, 4)
+#define MARLIN_CUDA_FORMS_u4_sparse(X) X(1, 0, 7)
 
 struct CudaParameters {
   unsigned long long buffers[kCudaBuffers];                // addresses, by MARLIN_BUFFER_*

@@ -1,8 +1,8 @@
 // C = f(A W^T) for many rows of A and weights of a form, on Hopper.
 //
 //   tile        128 rows of W, four row blocks, by ROWS rows of A
-//   block       two warpgroups that multiply, and one that brings operands; one block a
-//               multiprocessor, which takes tiles in turn
+//   block       two warpgroups that multiply, or two teams of two, which take stages in turn, and
+//               one that brings operands; one block a multiprocessor, which takes tiles in turn
 //   cluster     two blocks, where rows are many: each has a tile of the same rows of A, and brings
 //               half of A to both
 //   stage       boxes of 64 slots of A, swizzled, by the copy engine, and chunks of 64 slots of
@@ -214,7 +214,9 @@ struct TileSums {
   typedef typename Memory::Op Op;
   static constexpr bool kApart = !Op::kFolded && !Tile::kWgmma;
   static constexpr bool kInUnits = !Op::kFolded && Tile::kWgmma;
-  static constexpr bool kFetchesEarly = Tile::kRows < 256;  // else there are no registers for it
+  /// Else there are no registers for it.
+  static constexpr bool kFetchesEarly =
+      Tile::kTeams == 1 ? Tile::kRows < 256 : !kApart || Tile::kRows <= 16;
 
   float total[Tile::kSums], part[kApart ? Tile::kSums : 1];
   float unit[2];  // of the rows g and g + 8
@@ -279,6 +281,60 @@ struct TileSums {
   }
 };
 
+/// Teams of warpgroups that take the stages of K in turn (tile_teams_of). With one team, nothing is
+/// left of this.
+template <class Tile>
+class Teams {
+ public:
+  __device__ Teams(unsigned char* sums, int team, int group) : team_(team), group_(group) {
+    if constexpr (Tile::kTeams > 1)
+      sums_ =
+          reinterpret_cast<float4*>(sums + group * Tile::kTeamSums) + threadIdx.x % kGroupThreads;
+  }
+  /// Whether the next stage is this team's.
+  __device__ bool takes_turn() {
+    if constexpr (Tile::kTeams == 1) return true;
+    turn_ ^= 1;
+    return turn_ != team_;
+  }
+  /// Adds the sums of the second team to those of the first. True for the first.
+  __device__ bool join(float (&sums)[Tile::kSums]) {
+    if constexpr (Tile::kTeams == 1) return true;
+    if (team_ != 0) {
+      if (waits_) meet(kRead);
+      waits_ = true;
+      UNROLL for (int i = 0; i < Tile::kSums / 4; i++) sums_[i * kGroupThreads] =
+          make_float4(sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+      tell(kWritten);
+      return false;
+    }
+    meet(kWritten);
+    UNROLL for (int i = 0; i < Tile::kSums / 4; i++) {
+      const float4 v = sums_[i * kGroupThreads];
+      sums[4 * i] += v.x;
+      sums[4 * i + 1] += v.y;
+      sums[4 * i + 2] += v.z;
+      sums[4 * i + 3] += v.w;
+    }
+    tell(kRead);
+    return true;
+  }
+
+ private:
+  // Barriers of two warpgroups, beside those of wait_for_group. The team that tells does not wait.
+  enum { kWritten = 1 + Tile::kGroups, kRead = kWritten + Tile::kGroups };
+  __device__ void meet(int barrier) const {
+    asm volatile("bar.sync %0, 256;" ::"r"(barrier + group_) : "memory");
+  }
+  __device__ void tell(int barrier) const {
+    asm volatile("bar.arrive %0, 256;" ::"r"(barrier + group_) : "memory");
+  }
+  const int team_, group_;
+  int turn_ = 0;
+  bool waits_ = false;
+  float4* sums_ = nullptr;
+};
+
 /// The products of the warpgroups that multiply.
 template <class Activation, class Memory>
 __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned char* dynamic) {
@@ -288,7 +344,9 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
   typedef TileSums<typename Activation::Number, Memory> Sums;
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
-  const int group = __shfl_sync(0xFFFFFFFFu, threadIdx.x / kGroupThreads, 0);
+  const int number = __shfl_sync(0xFFFFFFFFu, threadIdx.x / kGroupThreads, 0);
+  const int team = Tile::kTeams == 1 ? 0 : number / Tile::kGroups;
+  const int group = Tile::kTeams == 1 ? number : number % Tile::kGroups;
   const int warp = threadIdx.x % kGroupThreads / 32, lane = threadIdx.x % 32;
   Sums sums;
   sums.weights.memory =
@@ -305,6 +363,7 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
       arrive_at(memory.empty + 8 * slot, lane);
   };
 
+  Teams<Tile> teams(memory.team_sums, team, group);
   Work<Tile> work(launch);
   for (Segment now; work.next(now);) {
     sums.clear();
@@ -329,6 +388,7 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
           if (kb == 0 && last >= 0) give_back(last);
         } else {
           sums.multiply_by_mma(box, kb, lane);
+          if (!Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
           if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
         }
       }
@@ -342,14 +402,22 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
     };
     // Parts of stages are code of their own: with an exit from the loop of chunks in the loop of
     // stages, the compiler lets each wgmma wait for the last.
+    const auto stage_of_team = [&](auto is_whole, int chunks) {
+      if (teams.takes_turn())
+        stage(is_whole, chunks);
+      else
+        place.advance();
+    };
     int c = now.begin;
-    for (; c + Tile::kChunks <= now.stop; c += Tile::kChunks) stage(Constant<1>(), Tile::kChunks);
-    if (c < now.stop) stage(Constant<0>(), now.stop - c);
+    for (; c + Tile::kChunks <= now.stop; c += Tile::kChunks)
+      stage_of_team(Constant<1>(), Tile::kChunks);
+    if (c < now.stop) stage_of_team(Constant<0>(), now.stop - c);
     if (Tile::kWgmma) {
       wgmma_wait<0>();
       if (last >= 0) give_back(last);
     }
     if (Sums::kInUnits) sums.multiply_sums(sums.unit[0], sums.unit[1]);
+    if (!teams.join(sums.total)) continue;
     if (work.is_part(now) && !join_sums<Tile>(launch, work, now, rank, group, sums.total)) continue;
     const TileOutput<Tile> output{launch,
                                   args,
@@ -373,7 +441,9 @@ __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   // Sums of groups of 32 would take more instructions than wgmma saves: no such product gets here.
   if constexpr (!Op::kFolded && !Op::kGroupsOf128) return;
   typedef TileMemory<Tile, Op> Memory;
-  constexpr int kMultipliers = Tile::kGroups * kGroupThreads;
+  constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
+  constexpr int kRegisters = Tile::kTeams == 1 ? 232 : 104;
+  constexpr int kOfProducers = Tile::kTeams == 1 ? 40 : 64;
   if (threadIdx.x == 0) Memory(dynamic).init();
   let_next_start();
   if (Tile::kCluster == 1)
@@ -382,13 +452,13 @@ __device__ inline void hopper_gemm(const CudaParameters& parameters) {
     wait_for_cluster();
   if (threadIdx.x >= kMultipliers) {
     // What a warpgroup gives back, the others take.
-    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(40));
+    asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kOfProducers));
     const int warp = (threadIdx.x - kMultipliers) / 32;
     if (warp == 0) bring_activations<Memory>(parameters, dynamic);
     if (warp == 1) bring_weights<Memory>(parameters, dynamic);
     __syncwarp();
   } else {
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(232));
+    asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
     wait_for_previous();
     clear_rows_of_no_expert(Launch{parameters},
                             Launch{parameters}.buffer<const int>(MARLIN_BUFFER_ROUTES),

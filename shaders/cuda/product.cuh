@@ -86,6 +86,15 @@ struct Chunk {
   __device__ u32 positions(int, int) const { return 0; }
 };
 
+/// The positions of the two of four slots that are not kept, for those of the two that are. Two
+/// neighbors that share a bit, 0 and 1 or 2 and 3, have all four bits inverted; others have both
+/// low ones.
+__device__ inline u32 other_positions(u32 positions) {
+  const u32 apart = positions ^ (positions >> 2);
+  const u32 pairs = apart & ~(apart >> 1) & 0x11111111u;
+  return positions ^ 0x55555555u ^ (pairs * 15);
+}
+
 /// Of 2:4 weights. A word has the kept codes of two units.
 template <class Codes, int UNITS>
 struct Chunk<Codes, UNITS, true> {
@@ -164,6 +173,13 @@ struct Sums {
         UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int p = kPieces - 1; p >= 0; p--)
             multiply(part[kParts > 1 && p > 0 ? 1 : 0][t][half], a, b[t][p], positions,
                      2 * (w & 1) + step);
+        if constexpr (kSparse) {
+          // The other slots are 0 times an infinity or a NaN where A has one, which is a first
+          // piece.
+          const u32 zeros_of_w[2] = {0, 0}, others = other_positions(positions);
+          UNROLL for (int t = 0; t < TILES; t++)
+              multiply(part[0][t][half], zeros_of_w, b[t][0], others, 2 * (w & 1) + step);
+        }
       }
       if (zero_kind >= kZeroF32) {
         u32 ones[2 * kRegisters];

@@ -83,12 +83,11 @@ MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, AnyForm>(parameters
     gemm_rows<64, 4, Form<scale, zero, shift>>(parameters);                       \
   }
 
-#define MARLIN_CUDA_FORMS_i8(X)
 #ifdef MARLIN_HAS_FORMS
 MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
 
 // The kernels of a form for Hopper alone. Their shared memory is what the launch gives.
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && defined(MARLIN_HAS_HOPPER_FORMS)
 #define MARLIN_HOPPER_KERNEL(family, suffix, threads) MARLIN_KERNEL_OF(family, suffix, threads, 1)
 #define MARLIN_RING_KERNEL(scale, zero, shift)                                                \
   MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift, 32 * kRingWarps) {               \
@@ -98,12 +97,12 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
   MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift##e, 32 * kRingWarps) {            \
     ring<Codes, Activation, Form<scale, zero, shift>, true>(parameters, 0, kRingSharedBytes); \
   }
-#define MARLIN_TILE_KERNEL(family, rows, columns, wgmma, scale, zero, shift)                  \
-  extern "C" __global__ void __cluster_dims__(tile_cluster_of(rows), 1, 1) __launch_bounds__( \
-      kTileThreads, 1) MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION,                   \
-                                   m##rows##_n##columns##_s##scale##z##zero##g##shift)(       \
-      const __grid_constant__ CudaParameters parameters) {                                    \
-    hopper_gemm<Codes, Activation, Form<scale, zero, shift>, rows, wgmma>(parameters);        \
+#define MARLIN_TILE_KERNEL(family, rows, columns, wgmma, scale, zero, shift)                     \
+  extern "C" __global__ void __cluster_dims__(tile_cluster_of(rows), 1, 1) __launch_bounds__(    \
+      tile_threads_of(rows), 1) MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION,             \
+                                            m##rows##_n##columns##_s##scale##z##zero##g##shift)( \
+      const __grid_constant__ CudaParameters parameters) {                                       \
+    hopper_gemm<Codes, Activation, Form<scale, zero, shift>, rows, wgmma>(parameters);           \
   }
 #define MARLIN_HOPPER_FORM(scale, zero, shift)                  \
   MARLIN_RING_KERNEL(scale, zero, shift)                        \

@@ -22,16 +22,15 @@ struct TileShape {
   static constexpr bool kWgmma = WGMMA;
   static constexpr int kColumns = kGroups * kGroupRows, kRowBlocks = kColumns / kRowBlock;
   static constexpr int kSums = ROWS / 2;  // of a lane
-  static constexpr int kThreads = kTileThreads;
-  static_assert(kThreads == (kGroups + 1) * kGroupThreads, "one more brings operands");
+  /// Teams of these warpgroups take the stages in turn; the first one adds the sums of both.
+  static constexpr int kTeams = int(tile_teams_of(ROWS));
+  static_assert(tile_threads_of(ROWS) == (kTeams * kGroups + 1) * kGroupThreads,
+                "one more brings operands");
 
   /// Blocks of a cluster: they share rows of A, and so fetch half as many bytes.
   static constexpr int kCluster = int(tile_cluster_of(ROWS));
   /// Chunks of 64 slots of a stage: more need fewer waits, fewer leave room for enough stages.
-  static constexpr int chunks() {
-    if (ROWS <= 16) return MOST_CHUNKS;
-    return ROWS <= 64 ? 4 : 2;
-  }
+  static constexpr int chunks() { return ROWS <= 64 ? 4 : 2; }
   static constexpr int kChunks = chunks();
   static constexpr int kBoxRows = int(box_rows_of(ROWS));
   static constexpr int kBox = ROWS * kBoxRowBytes;
@@ -41,6 +40,8 @@ struct TileShape {
   static constexpr int kHalves = 4 * kHalvesRows * kHalvesPitch;
   static constexpr int kFloats = kFloatsRows * kFloatsPitch;
   static constexpr int kOut = kHalves > kFloats ? kHalves : kFloats;  // bytes, of a warpgroup
+  /// Bytes of the sums of a warpgroup of the second team.
+  static constexpr int kTeamSums = kTeams > 1 ? 4 * kSums* kGroupThreads : 0;
 };
 
 /// The block's place among those that make a tile.
@@ -71,12 +72,12 @@ struct TileMemory {
       (kWeights + kWeightBytes + kAlignment - 1) / kAlignment * kAlignment;
   static constexpr int kBarriers = 256, kMostStages = 8;
   static constexpr int kRoom =
-      kTileSharedBytes - kAlignment - kBarriers - Tile::kGroups * Tile::kOut;
+      kTileSharedBytes - kAlignment - kBarriers - Tile::kGroups * (Tile::kOut + Tile::kTeamSums);
   static constexpr int kStages = kRoom / kStage < kMostStages ? kRoom / kStage : kMostStages;
   static_assert(kStages >= 3, "a ring");
 
   u32 stages, full, empty;  // addresses
-  unsigned char* out;
+  unsigned char *out, *team_sums;
 
   __device__ explicit TileMemory(unsigned char* begin) {
     const u32 address = shared_address(begin);
@@ -84,6 +85,7 @@ struct TileMemory {
     full = stages + kStages * kStage;
     empty = full + 8 * kStages;
     out = begin + (full - address) + kBarriers;
+    team_sums = out + Tile::kGroups * Tile::kOut;
   }
   /// One thread calls it. A stage is full when A and the weights are there, and empty when all
   /// warps have read it, those of the cluster's other block, too.

@@ -10,7 +10,9 @@ namespace {
 /// An H200 has as many multiprocessors.
 constexpr int64_t kGroupsOfHopper = 132;
 
+/// Kernels for Hopper multiply by dense weights.
 bool has_form(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
+  if (layout.sparse()) return false;
   const Form form{layout.scale_constant(), layout.zero_constant(), layout.group_shift_constant()};
   const std::span<const Form> all = forms_of(layout.codes);
   return std::find(all.begin(), all.end(), form) != all.end();
@@ -83,9 +85,21 @@ std::span<const Form> forms_of(gpu::KernelCodes codes) {
 #define MARLIN_CUDA_FORM(scale, zero, shift) {scale, zero, shift},
   static constexpr Form kFp4[] = {MARLIN_CUDA_FORMS_fp4(MARLIN_CUDA_FORM)};
   static constexpr Form kU4[] = {MARLIN_CUDA_FORMS_u4(MARLIN_CUDA_FORM)};
+  static constexpr Form kFp4Sparse[] = {MARLIN_CUDA_FORMS_fp4_sparse(MARLIN_CUDA_FORM)};
+  static constexpr Form kU4Sparse[] = {MARLIN_CUDA_FORMS_u4_sparse(MARLIN_CUDA_FORM)};
 #undef MARLIN_CUDA_FORM
-  if (codes == gpu::KernelCodes::fp4) return kFp4;
-  return codes == gpu::KernelCodes::u4 ? std::span<const Form>(kU4) : std::span<const Form>();
+  switch (codes) {
+    case gpu::KernelCodes::fp4:
+      return kFp4;
+    case gpu::KernelCodes::u4:
+      return kU4;
+    case gpu::KernelCodes::fp4_sparse:
+      return kFp4Sparse;
+    case gpu::KernelCodes::u4_sparse:
+      return kU4Sparse;
+    default:
+      return {};
+  }
 }
 
 const gpu::Policy& policy() {
