@@ -96,18 +96,29 @@ skip() {
   skipped=$((skipped + 1))
 }
 
-# took_building PRESET SECONDS: a line of its own in the table, taken off the suite that happened to need it first.
+# took_building PRESET SECONDS CPU_SECONDS: a line of its own in the table, taken off the suite that happened to need it first.
 took_building() {
-  table=$table$(printf '%-37s %8s' "(building $1)" "$(minutes "$2")")$'\n'
-  start=$((start + $2))
+  table=$table$(printf '%-37s %8s %8d' "(building $1)" "$(minutes "$2")" "$3")$'\n'
+  start=$((start + $2)) cpu_start=$((cpu_start + $3))
 }
 minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
+# cpu_seconds VARIABLE: sets it to the seconds of user and system time of this process and the children that it has waited for.
+# `times` in a $(...) would speak of that process instead.
+cpu_seconds() {
+  local file=$results/$name.times
+  times >"$file"
+  eval "$1=$(tr 'ms' '  ' <"$file" | awk '{ sum += 60 * ($1 + $3) + $2 + $4 } END { printf "%d", sum }')"
+}
+
 # timed NAME COMMAND...: a build of that name.
 timed() {
-  local name=$1 begun=$SECONDS
+  local build=$1 begun=$SECONDS cpu_begun cpu_now
   shift
-  "$@" && took_building "$name" $((SECONDS - begun))
+  cpu_seconds cpu_begun
+  "$@" || return 1
+  cpu_seconds cpu_now
+  took_building "$build" $((SECONDS - begun)) $((cpu_now - cpu_begun))
 }
 
 # alone COMMAND...: runs it while no other suite builds or fetches. Two builds in one tree would disturb each other. The time of
@@ -128,10 +139,9 @@ built() {
   [ "$(cat "$results/$1.built")" = yes ] || { failed=$((failed + 1)); return 1; }
 }
 build_once() {
-  local outcome=$results/$1.built begun=$SECONDS
+  local outcome=$results/$1.built
   [ ! -e "$outcome" ] || return 0
-  if build "$@" -DMETAL_MARLIN_TESTS=ON; then echo yes >"$outcome"; else echo no >"$outcome"; fi
-  took_building "$1" $((SECONDS - begun))
+  if timed "$1" build "$@" -DMETAL_MARLIN_TESTS=ON; then echo yes >"$outcome"; else echo no >"$outcome"; fi
 }
 # more_of_release TARGET...: what the build of all leaves out. It is configured already: suites that read it run meanwhile.
 more_of_release() { alone quietly build-more cmake --build build/release -j "$jobs" --target "$@"; }
@@ -412,10 +422,13 @@ groups_of() {
 
 # run_suite NAME: in a process of its own. What it says, its counts and its lines of the table are files of that name.
 run_suite() {
-  local name=$1 start=$SECONDS table=""
+  local name=$1 start=$SECONDS table="" cpu_start cpu
   passed=0 failed=0 skipped=0
+  cpu_seconds cpu_start
   "suite_$name"
-  table=$table$(printf '%-10s %8d %8d %8d %8s' "$name" $passed $failed $skipped "$(minutes $((SECONDS - start)))")$'\n'
+  cpu_seconds cpu
+  cpu=$((cpu - cpu_start))
+  table=$table$(printf '%-10s %8d %8d %8d %8s %8d' "$name" $passed $failed $skipped "$(minutes $((SECONDS - start)))" "$cpu")$'\n'
   printf '%s' "$table" >"$results/$name.table"
   echo "$passed $failed $skipped" >"$results/$name.counts"
 }
@@ -473,8 +486,8 @@ run_suites() {
     p=$((p + passed)) f=$((f + failed)) s=$((s + skipped))
   done
   wait
-  printf '\n%-10s %8s %8s %8s %8s\n%s\n' suite passed failed skipped minutes "$table"
-  say "all of it: $(minutes $SECONDS) minutes; suites run two at a time"
+  printf '\n%-10s %8s %8s %8s %8s %8s\n%s\n' suite passed failed skipped minutes "CPU s" "$table"
+  say "all of it: $(minutes $SECONDS) minutes, $(printf '%s' "$table" | awk '{ sum += $NF } END { print sum + 0 }') CPU seconds; suites run two at a time"
   [ $((p + f)) != 0 ] || f=1
   say "$p passed, $f failed, $s skipped"
   [ $f = 0 ]
