@@ -1,8 +1,10 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure libcxx unit kernels abi gpu cuda tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 macos asan tsan"
-# Those that run only when they are named.
-more_suites="quick metal-asan"
+all_suites="structure libcxx unit kernels abi gpu cuda tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable arm64 macos asan tsan"
+# What only the long form of all suites has: the suite kernels runs products at this level, too, and portable stands for lower ones.
+long_suites="avx2"
+# And those that run only when they are named.
+known_suites="$all_suites $long_suites quick metal-asan"
 
 # Kernels are those that the library chooses by itself, whatever was measured for this user. Tests of profiles have folders of their own.
 export METAL_MARLIN_PROFILE=off
@@ -397,14 +399,15 @@ suite_asan() {
 # ThreadSanitizer needs its part of the address space free: where the kernel spreads mappings too widely for it, programs and
 # all their children run without that (setarch -R), and where that is forbidden, not at all.
 suite_tsan() {
-  local calm="" probe=build/results/tsan-probe
+  local calm="" probe=build/results/tsan-probe more=ON
   echo 'int main(void) { return 0; }' >"$probe.c"
   cc -fsanitize=thread "$probe.c" -o "$probe" 2>"$probe.log" || { skip tsan "this compiler has no ThreadSanitizer"; return 0; }
   if ! "$probe" 2>"$probe.log"; then
     calm="setarch -R"
     $calm "$probe" 2>>"$probe.log" || { skip tsan "ThreadSanitizer cannot run here: $(head -n 1 "$probe.log")"; return 0; }
   fi
-  quietly configure-tsan cmake --preset tsan &&
+  [ -n "${METAL_MARLIN_WHOLE:-}" ] || more=OFF
+  quietly configure-tsan cmake --preset tsan -DMETAL_MARLIN_SANITIZE_KERNELS=$more &&
     alone timed tsan quietly build-tsan $calm cmake --build build/tsan -j "$jobs" --target marlin_tests_threads ||
     { failed=$((failed + 1)); return 0; }
   launcher=$calm TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1 ctest_in tsan build/tsan/tests -L threads
@@ -461,9 +464,10 @@ run_suites() {
     shift
   fi
   for name; do
-    case " $all_suites $more_suites " in *" $name "*) ;; *) say "no suite $name; there are: $all_suites $more_suites" >&2; exit 2 ;; esac
+    case " $known_suites " in *" $name "*) ;; *) say "no suite $name; there are: $known_suites" >&2; exit 2 ;; esac
   done
-  [ $# != 0 ] || set -- $all_suites
+  # shellcheck disable=SC2086
+  [ $# != 0 ] || set -- $all_suites ${METAL_MARLIN_WHOLE:+$long_suites}
   rm -rf "$results" && mkdir -p "$results"
   use_ccache
   (install_packages build test) || { say "0 passed, 1 failed, 0 skipped"; return 1; }

@@ -9,6 +9,7 @@
 #include "backends/gpu/pack.h"
 #include "core/thread_pool.h"
 
+namespace cuda_packing_tests {
 namespace {
 
 using namespace metal_marlin;
@@ -128,3 +129,4 @@ TEST(CudaPacking, RefusesSparseWeights) {
 }
 
 }  // namespace
+}  // namespace cuda_packing_tests
