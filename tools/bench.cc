@@ -25,6 +25,7 @@
 #include "words.h"
 
 namespace metal_marlin::tools {
+namespace bench_command {
 namespace {
 
 struct Options {
@@ -140,7 +141,7 @@ void print_limits(std::span<const Measurement> all) {
     fmt::print("{}\n", red("noise: " + noise, stdout));
 }
 
-ExitCode bench(const Options& options) {
+ExitCode run(const Options& options) {
   if (options.shape.experts() != 0 && options.top_k > options.shape.experts()) {
     throw Failure(fmt::format("--top-k {}: expected at most the {} of --experts", options.top_k,
                               options.shape.experts()),
@@ -252,8 +253,10 @@ constexpr const char* kFooter =
     "  metal-marlin bench --metal-counters --experts 32 --top-k 4";
 
 }  // namespace
+}  // namespace bench_command
 
 void add_bench(CLI::App& app, Action& action) {
+  using namespace bench_command;
   auto* sub = app.add_subcommand(
       "bench", "Time products and judge them by the machine's limits, measured in the same run");
   auto options = std::make_shared<Options>();
@@ -302,7 +305,7 @@ void add_bench(CLI::App& app, Action& action) {
   sub->callback([&action, sub, options] {
     action = [sub, options]() -> ExitCode {
       if (options->metal_counters) count_metal(*sub);
-      return bench(*options);
+      return run(*options);
     };
   });
 }

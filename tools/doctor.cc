@@ -15,6 +15,7 @@
 #include "table.h"
 
 namespace metal_marlin::tools {
+namespace doctor_command {
 namespace {
 
 struct Options {
@@ -97,7 +98,7 @@ void print_limits(unsigned threads) {
       "figures of the same minute.\n");
 }
 
-ExitCode doctor(const Options& options) {
+ExitCode run(const Options& options) {
   const unsigned threads = options.threads ? options.threads : usable_threads();
   print_devices();
   print_processor(threads);
@@ -113,8 +114,10 @@ ExitCode doctor(const Options& options) {
 }
 
 }  // namespace
+}  // namespace doctor_command
 
 void add_doctor(CLI::App& app, Action& action) {
+  using namespace doctor_command;
   auto* sub = app.add_subcommand(
       "doctor", "What this machine can do: devices, caches, threads, measured limits");
   auto options = std::make_shared<Options>();
@@ -131,7 +134,7 @@ void add_doctor(CLI::App& app, Action& action) {
       "Examples:\n"
       "  metal-marlin doctor\n"
       "  taskset -c 0 metal-marlin doctor      one core's share of the memory bandwidth");
-  sub->callback([&action, options] { action = [options] { return doctor(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

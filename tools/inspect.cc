@@ -15,6 +15,7 @@
 #include "words.h"
 
 namespace metal_marlin::tools {
+namespace inspect_command {
 namespace {
 
 struct Options {
@@ -196,7 +197,7 @@ void print_table(const marlin_checkpoint* checkpoint) {
              bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
 }
 
-ExitCode inspect(const Options& options) {
+ExitCode run(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.path);
   if (options.json) {
     print_json(options.path, checkpoint.get());
@@ -207,8 +208,10 @@ ExitCode inspect(const Options& options) {
 }
 
 }  // namespace
+}  // namespace inspect_command
 
 void add_inspect(CLI::App& app, Action& action) {
+  using namespace inspect_command;
   auto* sub =
       app.add_subcommand("inspect", "List the layers of a checkpoint and whether they would load");
   auto options = std::make_shared<Options>();
@@ -228,7 +231,7 @@ void add_inspect(CLI::App& app, Action& action) {
       "  metal-marlin inspect model.gguf\n"
       "  metal-marlin inspect ~/models/some-model-gptq\n"
       "  metal-marlin inspect --json model.safetensors | jq '.layers[] | select(.loads | not)'");
-  sub->callback([&action, options] { action = [options] { return inspect(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

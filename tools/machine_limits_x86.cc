@@ -89,7 +89,7 @@ constexpr size_t kStreams = 4, kAhead = 2048;
 
 /// Reduces through memory, because g++ 12 warns about its own _mm512_reduce_*.
 template <class Vector>
-uint64_t fold(const Vector& vector) {
+uint64_t reduce(const Vector& vector) {
   uint64_t words[sizeof(Vector) / sizeof(uint64_t)], all = 0;
   std::memcpy(words, &vector, sizeof words);
   for (uint64_t word : words) all ^= word;
@@ -111,7 +111,7 @@ __attribute__((target("avx512f"))) uint64_t read_zmm(const std::byte* p, size_t 
   }
   const __m512i all =
       _mm512_xor_si512(_mm512_xor_si512(sums[0], sums[1]), _mm512_xor_si512(sums[2], sums[3]));
-  return fold(all);
+  return reduce(all);
 }
 
 __attribute__((target("avx2"))) uint64_t read_ymm(const std::byte* p, size_t bytes) {
@@ -129,7 +129,7 @@ __attribute__((target("avx2"))) uint64_t read_ymm(const std::byte* p, size_t byt
   }
   const __m256i all =
       _mm256_xor_si256(_mm256_xor_si256(sums[0], sums[1]), _mm256_xor_si256(sums[2], sums[3]));
-  return fold(all);
+  return reduce(all);
 }
 
 /// __builtin_cpu_supports of g++ 12 does not know AVX-VNNI, so this reads leaf 7, subleaf 1, EAX

@@ -24,6 +24,7 @@
 #include "words.h"
 
 namespace metal_marlin::tools {
+namespace quickstart_command {
 namespace {
 
 namespace fs = std::filesystem;
@@ -280,7 +281,7 @@ bool report_large(const std::vector<Measurement>& all) {
   return right_all;
 }
 
-ExitCode quickstart(const Options& options) {
+ExitCode run(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto folders = subfolders(options.folder);
   InputFiles inputs;
@@ -321,8 +322,10 @@ ExitCode quickstart(const Options& options) {
 }
 
 }  // namespace
+}  // namespace quickstart_command
 
 void add_quickstart(CLI::App& app, Action& action) {
+  using namespace quickstart_command;
   auto* sub = app.add_subcommand(
       "quickstart",
       "Pack, multiply by, check and time every checkpoint of a folder, and one large layer");
@@ -342,7 +345,7 @@ void add_quickstart(CLI::App& app, Action& action) {
       "Exits with 1 when a result is not what float64 says.\n\n"
       "Example:\n"
       "  metal-marlin quickstart tests/data");
-  sub->callback([&action, options] { action = [options] { return quickstart(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

@@ -139,7 +139,7 @@ Model::Layer Model::load_layer(Loader& from, int64_t index) {
   return layer;
 }
 
-Model::Linear Model::load_linear(Loader& from, const Parts& parts, int64_t k, int64_t experts,
+Model::Linear Model::load_linear(Loader& from, const LayerParts& parts, int64_t k, int64_t experts,
                                  bool bias) {
   Linear linear;
   linear.experts = experts;
@@ -161,7 +161,8 @@ Model::Linear Model::load_router(Loader& from, const std::string& name) {
 }
 
 // A row for each expert, the parts side by side. In files each part has all its experts.
-void Model::load_bias(Loader& from, const Parts& parts, Linear& linear, const mm::context& to) {
+void Model::load_bias(Loader& from, const LayerParts& parts, Linear& linear,
+                      const mm::context& to) {
   linear.bias = mm::buffer(to, static_cast<uint64_t>(linear.experts * linear.rows) * sizeof(float));
   float* bias = floats(linear.bias);
   for (const auto& [name, rows] : parts) {

@@ -72,12 +72,13 @@ class Model {
     std::vector<float> query_norm, key_norm, attention_result_norm, mlp_result_norm, sinks;
   };
   // What a layer is made of: names and rows of its parts.
-  using Parts = std::vector<std::pair<std::string, int64_t>>;
+  using LayerParts = std::vector<std::pair<std::string, int64_t>>;
 
   Layer load_layer(Loader& from, int64_t index);
-  Linear load_linear(Loader& from, const Parts& parts, int64_t k, int64_t experts, bool bias);
+  Linear load_linear(Loader& from, const LayerParts& parts, int64_t k, int64_t experts, bool bias);
   Linear load_router(Loader& from, const std::string& name);
-  void load_bias(Loader& from, const Parts& parts, Linear& linear, const metal_marlin::context& to);
+  void load_bias(Loader& from, const LayerParts& parts, Linear& linear,
+                 const metal_marlin::context& to);
   void allocate();
   void prepare();
   void block_of(Layer& layer, int64_t rows);

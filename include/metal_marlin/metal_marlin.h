@@ -304,7 +304,7 @@ typedef struct marlin_context_desc {
   void (*release)(void* user, void* p, size_t size);           /* give alloc and release, or neither */
   void (*log)(void* user, int32_t level, const char* message); /* level 1 error, 2 warning, 3 info */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
-  void* user; /* given to each of the four */
+  void* user;       /* given to each of the four */
   uint32_t tune_ms; /* milliseconds that one marlin_prepare may measure kernels: see RESULTS; 0: it measures none */
   uint32_t reserved;
 } marlin_context_desc;

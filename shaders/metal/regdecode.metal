@@ -6,7 +6,7 @@
 // A fragment holds the values of weights, so the scale of a group needs no sums of its own.
 #include "product.h"
 
-/// The threadgroup memory for staged activations. It is half of all, so that two threadgroups share
+/// The threadgroup memory for activations. It is half of all, so that two threadgroups share
 /// a core.
 constant constexpr ushort kStageBytes = 16384;
 
@@ -183,7 +183,7 @@ struct Stage {
   }
 };
 
-/// A threadgroup takes 128 rows of W, 32 for each simdgroup. All share the staged activations.
+/// A threadgroup takes 128 rows of W, 32 for each simdgroup. All share the activations there.
 template <typename Codes, typename T, ushort TILES>
 kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   typedef Stage<T, TILES> S;

@@ -70,7 +70,7 @@ void run_row(const Row& row, uint32_t seed) {
   const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.seed = seed, .changes = {}}),
                 {.probe = false, .most_rows = kRowsOfBlock[row[kBlocks]]}, {.kernel = name});
   trial::Mixture mixture(c, mix);
-  if (seed % 3 == 0) mixture.poison();
+  if (seed % 3 == 0) mixture.put_special_values();
   const auto describe = [&] {
     return c.describe() + " by " + name + ", " + std::to_string(mix.tokens) + " tokens with " + std::to_string(mix.top_k) +
            " of " + std::to_string(mix.experts) + " experts, pick " + std::to_string(static_cast<int>(mix.pick));

@@ -66,8 +66,8 @@ void run_row(const std::shared_ptr<TestbedDevice>& device, const Row& row, uint3
   }
   if (!special) return;
   trial::Trial t(c);
-  trial::poison_scales(t);
-  trial::poison_activations(t);
+  trial::put_special_scales(t);
+  trial::put_special_activations(t);
   ASSERT_TRUE(t.pack());
   ASSERT_TRUE(t.run());
   EXPECT_TRUE(t.check()) << "special values, " << c.describe() << " by " << name;

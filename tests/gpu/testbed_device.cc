@@ -63,7 +63,7 @@ class TestbedKernel final : public dv::Kernel {
 };
 
 /// Where an argument of a dispatch is.
-struct Place {
+struct ArgumentPlace {
   int index;
   std::byte* data;
   uint64_t bytes;
@@ -73,7 +73,7 @@ struct Place {
 /// share otherwise.
 class Apart {
  public:
-  std::byte* copy(const Place& place) {
+  std::byte* copy(const ArgumentPlace& place) {
     const Copy& made = copies_.emplace_back(place, place.bytes);
     std::memcpy(made.now->data(), place.data, place.bytes);
     std::memcpy(made.before->data(), place.data, place.bytes);
@@ -88,11 +88,11 @@ class Apart {
 
  private:
   struct Copy {
-    Copy(const Place& from, uint64_t bytes)
+    Copy(const ArgumentPlace& from, uint64_t bytes)
         : place(from),
           before(std::make_unique<TestbedBuffer>(nullptr, bytes)),
           now(std::make_unique<TestbedBuffer>(nullptr, bytes)) {}
-    Place place;
+    ArgumentPlace place;
     std::unique_ptr<TestbedBuffer> before, now;
   };
   std::vector<Copy> copies_;
@@ -106,7 +106,7 @@ class TestbedStream final : public dv::Stream {
     const auto& kernel = static_cast<const TestbedKernel&>(*d.kernel);
     auto made = std::make_shared<bed::Dispatch>(kernel.kernel.dispatch());
     std::vector<dv::BufferRef> kept;
-    std::vector<Place> places;
+    std::vector<ArgumentPlace> places;
     for (const dv::Argument& a : d.arguments) {
       const auto index = static_cast<int>(a.index);
       if (a.buffer == nullptr) {
@@ -123,7 +123,7 @@ class TestbedStream final : public dv::Stream {
     made->seed(options_.seed).flush_to_zero(options_.flush_to_zero);
     recorded_.back().push_back([this, made, kept, places, name = kernel.name] {
       Apart apart;
-      for (const Place& place : places)
+      for (const ArgumentPlace& place : places)
         made->buffer(place.index, static_cast<void*>(options_.counted ? apart.copy(place) : place.data), place.bytes);
       const auto report = made->run();
       if (!report) {

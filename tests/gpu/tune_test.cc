@@ -14,6 +14,7 @@
 #include "recorded.h"
 #include "temporary_folder.h"
 
+namespace gpu_tune_tests {
 namespace {
 
 using namespace device_test;
@@ -283,3 +284,4 @@ TEST_F(Tuned, SurvivesADeviceThatFails) {
 }
 
 }  // namespace
+}  // namespace gpu_tune_tests

@@ -100,7 +100,7 @@ class Trial {
   Matrix values, kept, scales, zeros, group_index, a, bias, c;
   std::vector<double> tensor_scales;  ///< one a part, or empty
   std::vector<double> c_before;       ///< [m][columns]; used when accumulating
-  bool poisoned = false;              ///< has special values, after which little may be left of a sum
+  bool special = false;               ///< has special values, after which little may be left of a sum
   double worst = 0;                   ///< largest error / bound that check() saw
   std::unique_ptr<Trial> other;       ///< when spec.together: packed, run (on this one's A) and checked with this one
 

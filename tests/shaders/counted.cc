@@ -21,9 +21,9 @@ std::vector<int64_t> groups_of(const Kind& kind) {
 
 /// Bytes that the kernel ought to write to threadgroup memory: activations or sums, nothing of the weights.
 double own_threadgroup_bytes(const KernelRow& row, uint64_t padded_m, marlin_dtype a_type) {
-  const bool staged = row.columns == 128;
+  const bool shares_a = row.columns == 128;
   const auto width = static_cast<uint64_t>(oracle::bytes_of(a_type));
-  return static_cast<double>(staged ? padded_m * kCountedK * width * (kCountedN / 128) : padded_m * kCountedN * 4 * 4);
+  return static_cast<double>(shares_a ? padded_m * kCountedK * width * (kCountedN / 128) : padded_m * kCountedN * 4 * 4);
 }
 
 }  // namespace
@@ -65,10 +65,10 @@ testing::AssertionResult count(const Case& product, Counted& out) {
   const auto &codes = c.buffers.at(MARLIN_BUFFER_CODES), &scales = c.buffers.at(MARLIN_BUFFER_SCALES),
              &a = c.buffers.at(MARLIN_BUFFER_A);
   const auto passes = static_cast<uint64_t>(out.passes), padded_m = passes * static_cast<uint64_t>(row.rows);
-  const bool matrix = std::string(row.family) == "regdecode", staged = row.columns == 128;
+  const bool matrix = std::string(row.family) == "regdecode", shares_a = row.columns == 128;
   const double tiles_of_columns = kCountedN / 128.0, blocks = kCountedK / 128.0;
   std::optional<double> a_goal;
-  if (staged) a_goal = 1;
+  if (shares_a) a_goal = 1;
   out.quantities = {
       {"codes", ratio(codes.bytes_read, out.packed_code_bytes * passes), 1, Goal::exactly},
       {"+ scales", ratio(codes.bytes_read + scales.bytes_read, (codes.unique_bytes_read + scales.unique_bytes_read) * passes),

@@ -10,11 +10,11 @@ namespace {
 
 /// The most that is accepted where a goal cannot be met; docs/decisions/0004-metal-kernels.md says why.
 double accepted(const Case& product, const Counted& counted, const std::string& quantity) {
-  const bool wide = counted.kernel.starts_with("regdecode_m64"), staged = wide || counted.kernel.starts_with("regdecode_m32");
+  const bool wide = counted.kernel.starts_with("regdecode_m64"), shares_a = wide || counted.kernel.starts_with("regdecode_m32");
   // Between two barriers no more than half of the 16 KB can be read while as much is written.
-  if (staged && quantity == "barriers") return (wide ? 64.0 : 32.0) * oracle::bytes_of(product.a_type) * 128 / (8 << 10);
+  if (shares_a && quantity == "barriers") return (wide ? 64.0 : 32.0) * oracle::bytes_of(product.a_type) * 128 / (8 << 10);
   // The four simdgroups that share K each load the only record of a row.
-  if (product.group == 0 && !staged && quantity == "scale lines") return 4;
+  if (product.group == 0 && !shares_a && quantity == "scale lines") return 4;
   // Lanes of a row ask for the same scale in one load, whose lines are touched once.
   if (product.kind.sparse && quantity == "+ scales") return 1.25;
   return 0;

@@ -43,7 +43,8 @@ TEST_P(ExpertWork, IsThatOfEachExpertOnceATile) {
   CountedExperts counted;
   ASSERT_TRUE(count(GetParam(), counted));
   EXPECT_TRUE(meets_its_goals(counted));
-  // As the tables of dense products have it: loads of four spans from the same row, or a staged row of whole lines.
+  // As the tables of dense products have it: loads of four spans from the same row, or a row in threadgroup memory, of whole
+  // lines.
   const double rows = of(counted, "rows").value, most = counted.kernel.ends_with("threadgroup") ? rows : 16 * rows;
   EXPECT_LE(of(counted, "A lines").value, most) << counted.kernel;
   if (counted.kernel.starts_with("gemv")) {

@@ -178,7 +178,7 @@ Problem::Problem(const Spec& s) : spec(s) {
     meta.tensor_scales = {{0, 0.75f, spec.tensor == 2}};
     if (spec.n > 3) meta.tensor_scales.push_back({spec.n / 2, 1.7f, spec.tensor == 2});
   }
-  metal_marlin::fill_randomly(source, random, !spec.wild_scales);
+  metal_marlin::fill_randomly(source, random, !spec.any_scales);
   std::normal_distribution<double> normal;
   a.resize(at(spec.m * spec.k));
   // With an epilogue sums of about 1, where it bends.

@@ -33,7 +33,7 @@ struct Spec {
   int64_t m = 1, n = 32, k = 128;
   marlin_dtype a_type = MARLIN_F16, c_type = MARLIN_F32, bias_type = 0;
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
-  bool int8 = false, accumulate = false, odd_strides = false, wild_scales = false;
+  bool int8 = false, accumulate = false, odd_strides = false, any_scales = false;
   int64_t splits = 1;
   std::string suffix;  ///< of the kernel, "m16_n32_direct"; empty: the row of kernels.inc that serves m without tensors
   uint32_t seed = 1;

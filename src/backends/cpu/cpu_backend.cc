@@ -160,8 +160,8 @@ class CpuBackend final : public Backend {
     run_gemm(products, *scratch, *runner_);
     for (const PlannedGemm& product : products) {
       if (!routes(product)) continue;
-      MARLIN_RETURN_IF_ERROR(run_experts(product.problem, product.plan.as<ExpertPlan>(), rules(),
-                                         *scratch, *runner_));
+      MARLIN_RETURN_IF_ERROR(
+          run_experts(product.problem, product.plan.as<ExpertPlan>(), rules(), *scratch, *runner_));
     }
     return {};
   }
