@@ -117,36 +117,30 @@ MARLIN_AMX MARLIN_INLINE void multiply_part(const Tile& tile, int part, int v) {
   if (half == 0) fetch_later_a_blocks<8 * kRows>(block, tile.later(), v);
 }
 
-/// acc += the sums of the activations of a part times its zeros.
-template <int kRows>
-MARLIN_AMX MARLIN_INLINE void add_zeros(const Tile& tile, int part, int v, __m512 (&acc)[kRows]) {
-  const uint32_t* const d = tile.block_of(part) + 8 * kRows;
-  const uint32_t* const counts = d + (1 + (part & tile.halves)) * kRows;
-  constexpr auto kMask = static_cast<__mmask16>((1 << kRows) - 1);
-  alignas(64) float products[kTileRows];
-  _mm512_store_ps(products,
-                  _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_maskz_loadu_epi32(kMask, counts)),
-                                _mm512_maskz_loadu_ps(kMask, d)));
-  const __m512 zero = _mm512_load_ps(&tile.chunk.scales.zero[part >> tile.shift][16 * v]);
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r)
-    acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(products[r]), zero, acc[r]);
-}
-
-/// acc += the zeros and then the sums of a part times its scales, which is Order::blocks.
+/// acc += the sums of a part times its scales, and the sums of activations times its zero.
 template <Factor kFactor, int kRows>
 MARLIN_AMX MARLIN_INLINE void scale_part(const Tile& tile, int part, int v, const GroupSums& sums,
                                          __m512 (&acc)[kRows]) {
   const int group = part >> tile.shift;
   const uint32_t* const d = tile.block_of(part) + 8 * kRows;
   const __m512 scale = _mm512_load_ps(&tile.chunk.scales.scale[group][16 * v]);
-  if (tile.additive) add_zeros(tile, part, v, acc);
 #pragma GCC unroll 16
   for (int r = 0; r < kRows; ++r) {
     const __m512 factor = factor_of<kFactor>(scale, _mm512_castsi512_ps(broadcast(d + r)));
     const __m512i sum = _mm512_load_si512(sums.of[part & 1][r]);
     acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), factor, acc[r]);
   }
+  if (!tile.additive) return;
+  const uint32_t* const counts = d + (1 + (part & tile.halves)) * kRows;
+  constexpr auto kMask = static_cast<__mmask16>((1 << kRows) - 1);
+  alignas(64) float products[kTileRows];
+  _mm512_store_ps(products,
+                  _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_maskz_loadu_epi32(kMask, counts)),
+                                _mm512_maskz_loadu_ps(kMask, d)));
+  const __m512 zero = _mm512_load_ps(&tile.chunk.scales.zero[group][16 * v]);
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r)
+    acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(products[r]), zero, acc[r]);
 }
 
 template <Factor kFactor, int kRows>
