@@ -100,6 +100,7 @@ struct Prepared {
   marlin_gemm_desc product_by(const marlin_weights* weights, const Job& job,
                               size_t draw = 0) const {
     marlin_gemm_desc desc = product(weights, a, c, job.m, job.compute);
+    if (job.row_invariant) desc.flags |= MARLIN_GEMM_ROW_INVARIANT;
     if (job.top_k == 0) return desc;
     desc.c = c.view(job.rows());
     desc.expert_ids.data =
@@ -260,6 +261,7 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
     made.peak = median(peaks[instruction]);
     const Measurement& dense = out[j];  // the first rotation's
     if (made.sparse && !dense.sparse) made.dense_seconds = dense.seconds;
+    if (made.job.row_invariant) made.usual_seconds = timed[i - 1].seconds();
   }
   std::move(refused.begin(), refused.end(), std::back_inserter(out));
   return out;
@@ -291,6 +293,7 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                                  {"limit_spread", m.limit_spread},
                                  {"other_processors", m.other_processors}};
   if (m.device_seconds != 0) json["device_seconds"] = m.device_seconds;
+  if (m.usual_seconds != 0) json["over_usual"] = m.seconds / m.usual_seconds;
   if (m.dense_seconds != 0) json["dense_over_sparse"] = m.dense_seconds / m.seconds;
   if (m.job.top_k != 0) {
     json["experts"] = m.experts;

@@ -212,6 +212,7 @@ Model::Products Model::products(const Joined& weights, const marlin_matrix& a,
     const int64_t n = alone ? c.cols : mm::info(each).n;
     auto desc = mm::make<marlin_gemm_desc>();
     desc.compute = options_.compute;
+    if (options_.row_invariant) desc.flags = MARLIN_GEMM_ROW_INVARIANT;
     desc.weights = each.get();
     desc.a = a;
     desc.c = columns(c, column, n);
@@ -238,7 +239,7 @@ Model::Products Model::result_products(const Linear& linear, const marlin_matrix
                                        int64_t rows) const {
   const bool later = hyper_.architecture.result_norms;
   Products all = products(linear, a, (later ? result_ : x_).matrix<float>(rows, hyper_.width));
-  for (marlin_gemm_desc& desc : all) desc.flags = later ? 0 : MARLIN_GEMM_ACCUMULATE;
+  for (marlin_gemm_desc& desc : all) desc.flags |= later ? 0 : MARLIN_GEMM_ACCUMULATE;
   return all;
 }
 

@@ -21,9 +21,10 @@ namespace llm {
 struct ModelOptions {
   marlin_backend backend = MARLIN_BACKEND_AUTO;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
-  unsigned threads = 0;  // 0: as many as processors
-  int64_t context = 0;   // positions; 0: the model's
-  int64_t block = 128;   // tokens that run through the model at once
+  unsigned threads = 0;        // 0: as many as processors
+  int64_t context = 0;         // positions; 0: the model's
+  int64_t block = 128;         // tokens that run through the model at once
+  bool row_invariant = false;  // logits of a token do not depend on the tokens that run with it
   std::function<void(double part)> progress = [](double) {};  // of loading, 0 to 1
 };
 
@@ -47,6 +48,8 @@ class Model {
   /// How many tokens ran, and back to an earlier state.
   int64_t position() const { return position_; }
   void rewind(int64_t position) { position_ = position; }
+  /// Changes ModelOptions::row_invariant for the tokens to come.
+  void set_row_invariant(bool on) { options_.row_invariant = on; }
 
   int64_t context() const { return options_.context; }
   int64_t block() const { return options_.block; }

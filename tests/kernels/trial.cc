@@ -94,9 +94,9 @@ std::string Case::describe() const {
     << (sparse ? " sparse" : "") << ", group " << group << ", scales " << name_of(scale_type) << ", order "
     << static_cast<int>(order) << ", " << (compute == MARLIN_COMPUTE_INT8 ? "int8" : "default") << ", A " << name_of(a_type)
     << ", C " << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue]
-    << (accumulate ? " accumulate" : "") << ", strides " << static_cast<int>(strides) << ", M N K " << m << " " << n << " " << k
-    << ", threads " << threads << ", tensor scale " << static_cast<int>(tensor) << (interleaved ? ", interleaved" : "")
-    << (together ? ", together with another" : "") << ", seed " << seed;
+    << (accumulate ? " accumulate" : "") << (row_invariant ? " row-invariant" : "") << ", strides " << static_cast<int>(strides)
+    << ", M N K " << m << " " << n << " " << k << ", threads " << threads << ", tensor scale " << static_cast<int>(tensor)
+    << (interleaved ? ", interleaved" : "") << (together ? ", together with another" : "") << ", seed " << seed;
   return s.str();
 }
 
@@ -364,7 +364,7 @@ marlin_gemm_desc Trial::gemm_desc() const {
   d.struct_size = sizeof d;
   d.compute = spec.compute;
   d.epilogue = spec.epilogue;
-  d.flags = spec.accumulate ? MARLIN_GEMM_ACCUMULATE : 0;
+  d.flags = (spec.accumulate ? MARLIN_GEMM_ACCUMULATE : 0) | (spec.row_invariant ? MARLIN_GEMM_ROW_INVARIANT : 0);
   d.weights = weights_;
   d.a = activations().view();
   d.c = c.view();

@@ -29,6 +29,7 @@ struct Case {
   marlin_dtype a_type = MARLIN_F32, c_type = MARLIN_F32, bias_type = 0;  ///< bias 0: none
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   bool accumulate = false;
+  bool row_invariant = false;
   Strides strides = Strides::contiguous;
   int64_t m = 1, n = 1, k = 1;
   uint32_t threads = 1;

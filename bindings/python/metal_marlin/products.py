@@ -33,6 +33,8 @@ class Gemm:
     compute     DEFAULT: activations as given, sums in float32; INT8: activations rounded in blocks of 32
     epilogue    f
     accumulate  add to what `out` holds
+    row_invariant  a row of `out` has the same bits whatever the number of rows is, and whatever the others hold: those that it has
+                   alone. UnsupportedError where a device has no kernels for it
 
     A mixture of experts takes weights of E experts and routes each row of a, a token, to top_k of them.
 
@@ -52,6 +54,7 @@ class Gemm:
     accumulate: bool = False
     expert_ids: Any = None
     expert_scales: Any = None
+    row_invariant: bool = False
 
     def run(self, stream: Stream | None = None) -> Any:
         """Computes it and returns `out`; on a stream it is written when Stream.wait() has said so."""
@@ -100,7 +103,8 @@ class Call:
             _abi.marlin_gemm_desc,
             compute=product.compute,
             epilogue=product.epilogue,
-            flags=_abi.MARLIN_GEMM_ACCUMULATE if product.accumulate else 0,
+            flags=(_abi.MARLIN_GEMM_ACCUMULATE if product.accumulate else 0)
+            | (_abi.MARLIN_GEMM_ROW_INVARIANT if product.row_invariant else 0),
             weights=self.owner.handle,
             a=a.matrix(library=self.owner.library),
             c=out.matrix(written=True, library=self.owner.library),
@@ -164,9 +168,10 @@ def gemm(
     *,
     expert_ids: Any = None,
     expert_scales: Any = None,
+    row_invariant: bool = False,
 ) -> Any:
     """One product, done on return unless it is on a stream: the arguments are those of Gemm, the result is `out`."""
-    return Gemm(a, weights, bias, out, compute, epilogue, accumulate, expert_ids, expert_scales).run(stream)
+    return Gemm(a, weights, bias, out, compute, epilogue, accumulate, expert_ids, expert_scales, row_invariant).run(stream)
 
 
 class Calls:

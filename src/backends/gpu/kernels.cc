@@ -20,7 +20,8 @@ constexpr int64_t kGroupsWanted = 128;
    threads,                                                                                        \
    std::string_view(family) == "regdecode" && !std::string_view(suffix).ends_with("tensor"),       \
    std::string_view(suffix).ends_with("tensor"),                                                   \
-   kGroupsWanted},
+   kGroupsWanted,                                                                                  \
+   std::string_view(family) == "gemv"},
 #define MARLIN_GPU_HELPER(name, columns)
 constexpr ProductKernel kProducts[] = {
 #include "backends/gpu/kernels.inc"
