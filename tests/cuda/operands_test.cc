@@ -211,6 +211,21 @@ TEST_F(CudaOperands, OfAGraphMayBeUnknownWhileItIsCaptured) {
   driver->capturing = false;
 }
 
+/// The stream is as good as before when the capture has ended.
+TEST_F(CudaOperands, OfAStreamThatCannotBeWaitedForNow) {
+  auto d = mm::make<marlin_stream_desc>();
+  d.kind = MARLIN_NATIVE_CUDA_STREAM;
+  mm::stream stream;
+  EXPECT_OK(marlin_stream_create, context.get(), &d, stream.out());
+  driver->capturing = true;
+  EXPECT_OK(marlin_gemm, stream.get(), &desc);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "is being captured", marlin_stream_wait, stream.get(), uint64_t{0});
+  EXPECT_OK(marlin_gemm, stream.get(), &desc);
+  driver->capturing = false;
+  EXPECT_OK(marlin_gemm, stream.get(), &desc);
+  EXPECT_OK(marlin_stream_wait, stream.get(), UINT64_MAX);
+}
+
 TEST_F(CudaOperands, ScratchIsMeasuredToo) {
   auto d = mm::make<marlin_stream_desc>();
   d.scratch = {c.data(), 0, 1, sizeof c + 1, 0, MARLIN_U8, MARLIN_MEM_CUDA};

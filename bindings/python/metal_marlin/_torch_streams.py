@@ -103,10 +103,10 @@ def _forget_graphs() -> None:
 def release(within: weakref.ref[ContextOwner]) -> None:
     """For when weights of this context go: finished work must not keep their memory."""
     owner = within()
-    if owner is None or sys.is_finalizing() or torch.cuda.is_current_stream_capturing():
+    used = [] if owner is None else list(_streams.get(owner, {}).values())
+    if not (used or _captured) or sys.is_finalizing() or torch.cuda.is_current_stream_capturing():
         return
     with _lock:
         _forget_graphs()
-        streams = list(_streams.get(owner, {}).values())
-    for stream in streams:
+    for stream in used:
         stream.let_go()
