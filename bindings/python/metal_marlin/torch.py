@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -61,8 +62,8 @@ def _context_for(device: torch.device) -> Context:
     """The shared one for activations on this device."""
     if device.type == "cuda":
         return shared_context(Backend.CUDA, torch.cuda.current_device() if device.index is None else device.index)
-    first = shared_context()
-    return first if first.device.backend != Backend.CUDA else shared_context(Backend.CPU)
+    # A GPU of Apple's shares the host's memory. To ask for other devices would wake up drivers that nobody needs.
+    return shared_context(Backend.AUTO if sys.platform == "darwin" else Backend.CPU)
 
 
 def _shape_of(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int, compute: int = 0) -> torch.Tensor:
