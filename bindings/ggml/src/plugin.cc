@@ -7,6 +7,7 @@
 #include <memory>
 #include <new>
 
+#include "gpu.h"
 #include "log.h"
 #include "packed_buffer.h"
 #include "products.h"
@@ -149,8 +150,9 @@ bool supports_op(ggml_backend_dev_t, const ggml_tensor* op) {
 Plugin::Plugin() {
   info.struct_size = sizeof info;
   for (uint32_t i = 0;
-       marlin_device_get(i, &info, nullptr) == MARLIN_OK && info.backend != MARLIN_BACKEND_CPU;)
-    ++i;
+       marlin_device_get(i, &info, nullptr) == MARLIN_OK && info.backend != MARLIN_BACKEND_CPU; ++i)
+    if (const std::string why = why_unused(info); !why.empty())
+      log(GGML_LOG_LEVEL_INFO, "%s", why.c_str());
   auto error = metal_marlin::make<marlin_error>();
   auto desc = metal_marlin::make<marlin_context_desc>();
   desc.backend = MARLIN_BACKEND_CPU;

@@ -6,7 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <string>
+
+#include "../src/gpu.h"
 
 namespace {
 
@@ -99,6 +102,20 @@ TEST_P(Refusal, IsALineOfTheLog) {
   ggml_log_set(nullptr, nullptr);
   lie = {};
 }
+TEST(Gpus, ThatCouldBeUsedAreALineOfTheLog) {
+  marlin_device_info device{};
+  device.backend = MARLIN_BACKEND_CUDA;
+  std::snprintf(device.name, sizeof device.name, "NVIDIA H200");
+  EXPECT_THAT(marlin_ggml::why_unused(device),
+              ::testing::StartsWith("NVIDIA H200 is not used: the products run on the CPU"));
+  EXPECT_LE(marlin_ggml::why_unused(device).size(), 400u) << "a line of the log";
+  std::snprintf(device.why_not, sizeof device.why_not, "there is no driver");
+  EXPECT_EQ(marlin_ggml::why_unused(device), "") << "the library could not use it either";
+  device = {};
+  device.backend = MARLIN_BACKEND_CPU;
+  EXPECT_EQ(marlin_ggml::why_unused(device), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Ggml, Refusal, ::testing::ValuesIn(kLies),
                          [](const auto& info) { return std::string(info.param.name); });
 
