@@ -11,6 +11,7 @@
 #include <memory>
 #include <sstream>
 
+#include "campaigns.h"
 #include "formats/format_table.h"
 
 namespace shaders {
@@ -98,12 +99,35 @@ struct SerialRunner final : metal_marlin::TaskRunner {
 const std::vector<KernelRow>& kernel_rows() {
 #define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads) \
   {family, suffix, m_min, m_max, rows, columns, threads},
+#define MARLIN_GPU_ALTERNATIVE(...)
 #define MARLIN_GPU_HELPER(name, columns)
   static const std::vector<KernelRow> rows = {
 #include "backends/gpu/kernels.inc"
   };
 #undef MARLIN_GPU_PRODUCT
+#undef MARLIN_GPU_ALTERNATIVE
+  return rows;
+}
+
+const std::vector<KernelRow>& alternative_rows() {
+#define MARLIN_GPU_PRODUCT(...)
+#define MARLIN_GPU_ALTERNATIVE(family, suffix, m_min, m_max, rows, columns, threads) \
+  {family, suffix, m_min, m_max, rows, columns, threads},
+  static const std::vector<KernelRow> rows = {
+#include "backends/gpu/kernels.inc"
+  };
+#undef MARLIN_GPU_PRODUCT
+#undef MARLIN_GPU_ALTERNATIVE
 #undef MARLIN_GPU_HELPER
+  return rows;
+}
+
+std::vector<KernelRow> alternatives_to_run() {
+  constexpr std::string_view kFew[] = {"m1_n64_s2", "m4_n32_s8", "m16_n64_direct", "m32_n128_direct", "m32_n64_threadgroup"};
+  std::vector<KernelRow> rows = alternative_rows();
+  std::erase_if(rows, [&](const KernelRow& row) {
+    return !whole_campaigns() && std::find(std::begin(kFew), std::end(kFew), row.suffix) == std::end(kFew);
+  });
   return rows;
 }
 
@@ -113,6 +137,8 @@ const KernelRow& kernel_row(const Spec& spec) {
                             : spec.suffix == row.suffix)
       return row;
   }
+  for (const KernelRow& row : alternative_rows())
+    if (spec.suffix == row.suffix) return row;
   ADD_FAILURE() << "no kernel row for " << spec.describe();
   return kernel_rows().front();
 }
@@ -151,13 +177,19 @@ metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::KernelCodes codes, co
   const std::string a_name = spec.int8 ? "i8" : float_name(spec.a_type), a_type = spec.int8 ? "char" : msl_name(spec.a_type);
   *name = std::string(row.family) + "_" + gpu::kernel_codes_name(codes) + "_" + a_name + "_" + row.suffix;
   const std::string one = std::string(gpu::kernel_codes_name(codes)) + "," + codes_type(codes) + "," + a_name + "," + a_type;
-  const std::string only =
-      std::string(row.family) == "gemv"
-          ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")"
-          : "MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" + std::string(row.columns == 32 ? "DIRECT" : "THREADGROUP") +
-                "(__VA_ARGS__," + std::to_string(row.rows) + ")";
-  return library((row.tensor() ? "metal4/regdecode_tensor.metal" : "metal/" + std::string(row.family) + ".metal"),
-                 {"MARLIN_PRODUCTS(X)=X(" + one + ")", only}, setting)
+  const std::string tile = std::to_string(row.rows) + "," + std::to_string(row.columns), suffix = row.suffix;
+  std::vector<std::string> defines = {"MARLIN_PRODUCTS(X)=X(" + one + ")"};
+  if (row.matrix()) {
+    defines.push_back("MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" + std::string(row.staged() ? "THREADGROUP" : "DIRECT") +
+                      "(__VA_ARGS__," + tile + ")");
+  } else if (const size_t sharers = suffix.find("_s"); sharers != std::string::npos) {
+    defines.push_back("MARLIN_GEMV_ROWS(X,...)=");
+    defines.push_back("MARLIN_GEMV_SHAPES(X,...)=X(__VA_ARGS__," + tile + "," + suffix.substr(sharers + 2) + ")");
+  } else {
+    defines.push_back("MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")");
+  }
+  return library((row.tensor() ? "metal4/regdecode_tensor.metal" : "metal/" + std::string(row.family) + ".metal"), defines,
+                 setting)
       .kernel(*name);
 }
 

@@ -35,20 +35,25 @@ struct Spec {
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   bool int8 = false, accumulate = false, odd_strides = false, wild_scales = false;
   int64_t splits = 1;
-  std::string suffix;  ///< of the kernel, "m16_n32_direct"; empty: the row of kernels.inc that serves m without tensors
+  std::string suffix;  ///< of the kernel, "m16_n32_direct"; empty: the row of kernel_rows() that serves m without tensors
   uint32_t seed = 1;
 
   std::string describe() const;
 };
 
-/// A row of src/backends/gpu/kernels.inc.
+/// A row of src/backends/gpu/kernels.inc: of the kernels that serve without a profile, and of the others.
 struct KernelRow {
   const char *family, *suffix;
   int64_t m_min, m_max, rows, columns;
   uint32_t threads;
   bool tensor() const { return std::string(suffix).ends_with("_tensor"); }
+  bool staged() const { return std::string(suffix).ends_with("_threadgroup"); }
+  bool matrix() const { return std::string(family) == "regdecode"; }
 };
 const std::vector<KernelRow>& kernel_rows();
+const std::vector<KernelRow>& alternative_rows();
+/// Those that tests run: all in a long campaign, else one for each way in which they differ from the usual kernels.
+std::vector<KernelRow> alternatives_to_run();
 const KernelRow& kernel_row(const Spec& spec);
 
 /// How kernels are compiled and run; changed by tests of the tests.
