@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/gpu/pack.h"
+#include "kernel_rows.h"
 #include "metal_on_cpu/metal_on_cpu.h"
 #include "oracle.h"
 #include "unit/cpu_memory_source.h"
@@ -41,19 +42,6 @@ struct Spec {
   std::string describe() const;
 };
 
-/// A row of src/backends/gpu/kernels.inc: of the kernels that serve without a profile, and of the others.
-struct KernelRow {
-  const char *family, *suffix;
-  int64_t m_min, m_max, rows, columns;
-  uint32_t threads;
-  bool tensor() const { return std::string(suffix).ends_with("_tensor"); }
-  bool staged() const { return std::string(suffix).ends_with("_threadgroup"); }
-  bool matrix() const { return std::string(family) == "regdecode"; }
-};
-const std::vector<KernelRow>& kernel_rows();
-const std::vector<KernelRow>& alternative_rows();
-/// Those that tests run: all in a long campaign, else one for each way in which they differ from the usual kernels.
-std::vector<KernelRow> alternatives_to_run();
 const KernelRow& kernel_row(const Spec& spec);
 
 /// How kernels are compiled and run; changed by tests of the tests.
