@@ -135,8 +135,8 @@ struct Waste {
 void PrintTo(const Waste& waste, std::ostream* out) { *out << waste.name; }
 constexpr Waste kWaste[] = {
     {"tiles_of_one_row", "route.metal", "#include \"epilogue.h\"", "#include \"epilogue.h\"\n#define tile_rows top_k", "codes"},
-    {"weights_read_twice", "gemv.metal", "for (int b = walk.begin + simdgroup;",
-     "for (ushort twice = 0; twice < 2; twice++)\n    for (int b = (sums.clear(), walk.begin + simdgroup);", "codes"},
+    {"weights_read_twice", "gemv.metal", "for (int b = walk.begin + sharer;",
+     "for (ushort twice = 0; twice < 2; twice++)\n    for (int b = (sums.clear(), walk.begin + sharer);", "codes"},
     {"rows_stored_twice", "gemv.metal", "if (tile.has(m) && n < args.n)",
      "if (tile.has(m) && n < args.n) write_sum(0.0f, tile.of_c(m), n, group.z, factors, bias, c, partials, args);\n    "
      "if (tile.has(m) && n < args.n)",

@@ -74,20 +74,24 @@ Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const Pla
   const RowBlockLayout& layout = weights_of(problem).layout;
   const ActivationKind activation = activation_of(problem);
   std::vector<KernelCandidate> all;
-  for (const ProductKernel& kernel : rules.policy.kernels)
-    for (int c = 0; c < kKernelCodes; ++c)
-      for (int a = 0; a < kActivationKinds; ++a)
-        all.push_back(candidate(kernel, layout, static_cast<KernelCodes>(c),
-                                static_cast<ActivationKind>(a),
-                                static_cast<KernelCodes>(c) == layout.codes &&
-                                    static_cast<ActivationKind>(a) == activation));
+  std::vector<const ProductKernel*> kernels;  // of the candidates
+  for (const auto some : {rules.policy.kernels, rules.policy.alternatives})
+    for (const ProductKernel& kernel : some)
+      for (int c = 0; c < kKernelCodes; ++c)
+        for (int a = 0; a < kActivationKinds; ++a) {
+          all.push_back(candidate(kernel, layout, static_cast<KernelCodes>(c),
+                                  static_cast<ActivationKind>(a),
+                                  static_cast<KernelCodes>(c) == layout.codes &&
+                                      static_cast<ActivationKind>(a) == activation));
+          kernels.push_back(&kernel);
+        }
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
-  if (problem.row_invariant && !serves_order(rules.policy.kernels[index / kNames], problem))
+  if (problem.row_invariant && !serves_order(*kernels[index], problem))
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "METAL_MARLIN_KERNEL asks for %.*s, which serves no product with "
                          "MARLIN_GEMM_ROW_INVARIANT",
                          static_cast<int>(rules.forced.size()), rules.forced.data());
-  return &rules.policy.kernels[index / kNames];
+  return kernels[index];
 }
 
 /// How far m is from the rows that a kernel is meant for.
@@ -221,10 +225,11 @@ TunedKernel tuned_kernel(const GemmProblem& problem, int64_t size, const PlanRul
   if (choice == nullptr) return {};
   const KernelCodes codes = weights_of(problem).layout.codes;
   const ActivationKind activation = activation_of(problem);
-  for (const ProductKernel& kernel : rules.policy.kernels)
-    if (kernel.name(codes, activation) == choice->kernel &&
-        can_serve(kernel, problem, std::max<int64_t>(size, 1), rules, health))
-      return {&kernel, {choice->splits, choice->team}};
+  for (const auto kernels : {rules.policy.kernels, rules.policy.alternatives})
+    for (const ProductKernel& kernel : kernels)
+      if (kernel.name(codes, activation) == choice->kernel &&
+          can_serve(kernel, problem, std::max<int64_t>(size, 1), rules, health))
+        return {&kernel, {choice->splits, choice->team}};
   return {};
 }
 
@@ -238,6 +243,9 @@ std::vector<const ProductKernel*> measurable_kernels(const GemmProblem& problem,
     if (kernel.rows * kMostPasses >= rows &&
         kernel.rows <= std::max(kSmallTile, kMostPadding * rows) &&
         can_serve(kernel, problem, size, rules, health))
+      kernels.push_back(&kernel);
+  for (const ProductKernel& kernel : rules.policy.alternatives)
+    if (distance(kernel, rows) == 0 && can_serve(kernel, problem, size, rules, health))
       kernels.push_back(&kernel);
   return kernels;
 }

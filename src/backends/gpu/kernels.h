@@ -77,6 +77,8 @@ struct Policy {
   std::span<const ProductKernel> kernels;  ///< best first; at most kMostProductKernels
   SlotOrder order = SlotOrder::simdgroup;
   std::string_view backend = "metal";  ///< in the keys of profiles
+  /// Kernels that serve only where a profile or METAL_MARLIN_KERNEL names them.
+  std::span<const ProductKernel> alternatives = {};
 };
 /// Of GPUs with simdgroup matrices: Metal's. The kernels are those of kernels.inc.
 const Policy& simdgroup_policy();

@@ -69,6 +69,8 @@ void metal_test_require_safe_math(bool on);
 void metal_test_working_set(unsigned long long bytes);
 /* How many allocations the residency sets held that the last committed command buffer uses. */
 size_t metal_test_resident_allocations(void);
+/* Of how many of these requestResidency was called, after they were committed and before the command buffer was. */
+size_t metal_test_requested_allocations(void);
 /* How many waits for fences have run. */
 size_t metal_test_fence_waits(void);
 

@@ -113,6 +113,9 @@ class __attribute__((visibility("hidden"))) Worker {
   void access(const Access& access);
   void block(uint32_t number, const void* pc);
   void shadow_stack(uintptr_t address, size_t bytes, uint8_t value);
+  /// The shadows of what the lane is about to shuffle (msl::kShuffleShadow), once.
+  void pass_shadow(uint8_t* shadows) { shuffle_shadow_ = shadows; }
+  uint8_t* take_shadow() { return std::exchange(shuffle_shadow_, nullptr); }
   bool in_stacks(uintptr_t address) const { return address - stacks_begin_ < stacks_bytes_; }
   /// Of an address that has no rights: the memory that it is beside, as in "out-of-bounds-write" and a message behind "writes";
   /// or nothing, where it is beside none.
@@ -195,6 +198,7 @@ class __attribute__((visibility("hidden"))) Worker {
   Mapping shadow_;
   History history_;  // of threadgroup memory
   uintptr_t stacks_begin_ = 0, stacks_bytes_ = 0;
+  uint8_t* shuffle_shadow_ = nullptr;
   uint8_t* stack_shadow_ = nullptr;  // one byte for eight of the stacks, in AddressSanitizer's encoding
   std::vector<Lane> lanes_;
   Lane root_;                   // the host thread's own context
