@@ -76,9 +76,11 @@ void print_limits(unsigned threads) {
   constexpr int kRounds = 15;
   std::vector<double> reads;
   std::vector<std::vector<double>> peaks(dot_loops().size());
+  std::string reading;
   {
     Progress progress("measuring", kRounds);
     Limits limits(threads);
+    reading = limits.reading();
     for (int round = 0; round < kRounds; ++round) {
       progress.at(round);
       reads.push_back(limits.read_sample());
@@ -88,7 +90,8 @@ void print_limits(unsigned threads) {
   }
   fmt::print("\nmeasured with {} thread{} at once, medians of {} samples taken in turn\n", threads,
              threads == 1 ? "" : "s", kRounds);
-  fmt::print("  {:<18} {:8.1f} GB/s\n", "reading memory", median(reads) / 1e9);
+  fmt::print("  {:<18} {:8.1f} GB/s   {}, the fastest of {} ways\n", "reading memory",
+             median(reads) / 1e9, reading, read_kernels().size());
   for (size_t i = 0; i < peaks.size(); ++i) {
     fmt::print("  {:<18} {:8.1f} Gop/s\n", dot_loops()[i].name, median(peaks[i]) / 1e9);
   }

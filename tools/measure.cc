@@ -255,6 +255,7 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
     made.seconds = timed[i].seconds();
     made.device_seconds = timed[i].device_seconds();
     made.read_rate = read;
+    made.reading = bench.limits->reading();
     made.limit_spread = spread;
     made.other_processors = others;
     made.instruction = instruction;
@@ -287,6 +288,7 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                                  {"out_dtype", dtype_name(m.job.out_dtype)},
                                  {"weight_bytes", m.bytes},
                                  {"read_gbytes_per_s", m.read_rate / 1e9},
+                                 {"read_kernel", m.reading},
                                  {"instruction", m.instruction},
                                  {"peak_gflops", m.peak / 1e9},
                                  {"sparse", m.sparse ? "2:4" : "none"},

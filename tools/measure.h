@@ -42,6 +42,7 @@ struct Measurement {
   uint64_t bytes;           ///< of the weights that one product reads
   double seconds;           ///< median of one product
   double read_rate;         ///< bytes per second, median of the same race
+  std::string reading;      ///< how memory was read (Limits::reading)
   std::string instruction;  ///< by whose peak it is judged
   double peak;              ///< operations per second, likewise the median
   Verdict verdict;          ///< of a sample of the result

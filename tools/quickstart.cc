@@ -100,15 +100,11 @@ class SmallLayers {
       return;
     }
     const bool floats = info.format == MARLIN_FORMAT_NONE;
-    const std::string group =
-        info.group_size >= info.k ? "row" : fmt::format("g{}", info.group_size);
     Row row;
     row.checkpoint = where;
     row.layer = short_name(info.name);
-    row.format = floats ? dtype_name(info.dtype) + " > mxfp4"
-                        : fmt::format("{} {}", format_name(info.format), group);
-    row.shape = fmt::format("{}{} x {}", info.experts > 1 ? fmt::format("{} x ", info.experts) : "",
-                            info.n, info.k);
+    row.format = floats ? dtype_name(info.dtype) + " > mxfp4" : format_and_group(info);
+    row.shape = shape_text(info);
     for (uint32_t expert = 0; expert < info.experts; ++expert) {
       const Weights weights =
           load(context_, checkpoint, info, expert, {floats ? MARLIN_MXFP4 : MARLIN_FORMAT_NONE, 0});

@@ -70,7 +70,6 @@ bool serves_order(const ProductKernel& kernel, const GemmProblem& problem) {
 
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.
 Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const PlanRules& rules) {
-  constexpr size_t kNames = size_t{kKernelCodes} * kActivationKinds;
   const RowBlockLayout& layout = weights_of(problem).layout;
   const ActivationKind activation = activation_of(problem);
   std::vector<KernelCandidate> all;
