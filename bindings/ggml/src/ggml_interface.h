@@ -15,7 +15,7 @@ struct ggml_backend_reg {
   const char* (*get_name)(ggml_backend_reg_t);
   size_t (*get_device_count)(ggml_backend_reg_t);
   ggml_backend_dev_t (*get_device)(ggml_backend_reg_t, size_t index);
-  void* get_proc_address;
+  void* (*get_proc_address)(ggml_backend_reg_t, const char* name);
   void* context;
 };
 
