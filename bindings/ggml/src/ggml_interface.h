@@ -1,5 +1,5 @@
 // What ggml and a backend library hand each other. ggml's headers name these structs and keep their
-// members to themselves; the layout is the same from ggml 0.10.0 to 0.21.0, on 64-bit machines.
+// members to themselves; the layout is the same from ggml 0.10.0 to 0.25.3, on 64-bit machines.
 // `void*` stands for members that are not used here.
 #pragma once
 

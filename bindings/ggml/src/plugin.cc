@@ -2,7 +2,6 @@
 // buffers pack weights.
 #include <metal_marlin/metal_marlin.hpp>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -11,40 +10,16 @@
 #include "backend.h"
 #include "log.h"
 #include "packed_buffer.h"
+#include "version.h"
 
 namespace marlin_ggml {
 namespace {
 
 constexpr const char* kName = "METAL-MARLIN";
-
-/// The host's ggml, loaded from anywhere, has to be the one whose headers this was compiled with.
-bool is_our_ggml() {
-  int major = -1, minor = -1;
-  if (std::sscanf(ggml_version(), "%d.%d", &major, &minor) != 2 || major != MARLIN_GGML_MAJOR ||
-      minor != MARLIN_GGML_MINOR) {
-    log(GGML_LOG_LEVEL_WARN, "built for ggml %d.%d, found ggml %s: not used", MARLIN_GGML_MAJOR,
-        MARLIN_GGML_MINOR, ggml_version());
-    return false;
-  }
-  for (const BlockType& block : kBlockTypes) {
-    if (ggml_blck_size(block.type) == block.elements && ggml_type_size(block.type) == block.bytes)
-      continue;
-    log(GGML_LOG_LEVEL_WARN,
-        "expected blocks of %d elements in %d bytes for type %d, found %d in %d: not used",
-        static_cast<int>(block.elements), static_cast<int>(block.bytes),
-        static_cast<int>(block.type), static_cast<int>(ggml_blck_size(block.type)),
-        static_cast<int>(ggml_type_size(block.type)));
-    return false;
-  }
-  // ggml adds a header of 32 bytes to each.
-  if (ggml_tensor_overhead() != sizeof(ggml_tensor) + 32 ||
-      std::strcmp(ggml_op_name(GGML_OP_MUL_MAT), "MUL_MAT") != 0 ||
-      std::strcmp(ggml_op_name(GGML_OP_MUL_MAT_ID), "MUL_MAT_ID") != 0) {
-    log(GGML_LOG_LEVEL_WARN, "ggml's tensors or operations are not those of its headers: not used");
-    return false;
-  }
-  return true;
-}
+/// What llama.cpp calls a device with memory of the host, to which it gives whole layers. To one
+/// that is an accelerator of the CPU (ACCEL), it gives weights, but the norms of the same layers to
+/// the CPU, and it turns flash attention off.
+constexpr enum ggml_backend_dev_type kType = GGML_BACKEND_DEVICE_TYPE_IGPU;
 
 // --- the device, its buffers and its registry: one of each, as long as the library is loaded
 // ---------------------------------
@@ -146,30 +121,20 @@ void get_props(ggml_backend_dev_t, ggml_backend_dev_props* props) {
   *props = {};
   props->name = kName;
   props->description = plugin().info.name;
-  props->type = GGML_BACKEND_DEVICE_TYPE_ACCEL;
+  props->type = kType;
   get_memory(nullptr, &props->memory_free, &props->memory_total);
 }
 
-/// Whether a tensor's memory holds packed weights, or will: llama.cpp asks with a buffer without
-/// bytes where to put a weight.
-bool is_packed_weight(const ggml_tensor& tensor) {
-  const ggml_backend_buffer_t buffer = buffer_of(tensor);
-  return buffer != nullptr && buffer->buft == &plugin().buffers && buffer->size == 0;
-}
-
 /// Products by packed weights are the library's. ggml's CPU backend computes all else inside of
-/// this one, so that a graph stays in one piece.
+/// this one, so that all layers of a model are one piece of its graph.
 bool supports_op(ggml_backend_dev_t, const ggml_tensor* op) {
-  if (is_product(*op, &plugin().buffers)) return true;
-  for (const ggml_tensor* source : op->src) {
-    if (source != nullptr && is_packed_weight(*source)) return false;
-  }
-  return cpu_device() != nullptr && ggml_backend_dev_supports_op(cpu_device(), op);
+  return is_product(*op, &plugin().buffers) ||
+         (cpu_device() != nullptr && ggml_backend_dev_supports_op(cpu_device(), op));
 }
 
+/// None of the CPU's: a layer that a program leaves on the CPU stays there whole.
 bool supports_buft(ggml_backend_dev_t, ggml_backend_buffer_type_t buft) {
-  return buft == &plugin().buffers ||
-         (cpu_device() != nullptr && ggml_backend_dev_supports_buft(cpu_device(), buft));
+  return buft == &plugin().buffers;
 }
 
 Plugin::Plugin() {
@@ -202,7 +167,7 @@ Plugin::Plugin() {
   device.get_name = [](ggml_backend_dev_t) { return kName; };
   device.get_description = [](ggml_backend_dev_t) -> const char* { return plugin().info.name; };
   device.get_memory = get_memory;
-  device.get_type = [](ggml_backend_dev_t) { return GGML_BACKEND_DEVICE_TYPE_ACCEL; };
+  device.get_type = [](ggml_backend_dev_t) { return kType; };
   device.get_props = get_props;
   device.init_backend = init_backend;
   device.get_buffer_type = [](ggml_backend_dev_t) { return &plugin().buffers; };
@@ -222,10 +187,10 @@ Plugin::Plugin() {
 }  // namespace marlin_ggml
 
 extern "C" __attribute__((visibility("default"))) int ggml_backend_score(void) {
-  return marlin_ggml::is_our_ggml() ? 1 : 0;
+  return marlin_ggml::fits_this_ggml() ? 1 : 0;
 }
 
 extern "C" __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init(void) {
   using namespace marlin_ggml;
-  return is_our_ggml() && plugin().context != nullptr ? &plugin().reg : nullptr;
+  return fits_this_ggml() && plugin().context != nullptr ? &plugin().reg : nullptr;
 }
