@@ -97,16 +97,40 @@ void Backend::run(const Product& product) noexcept {
   if (status != GGML_STATUS_SUCCESS) status_.store(status, std::memory_order_relaxed);
 }
 
+/// A buffer whose tensors last from graph to graph; NULL for all others.
+PackedBuffer* Backend::lasting(const ggml_tensor& tensor) const {
+  const ggml_backend_buffer_t buffer = buffer_of(tensor);
+  if (buffer == nullptr || buffer->buft != buffers_ ||
+      buffer->usage == GGML_BACKEND_BUFFER_USAGE_COMPUTE)
+    return nullptr;
+  return &packed_buffer(buffer);
+}
+
+void Backend::note_written(ggml_cgraph* graph) {
+  for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
+    const ggml_tensor& node = *ggml_graph_node(graph, i);
+    const bool writes = node.op != GGML_OP_NONE && node.op != GGML_OP_VIEW &&
+                        node.op != GGML_OP_RESHAPE && node.op != GGML_OP_PERMUTE &&
+                        node.op != GGML_OP_TRANSPOSE && !ggml_is_empty(&node);
+    if (PackedBuffer* buffer = writes ? lasting(node) : nullptr) buffer->note_written(node);
+  }
+}
+
+/// Whether the first source of a product is a matrix that lasts and stays as it is.
+bool Backend::has_weights(const ggml_tensor& product) const {
+  PackedBuffer* buffer = lasting(*product.src[0]);
+  return buffer != nullptr && !buffer->is_written(*product.src[0]);
+}
+
 ggml_status Backend::compute(ggml_cgraph* graph) {
   status_ = GGML_STATUS_SUCCESS;
   size_t count = 0;
   ggml_status status = GGML_STATUS_ALLOC_FAILED;
   try {
+    note_written(graph);
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
       ggml_tensor& node = *ggml_graph_node(graph, i);
-      if (!is_product(node, buffers_) || ggml_is_empty(&node)) continue;
-      const ggml_backend_buffer_t weights = buffer_of(*node.src[0]);
-      if (weights == nullptr || weights->buft != buffers_) continue;
+      if (!is_product(node, buffers_) || ggml_is_empty(&node) || !has_weights(node)) continue;
       take(node, count);
       ++count;
     }

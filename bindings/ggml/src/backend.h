@@ -44,6 +44,9 @@ class Backend {
   using Stream = std::unique_ptr<marlin_stream, void (*)(marlin_stream*)>;
   Backend(marlin_stream* stream, std::unique_ptr<Host> host, ggml_backend_buffer_type_t buffers);
 
+  PackedBuffer* lasting(const ggml_tensor& tensor) const;
+  void note_written(ggml_cgraph* graph);
+  bool has_weights(const ggml_tensor& product) const;
   void add_product();
   void take(ggml_tensor& node, size_t index);
   void give_back(size_t count);

@@ -1,7 +1,9 @@
 #include "version.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "ggml_interface.h"
 #include "host.h"
@@ -58,9 +60,17 @@ bool types_fit() {
 
 bool tensors_fit() {
   // ggml adds a header of 32 bytes to each.
+  constexpr std::pair<ggml_op, const char*> kUsed[] = {{GGML_OP_NONE, "NONE"},
+                                                       {GGML_OP_MUL_MAT, "MUL_MAT"},
+                                                       {GGML_OP_MUL_MAT_ID, "MUL_MAT_ID"},
+                                                       {GGML_OP_RESHAPE, "RESHAPE"},
+                                                       {GGML_OP_VIEW, "VIEW"},
+                                                       {GGML_OP_PERMUTE, "PERMUTE"},
+                                                       {GGML_OP_TRANSPOSE, "TRANSPOSE"}};
   if (ggml_tensor_overhead() == sizeof(ggml_tensor) + 32 &&
-      std::strcmp(ggml_op_name(GGML_OP_MUL_MAT), "MUL_MAT") == 0 &&
-      std::strcmp(ggml_op_name(GGML_OP_MUL_MAT_ID), "MUL_MAT_ID") == 0)
+      std::ranges::all_of(kUsed, [](const auto& each) {
+        return std::strcmp(ggml_op_name(each.first), each.second) == 0;
+      }))
     return true;
   log(GGML_LOG_LEVEL_WARN, "ggml's tensors or operations are not those of its headers: not used");
   return false;

@@ -19,11 +19,12 @@ ggml_tensor* layers(ggml_context* ctx, std::span<ggml_tensor* const> in) {
   return x;
 }
 Graph model(ggml_type type) {
-  Graph graph{{random_input(GGML_TYPE_F32, {kWidth, kTokens, 1, 1}, 10)}, layers};
+  const int64_t width = columns(type, kWidth), hidden = columns(type, kHidden);
+  Graph graph{{random_input(GGML_TYPE_F32, {width, kTokens, 1, 1}, 10)}, layers};
   for (unsigned layer = 0; layer < 2; ++layer) {
     for (unsigned i = 0; i < 2; ++i)
-      graph.inputs.push_back(random_input(type, {kWidth, kHidden, 1, 1}, 11 + 3 * layer + i));
-    graph.inputs.push_back(random_input(type, {kHidden, kWidth, 1, 1}, 13 + 3 * layer));
+      graph.inputs.push_back(random_input(type, {width, hidden, 1, 1}, 11 + 3 * layer + i));
+    graph.inputs.push_back(random_input(type, {hidden, width, 1, 1}, 13 + 3 * layer));
   }
   return graph;
 }
@@ -147,6 +148,21 @@ TEST(Device, ComputesOnItsOwnBuffersWhatIsNoProduct) {
       }};
   const Backend plugin = plugin_backend(), cpu = cpu_backend();
   EXPECT_EQ(run(graph, plugin.get()), run(graph, cpu.get()));
+}
+
+// A cache of keys in Q8_0 is multiplied by, and grows between two products.
+TEST(Caches, AreNotTakenForWeights) {
+  const Graph graph{{random_input(GGML_TYPE_Q8_0, {64, 8, 1, 1}, 1),
+                     random_input(GGML_TYPE_F32, {64, 3, 1, 1}, 2),
+                     random_input(GGML_TYPE_F32, {64, 1, 1, 1}, 3), integers({1, 1, 1, 1}, {5})},
+                    [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
+                      ggml_tensor* before = ggml_mul_mat(ctx, in[0], in[1]);
+                      ggml_tensor* cache = ggml_set_rows(ctx, in[0], in[2], in[3]);
+                      return ggml_sub(ctx, before, ggml_mul_mat(ctx, cache, in[1]));
+                    }};
+  const Backend plugin = plugin_backend(), cpu = cpu_backend();
+  for (int round = 0; round < 2; ++round)
+    EXPECT_EQ(run(graph, plugin.get()), run(graph, cpu.get()));
 }
 
 }  // namespace
