@@ -20,6 +20,7 @@ from peer import Absent
 LLAMA = chat_formats.TOP / "build" / "compare" / "llama"  # where ./dev puts the one that pip compiles for this machine
 PLUGIN = chat_formats.TOP / "build" / "ggml" / "libggml-metal-marlin.so"  # which the suite ggml builds
 CONTEXT = 1024
+Q4_0 = chat_formats.Variant("Q4_0", chat_formats.GGUF, "--format q4_0")  # --format int4 would keep the codes of a Q4_1 file
 FEWEST = 3  # rounds
 EXCERPT = slice(4000, 6000)  # of a text, on which nats a token show that all run the same model
 
@@ -93,7 +94,7 @@ def measured(options, keep):
         tokens = [int(each) for each in chat_formats.run(options.chat, options.model, "--tokenize", "--null", stdin=text).split()]
         models = {parts_of_name(options.model)[1]: options.model}
         if not options.as_fetched:
-            models["Q4_0"] = chat_formats.make(options.command, options.model, chat_formats.VARIANTS["gguf-int4-g32"], folder)
+            models["Q4_0"] = chat_formats.make(options.command, options.model, Q4_0, folder)
         for name, model in models.items():
             print(f"{name}: {model.name}", file=sys.stderr, flush=True)
             found = candidates(options, model, threads, machine.about())
