@@ -25,7 +25,7 @@ about_suite() {
     rust) echo "the crates: linked and loaded, their documentation and README, clippy, rustfmt" ;;
     swift) echo "the Swift package: its tests, documentation, README, what it says of other versions, swift-format" ;;
     python) echo "the Python package: its wheel, tests, types, README; torch where there is one" ;;
-    ggml) echo "the plugin for ggml, in the ggml of a Python wheel, against that one's CPU backend" ;;
+    ggml) echo "the plugin for ggml, in the ggml of a Python wheel, against that one's CPU backend; in llama.cpp, if it is compiled here" ;;
     llm) echo "the chat of examples/llm: its parts, and a real model against the Python packages of others" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU; its page, and an installed copy of it; the kernels of llama.cpp" ;;
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
@@ -277,6 +277,21 @@ suite_ggml() {
   python3 -B tests/readme.py blocks bindings/ggml/README.md sh | sed '$d' >"$results/ggml.sh"
   [ "$(wc -l <"$results/ggml.sh")" -le 4 ] && grep -qF "$ggml_packages" "$results/ggml.sh" && quietly build-ggml sh -e "$results/ggml.sh" || { failed=1; return 0; }
   ctest_in ggml build/ggml
+  llama_ready || { skip ggml "$(llama_why_not)"; return 0; }
+  alone fetch_chat_model || { skip ggml "${chat_model##*/} is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
+  script_tests ggml-llama "$compare_venv/bin/python" -B bindings/ggml/tests/llama_test.py build/compare/llama build/ggml/libggml-metal-marlin.so "$chat_model"
+}
+# Compiling llama.cpp takes longer than most suites: only the long form does it.
+llama_ready() {
+  [ -z "${METAL_MARLIN_WHOLE:-}" ] || (compare_ready) || true
+  [ -e build/compare/llama/llama_cpp/__init__.py ] && "$compare_venv/bin/python" -c "import sys; sys.path.insert(0, 'build/compare/llama'); import llama_cpp" 2>/dev/null
+}
+llama_why_not() {
+  if [ -n "${METAL_MARLIN_WHOLE:-}" ]; then
+    echo "$llama_package cannot be compiled here ($compare_venv.log)"
+  else
+    echo "llama.cpp is not compiled here; ./dev chat --compare or ./dev test whole ggml compiles it"
+  fi
 }
 
 # metal_suite NAME FOLDER "GROUP...": a folder of tests that only its suite builds, with the packages that it needs.

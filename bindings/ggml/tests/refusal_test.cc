@@ -21,6 +21,7 @@ struct Lie {
   int64_t more_elements = 0;
   size_t more_overhead = 0;
   const char* mul_mat = "MUL_MAT";
+  int interface = 2;
   const char* says;
 };
 Lie lie;
@@ -48,15 +49,27 @@ __attribute__((visibility("default"))) size_t ggml_tensor_overhead(void) {
 __attribute__((visibility("default"))) const char* ggml_op_name(ggml_op op) {
   return op == GGML_OP_MUL_MAT ? lie.mul_mat : original<&ggml_op_name>("ggml_op_name")(op);
 }
+// A registry begins with the number of its interface.
+__attribute__((visibility("default"))) ggml_backend_reg_t
+ggml_backend_dev_backend_reg(ggml_backend_dev_t device) {
+  const ggml_backend_reg_t reg =
+      original<&ggml_backend_dev_backend_reg>("ggml_backend_dev_backend_reg")(device);
+  *reinterpret_cast<int*>(reg) = lie.interface;
+  return reg;
+}
 }
 
 namespace {
 
 const Lie kLies[] = {
-    {.name = "MinorBelow", .version = "0.9.11", .says = "found ggml 0.9.11: not used"},
-    {.name = "MinorAbove", .version = "0.99.0", .says = "found ggml 0.99.0: not used"},
-    {.name = "Major", .version = "1.20.2", .says = "found ggml 1.20.2: not used"},
-    {.name = "NoVersion", .version = "unknown", .says = "found ggml unknown: not used"},
+    {.name = "MinorBelow", .version = "0.9.11", .says = "expected ggml 0.10 to 0.25"},
+    {.name = "InterfaceOfANewerOne",
+     .version = "0.99.0",
+     .interface = 3,
+     .says = "found ggml 0.99.0 with version 3: not used"},
+    {.name = "NoVersion",
+     .version = "unknown",
+     .says = "found ggml unknown with version 2: not used"},
     {.name = "BlockBytes",
      .type = GGML_TYPE_NVFP4,
      .more_bytes = 1,
@@ -88,6 +101,12 @@ TEST(Acceptance, OfTheGgmlThatItWasBuiltFor) {
   lie = {};
   EXPECT_GT(score(), 0);
   EXPECT_NE(init(), nullptr);
+}
+
+TEST(Acceptance, OfANewerOneWithTheSameInterface) {
+  lie = {.name = "", .version = "1.2.3", .says = ""};
+  EXPECT_GT(score(), 0);
+  lie = {};
 }
 
 TEST_P(Refusal, IsALineOfTheLog) {
