@@ -32,7 +32,7 @@ let exclude = withList.map { "\($0)/CMakeLists.txt" } + tables
 #else
   // The Metal backend: the host in Objective-C++ and the shaders, which Metal compiles at run time.
   let packages: [Package.Dependency] = [.package(url: "https://github.com/nlohmann/json", from: "3.12.0")]
-  let needs: [Target.Dependency] = [.product(name: "nlohmann-json", package: "json")]
+  let needs: [Target.Dependency] = [.product(name: "json", package: "json")]
   let metal = ["backends/metal"]
   let notMetal = ["absent.cc", "CMakeLists.txt"].map { "backends/metal/\($0)" }
   let linked: [LinkerSetting] = [.linkedFramework("Foundation"), .linkedFramework("Metal")]

@@ -1,21 +1,37 @@
-# Headers, both libraries, the command with its man page and completions, a CMake package and a pkg-config file. Everything
-# installed finds the rest relative to itself, so that a prefix may be moved after it was installed. Components are packages
-# (package.cmake): `library` is what runs, `dev` what compiles, `tools` the command.
+# Headers, both libraries, the command with its man page and completions, a CMake package, a pkg-config file, pages and examples.
+# Everything installed finds the rest relative to itself, so that a prefix may be moved after it was installed. Components are
+# packages (package.cmake): `library` is what runs, `dev` what compiles, `tools` the command.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
+include(cmake/pkg_config.cmake)
 
-set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/metal-marlin)
-install(TARGETS metal_marlin metal_marlin_static EXPORT metal-marlin-targets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT library NAMELINK_COMPONENT dev
-        ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT dev
-        INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(DIRECTORY include/metal_marlin DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT dev
-        FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
-install(EXPORT metal-marlin-targets NAMESPACE metal_marlin:: DESTINATION ${package_dir} COMPONENT dev)
-configure_package_config_file(cmake/metal-marlin-config.cmake.in metal-marlin-config.cmake INSTALL_DESTINATION ${package_dir})
-write_basic_package_version_file(metal-marlin-config-version.cmake COMPATIBILITY SameMajorVersion)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/metal-marlin-config.cmake
-              ${CMAKE_CURRENT_BINARY_DIR}/metal-marlin-config-version.cmake DESTINATION ${package_dir} COMPONENT dev)
+# metal_marlin_install_library(PREFIX LIBDIR DOCDIR LIBRARY DEV [EXCLUDE_FROM_ALL]): the libraries in LIBDIR, and all that compiles
+# with them, as the components LIBRARY and DEV. With a PREFIX, they are for this prefix alone.
+function(metal_marlin_install_library prefix libdir docdir library dev)
+  set(package_dir ${libdir}/cmake/metal-marlin)
+  set(targets ${dev}-targets)
+  install(TARGETS metal_marlin metal_marlin_static EXPORT ${targets}
+          LIBRARY DESTINATION ${libdir} COMPONENT ${library} NAMELINK_COMPONENT ${dev} ${ARGN}
+          ARCHIVE DESTINATION ${libdir} COMPONENT ${dev} ${ARGN}
+          INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(DIRECTORY include/metal_marlin DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT ${dev} ${ARGN}
+          FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")
+  install(EXPORT ${targets} NAMESPACE metal_marlin:: DESTINATION ${package_dir} FILE metal-marlin-targets.cmake
+          COMPONENT ${dev} ${ARGN})
+  set(config ${CMAKE_CURRENT_BINARY_DIR}/${dev})
+  configure_package_config_file(cmake/metal-marlin-config.cmake.in ${config}/metal-marlin-config.cmake
+                                INSTALL_DESTINATION ${package_dir})
+  write_basic_package_version_file(${config}/metal-marlin-config-version.cmake COMPATIBILITY SameMajorVersion)
+  install(FILES ${config}/metal-marlin-config.cmake ${config}/metal-marlin-config-version.cmake DESTINATION ${package_dir}
+          COMPONENT ${dev} ${ARGN})
+  # Pages and examples keep their places beside each other, because they refer to each other.
+  install(FILES README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md LICENSE NOTICE DESTINATION ${docdir} COMPONENT ${dev} ${ARGN})
+  install(DIRECTORY docs DESTINATION ${docdir} COMPONENT ${dev} ${ARGN} FILES_MATCHING PATTERN "*.md" PATTERN "*.svg")
+  install(DIRECTORY examples DESTINATION ${docdir} COMPONENT ${dev} ${ARGN}
+          FILES_MATCHING PATTERN "*.c" PATTERN "*.cc" PATTERN "*.h" PATTERN "*.inc" PATTERN "*.md" PATTERN CMakeLists.txt)
+  metal_marlin_install_pkg_config("${prefix}" ${libdir} ${dev} ${ARGN})
+endfunction()
+metal_marlin_install_library("" ${CMAKE_INSTALL_LIBDIR} ${CMAKE_INSTALL_DOCDIR} library dev)
 
 if(TARGET metal-marlin)
   # The command finds the library beside itself, wherever the prefix is.
@@ -34,36 +50,8 @@ if(TARGET metal-marlin)
   endif()
 endif()
 
-# The pkg-config file. GNUInstallDirs' folders may be relative to the prefix or absolute; the prefix follows from the place of
-# the file itself when that is relative to the prefix.
-if(IS_ABSOLUTE "${CMAKE_INSTALL_LIBDIR}")
-  set(pc_prefix "${CMAKE_INSTALL_PREFIX}")
-else()
-  file(RELATIVE_PATH up "/prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/prefix")
-  string(REGEX REPLACE "/$" "" up "${up}")
-  set(pc_prefix "\${pcfiledir}/${up}")
+if(PROJECT_IS_TOP_LEVEL)
+  add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -D BUILD=${CMAKE_CURRENT_BINARY_DIR}
+                                      -P ${CMAKE_CURRENT_SOURCE_DIR}/cmake/uninstall.cmake
+                    VERBATIM USES_TERMINAL)
 endif()
-foreach(folder LIBDIR INCLUDEDIR)
-  if(IS_ABSOLUTE "${CMAKE_INSTALL_${folder}}")
-    set(pc_${folder} "${CMAKE_INSTALL_${folder}}")
-  else()
-    set(pc_${folder} "\${prefix}/${CMAKE_INSTALL_${folder}}")
-  endif()
-endforeach()
-# What the static library needs besides itself: the C++ runtime that this compiler links by default.
-set(pc_libs_private "")
-foreach(library IN LISTS CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
-  if(library MATCHES "^(stdc\\+\\+|c\\+\\+|m)$")
-    string(APPEND pc_libs_private " -l${library}")
-  endif()
-endforeach()
-foreach(library IN LISTS CMAKE_DL_LIBS)
-  string(APPEND pc_libs_private " -l${library}")
-endforeach()
-foreach(framework IN LISTS metal_marlin_frameworks)
-  string(APPEND pc_libs_private " ${framework}")
-endforeach()
-string(APPEND pc_libs_private " ${CMAKE_THREAD_LIBS_INIT}")
-string(STRIP "${pc_libs_private}" pc_libs_private)
-configure_file(pkgconfig/metal-marlin.pc.in metal-marlin.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/metal-marlin.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT dev)

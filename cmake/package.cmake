@@ -1,5 +1,5 @@
-# Packages, by `cpack` in a build folder: for Debian where there is dpkg, else an archive. Their parts are the components of
-# install.cmake; who distributes them says so by -DCPACK_PACKAGE_CONTACT="Name <mail>".
+# Packages, by `cpack` in a build folder: for Debian where there is dpkg, else an archive. Their parts are components of
+# install.cmake; who distributes them says so by -DCPACK_PACKAGE_CONTACT="Name <mail>" and -DCPACK_DEBIAN_PACKAGE_HOMEPAGE=URL.
 if(NOT CPACK_PACKAGE_CONTACT)
   set(CPACK_PACKAGE_CONTACT "metal-marlin maintainers <maintainers@metal-marlin.invalid>")
 endif()
@@ -22,10 +22,18 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR})
 set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)  # on exactly this version
 set(CPACK_PRE_BUILD_SCRIPTS ${PROJECT_SOURCE_DIR}/cmake/debian/stage.cmake)
 
-# debian_package(COMPONENT NAME SECTION SYNOPSIS TEXT [COMPONENT...]): the package of a component, and those that it needs.
-macro(debian_package component name section synopsis text)
+# Debian's libraries lie in a folder for each architecture, so that those of several architectures may be installed at once. These
+# components hold all that has such a place; they are installed by cpack alone.
+set(debian_libdir lib/${CMAKE_LIBRARY_ARCHITECTURE})
+string(REGEX REPLACE "/$" "" debian_libdir "${debian_libdir}")  # where the compiler knows no architecture
+metal_marlin_install_library(/usr ${debian_libdir} share/doc/libmetal-marlin-dev debian_library debian_dev EXCLUDE_FROM_ALL)
+set(CPACK_COMPONENTS_ALL debian_library debian_dev tools)
+
+# debian_package(COMPONENT NAME SECTION MULTIARCH SYNOPSIS TEXT [COMPONENT...]): the package of a component, and those that it needs.
+macro(debian_package component name section multiarch synopsis text)
   set(CPACK_DEBIAN_${component}_PACKAGE_NAME ${name})
-  set(CPACK_DEBIAN_${component}_PACKAGE_SECTION ${section})
+  # CMake before 3.31 has no variable for the field Multi-Arch, but writes this one as it is.
+  set(CPACK_DEBIAN_${component}_PACKAGE_SECTION "${section}\nMulti-Arch: ${multiarch}")
   set(CPACK_DEBIAN_${component}_DESCRIPTION "${synopsis}\n${text}")
   set(CPACK_COMPONENT_${component}_DEPENDS ${ARGN})
 endmacro()
@@ -33,17 +41,18 @@ set(about "metal-marlin opens quantized checkpoints (GPTQ, AWQ, MXFP4, NVFP4, GG
 MLX, compressed-tensors), packs each layer once for the processor at hand,
 and multiplies matrices by it, through one C ABI.")
 get_target_property(soversion metal_marlin SOVERSION)
-debian_package(LIBRARY libmetal-marlin${soversion} libs "Multiplication by 4-bit weights, shared library" "${about}")
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/triggers)
-debian_package(DEV libmetal-marlin-dev libdevel "Multiplication by 4-bit weights, development files" "${about}
+debian_package(DEBIAN_LIBRARY libmetal-marlin${soversion} libs same "Multiplication by 4-bit weights, shared library" "${about}")
+set(CPACK_DEBIAN_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_SOURCE_DIR}/cmake/debian/triggers
+    ${PROJECT_SOURCE_DIR}/cmake/debian/symbols)
+debian_package(DEBIAN_DEV libmetal-marlin-dev libdevel same "Multiplication by 4-bit weights, development files" "${about}
 .
-This package has the headers for C and C++, the static library, and files
-for pkg-config and CMake." library)
+This package has the headers for C and C++, the static library, files for
+pkg-config and CMake, the pages and the examples." debian_library)
 if(TARGET metal-marlin)
-  debian_package(TOOLS metal-marlin science "Command that looks at, checks and converts 4-bit weights" "${about}
+  debian_package(TOOLS metal-marlin science foreign "Command that looks at, checks and converts 4-bit weights" "${about}
 .
 This package has the command, which lists, checks, unpacks, quantizes and
 times the layers of checkpoints, with its manual page and its completions
-for bash, zsh and fish." library)
+for bash, zsh and fish." debian_library)
 endif()
 include(CPack)

@@ -1,10 +1,12 @@
 """Charts with two logarithmic axes, as SVG: docs/metal.py and tools/races draw with this."""
 import math
+import textwrap
 
 from card import CARD, EDGE, INK, SOFT, WIDTH, escape
 
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7f7f7f", "#8c564b", "#17becf", "#bcbd22")
 LEFT, RIGHT, TOP, BOTTOM, HEIGHT = 84, 800, 64, 470, 530
+LETTER = 6.3  # pixels of a letter of the notes, in wide fonts
 
 
 def ticks(low, high):
@@ -51,20 +53,33 @@ class Chart:
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         self.out.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"{dashed}/>')
 
-    def mark(self, x, y, color, filled=True, words=""):
+    def circle(self, px, py, color, filled=True, words=""):
         title = f"<title>{escape(words)}</title>" if words else ""
-        self.out.append(f'<circle cx="{self.at_x(x):.1f}" cy="{self.at_y(y):.1f}" r="4.5" fill="{color if filled else CARD}" '
+        self.out.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4.5" fill="{color if filled else CARD}" '
                         f'stroke="{color}" stroke-width="2"' + (f">{title}</circle>" if title else "/>"))
 
-    def legend(self, words, color, dashes=""):
-        y = TOP + 20 + 24 * self.entries
-        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-        self.text(RIGHT + 44, y, words, 13, anchor="start")
-        self.out.append(f'<path d="M{RIGHT + 14} {y - 4}h22" stroke="{color}" stroke-width="3"{dashed}/>')
-        self.entries += 1
+    def mark(self, x, y, color, filled=True, words=""):
+        self.circle(self.at_x(x), self.at_y(y), color, filled, words)
 
-    def notes(self, *lines):
-        """Under the legend."""
+    def _entry(self, words):
+        y = TOP + 20 + 24 * self.entries
+        self.text(RIGHT + 44, y, words, 13, anchor="start")
+        self.entries += 1
+        return y - 4
+
+    def legend(self, words, color, dashes=""):
+        """An entry for a line."""
+        y = self._entry(words)
+        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
+        self.out.append(f'<path d="M{RIGHT + 14} {y}h22" stroke="{color}" stroke-width="3"{dashed}/>')
+
+    def legend_mark(self, words, color):
+        """An entry for points without a line."""
+        self.circle(RIGHT + 25, self._entry(words), color)
+
+    def notes(self, *notes):
+        """Under the legend, in lines that fit beside the drawing."""
+        lines = [line for words in notes for line in textwrap.wrap(words, int((WIDTH - RIGHT - 14) / LETTER))]
         for i, words in enumerate(lines):
             self.text(RIGHT + 14, TOP + 30 + 24 * self.entries + 18 * i, words, 11, SOFT, "start")
 

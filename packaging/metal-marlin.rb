@@ -1,14 +1,17 @@
 # typed: strict
 # frozen_string_literal: true
 
-# A formula for Homebrew. A release fills in its archive:
-#   brew install --build-from-source packaging/metal-marlin.rb
-# Until there is one, `brew install --HEAD` takes a clone, whose address METAL_MARLIN_GIT names.
+# A formula for Homebrew, which takes formulae from taps alone:
+#   brew tap-new local/metal-marlin
+#   cp packaging/metal-marlin.rb "$(brew --repository local/metal-marlin)/Formula/"
+#   HOMEBREW_METAL_MARLIN_GIT="$PWD" brew install --HEAD local/metal-marlin/metal-marlin
+# A release fills in its archive. Until there is one, --HEAD takes a clone, whose address this variable names. (Homebrew hides
+# variables of other prefixes from formulae.)
 class MetalMarlin < Formula
   desc "Multiply by 4-bit weights at the speed of memory"
   homepage "https://metal-marlin.invalid/"
   license "Apache-2.0"
-  head ENV.fetch("METAL_MARLIN_GIT", "https://metal-marlin.invalid/metal-marlin.git"), using: :git, branch: "main"
+  head ENV.fetch("HOMEBREW_METAL_MARLIN_GIT", "https://metal-marlin.invalid/metal-marlin.git"), using: :git, branch: "main"
 
   depends_on "cli11" => :build
   depends_on "cmake" => :build
@@ -16,6 +19,7 @@ class MetalMarlin < Formula
   depends_on "nlohmann-json" => :build
   depends_on "pkgconf" => :test
   depends_on "fmt"
+  depends_on macos: :sonoma
 
   def install
     system "cmake", "-S", ".", "-B", "build", "-G", "Ninja", *std_cmake_args

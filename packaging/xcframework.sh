@@ -1,7 +1,7 @@
 #!/bin/sh
 # xcframework.sh [FOLDER]: builds the library for macOS and iOS, and FOLDER/MetalMarlin.xcframework of it (default: build/xcframework).
-# It needs a Mac with Xcode, CMake, Ninja and the headers of nlohmann-json. Every slice is a static library with the C header and a
-# module map, so that Swift, too, imports it as CMetalMarlin. A program links Metal and Foundation by itself.
+# It needs a Mac with Xcode, CMake, Ninja, pkg-config and the headers of nlohmann-json. Every slice is a static library with the C
+# header and a module map, so that Swift, too, imports it as CMetalMarlin. A program links Metal and Foundation by itself.
 set -eu
 cd "$(dirname "$0")/.."
 out=${1:-build/xcframework}
@@ -25,9 +25,10 @@ headers=$out/headers
 rm -rf "$headers" "$out/MetalMarlin.xcframework"
 mkdir -p "$headers/metal_marlin"
 cp include/metal_marlin/metal_marlin.h include/metal_marlin/metal_marlin.hpp "$headers/metal_marlin/"
-cat >"$headers/module.modulemap" <<'END'
+# In the folder of the headers: Xcode copies the headers of all frameworks into one, where a second module.modulemap is an error.
+cat >"$headers/metal_marlin/module.modulemap" <<'END'
 module CMetalMarlin {
-  header "metal_marlin/metal_marlin.h"
+  header "metal_marlin.h"
   link "c++"
   link framework "Foundation"
   link framework "Metal"

@@ -1,8 +1,10 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure libcxx unit kernels abi gpu cuda tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable avx2 arm64 macos asan tsan"
-# Those that run only when they are named.
-more_suites="quick metal-asan"
+all_suites="structure libcxx unit kernels abi gpu cuda tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable arm64 macos asan tsan"
+# What only the long form of all suites has: the suite kernels runs products at this level, too, and portable stands for lower ones.
+long_suites="avx2"
+# And those that run only when they are named.
+known_suites="$all_suites $long_suites quick metal-asan"
 
 # Kernels are those that the library chooses by itself, whatever was measured for this user. Tests of profiles have folders of their own.
 export METAL_MARLIN_PROFILE=off
@@ -23,7 +25,7 @@ about_suite() {
     rust) echo "the crates: linked and loaded, their documentation and README, clippy, rustfmt" ;;
     swift) echo "the Swift package: its tests, documentation, README, what it says of other versions, swift-format" ;;
     python) echo "the Python package: its wheel, tests, types, README; torch where there is one" ;;
-    ggml) echo "the plugin for ggml, in the ggml of a Python wheel, against that one's CPU backend" ;;
+    ggml) echo "the plugin for ggml, in the ggml of a Python wheel, against that one's CPU backend; in llama.cpp, if it is compiled here" ;;
     llm) echo "the chat of examples/llm: its parts, and a real model against the Python packages of others" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU; its page, and an installed copy of it; the kernels of llama.cpp" ;;
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
@@ -96,18 +98,29 @@ skip() {
   skipped=$((skipped + 1))
 }
 
-# took_building PRESET SECONDS: a line of its own in the table, taken off the suite that happened to need it first.
+# took_building PRESET SECONDS CPU_SECONDS: a line of its own in the table, taken off the suite that happened to need it first.
 took_building() {
-  table=$table$(printf '%-37s %8s' "(building $1)" "$(minutes "$2")")$'\n'
-  start=$((start + $2))
+  table=$table$(printf '%-37s %8s %8d' "(building $1)" "$(minutes "$2")" "$3")$'\n'
+  start=$((start + $2)) cpu_start=$((cpu_start + $3))
 }
 minutes() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
 
+# cpu_seconds VARIABLE: sets it to the seconds of user and system time of this process and the children that it has waited for.
+# `times` in a $(...) would speak of that process instead.
+cpu_seconds() {
+  local file=$results/$name.times
+  times >"$file"
+  eval "$1=$(tr 'ms' '  ' <"$file" | awk '{ sum += 60 * ($1 + $3) + $2 + $4 } END { printf "%d", sum }')"
+}
+
 # timed NAME COMMAND...: a build of that name.
 timed() {
-  local name=$1 begun=$SECONDS
+  local build=$1 begun=$SECONDS cpu_begun cpu_now
   shift
-  "$@" && took_building "$name" $((SECONDS - begun))
+  cpu_seconds cpu_begun
+  "$@" || return 1
+  cpu_seconds cpu_now
+  took_building "$build" $((SECONDS - begun)) $((cpu_now - cpu_begun))
 }
 
 # alone COMMAND...: runs it while no other suite builds or fetches. Two builds in one tree would disturb each other. The time of
@@ -128,10 +141,9 @@ built() {
   [ "$(cat "$results/$1.built")" = yes ] || { failed=$((failed + 1)); return 1; }
 }
 build_once() {
-  local outcome=$results/$1.built begun=$SECONDS
+  local outcome=$results/$1.built
   [ ! -e "$outcome" ] || return 0
-  if build "$@" -DMETAL_MARLIN_TESTS=ON; then echo yes >"$outcome"; else echo no >"$outcome"; fi
-  took_building "$1" $((SECONDS - begun))
+  if timed "$1" build "$@" -DMETAL_MARLIN_TESTS=ON; then echo yes >"$outcome"; else echo no >"$outcome"; fi
 }
 # more_of_release TARGET...: what the build of all leaves out. It is configured already: suites that read it run meanwhile.
 more_of_release() { alone quietly build-more cmake --build build/release -j "$jobs" --target "$@"; }
@@ -180,7 +192,11 @@ suite_cuda() {
   fi
   folder_suite cuda
 }
-suite_install() { with_packages install; }
+suite_install() {
+  built release || return 0
+  python_ready build/conan-venv "$recipe_packages" || true  # the test of the recipe skips itself
+  with_packages install
+}
 
 # script_tests NAME COMMAND...: a script that prints "passed NAME", "FAILED NAME: why" and "skipped NAME: why".
 script_tests() {
@@ -261,6 +277,21 @@ suite_ggml() {
   python3 -B tests/readme.py blocks bindings/ggml/README.md sh | sed '$d' >"$results/ggml.sh"
   [ "$(wc -l <"$results/ggml.sh")" -le 4 ] && grep -qF "$ggml_packages" "$results/ggml.sh" && quietly build-ggml sh -e "$results/ggml.sh" || { failed=1; return 0; }
   ctest_in ggml build/ggml
+  llama_ready || { skip ggml "$(llama_why_not)"; return 0; }
+  alone fetch_chat_model || { skip ggml "${chat_model##*/} is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
+  script_tests ggml-llama "$compare_venv/bin/python" -B bindings/ggml/tests/llama_test.py build/compare/llama build/ggml/libggml-metal-marlin.so "$chat_model"
+}
+# Compiling llama.cpp takes longer than most suites: only the long form does it.
+llama_ready() {
+  [ -z "${METAL_MARLIN_WHOLE:-}" ] || (compare_ready) || true
+  [ -e build/compare/llama/llama_cpp/__init__.py ] && "$compare_venv/bin/python" -c "import sys; sys.path.insert(0, 'build/compare/llama'); import llama_cpp" 2>/dev/null
+}
+llama_why_not() {
+  if [ -n "${METAL_MARLIN_WHOLE:-}" ]; then
+    echo "$llama_package cannot be compiled here ($compare_venv.log)"
+  else
+    echo "llama.cpp is not compiled here; ./dev chat --compare or ./dev test whole ggml compiles it"
+  fi
 }
 
 # metal_suite NAME FOLDER "GROUP...": a folder of tests that only its suite builds, with the packages that it needs.
@@ -387,14 +418,15 @@ suite_asan() {
 # ThreadSanitizer needs its part of the address space free: where the kernel spreads mappings too widely for it, programs and
 # all their children run without that (setarch -R), and where that is forbidden, not at all.
 suite_tsan() {
-  local calm="" probe=build/results/tsan-probe
+  local calm="" probe=build/results/tsan-probe more=ON
   echo 'int main(void) { return 0; }' >"$probe.c"
   cc -fsanitize=thread "$probe.c" -o "$probe" 2>"$probe.log" || { skip tsan "this compiler has no ThreadSanitizer"; return 0; }
   if ! "$probe" 2>"$probe.log"; then
     calm="setarch -R"
     $calm "$probe" 2>>"$probe.log" || { skip tsan "ThreadSanitizer cannot run here: $(head -n 1 "$probe.log")"; return 0; }
   fi
-  quietly configure-tsan cmake --preset tsan &&
+  [ -n "${METAL_MARLIN_WHOLE:-}" ] || more=OFF
+  quietly configure-tsan cmake --preset tsan -DMETAL_MARLIN_SANITIZE_KERNELS=$more &&
     alone timed tsan quietly build-tsan $calm cmake --build build/tsan -j "$jobs" --target marlin_tests_threads ||
     { failed=$((failed + 1)); return 0; }
   launcher=$calm TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:allocator_may_return_null=1 ctest_in tsan build/tsan/tests -L threads
@@ -412,10 +444,13 @@ groups_of() {
 
 # run_suite NAME: in a process of its own. What it says, its counts and its lines of the table are files of that name.
 run_suite() {
-  local name=$1 start=$SECONDS table=""
+  local name=$1 start=$SECONDS table="" cpu_start cpu
   passed=0 failed=0 skipped=0
+  cpu_seconds cpu_start
   "suite_$name"
-  table=$table$(printf '%-10s %8d %8d %8d %8s' "$name" $passed $failed $skipped "$(minutes $((SECONDS - start)))")$'\n'
+  cpu_seconds cpu
+  cpu=$((cpu - cpu_start))
+  table=$table$(printf '%-10s %8d %8d %8d %8s %8d' "$name" $passed $failed $skipped "$(minutes $((SECONDS - start)))" "$cpu")$'\n'
   printf '%s' "$table" >"$results/$name.table"
   echo "$passed $failed $skipped" >"$results/$name.counts"
 }
@@ -448,9 +483,10 @@ run_suites() {
     shift
   fi
   for name; do
-    case " $all_suites $more_suites " in *" $name "*) ;; *) say "no suite $name; there are: $all_suites $more_suites" >&2; exit 2 ;; esac
+    case " $known_suites " in *" $name "*) ;; *) say "no suite $name; there are: $known_suites" >&2; exit 2 ;; esac
   done
-  [ $# != 0 ] || set -- $all_suites
+  # shellcheck disable=SC2086
+  [ $# != 0 ] || set -- $all_suites ${METAL_MARLIN_WHOLE:+$long_suites}
   rm -rf "$results" && mkdir -p "$results"
   use_ccache
   (install_packages build test) || { say "0 passed, 1 failed, 0 skipped"; return 1; }
@@ -473,8 +509,8 @@ run_suites() {
     p=$((p + passed)) f=$((f + failed)) s=$((s + skipped))
   done
   wait
-  printf '\n%-10s %8s %8s %8s %8s\n%s\n' suite passed failed skipped minutes "$table"
-  say "all of it: $(minutes $SECONDS) minutes; suites run two at a time"
+  printf '\n%-10s %8s %8s %8s %8s %8s\n%s\n' suite passed failed skipped minutes "CPU s" "$table"
+  say "all of it: $(minutes $SECONDS) minutes, $(printf '%s' "$table" | awk '{ sum += $NF } END { print sum + 0 }') CPU seconds; suites run two at a time"
   [ $((p + f)) != 0 ] || f=1
   say "$p passed, $f failed, $s skipped"
   [ $f = 0 ]

@@ -25,6 +25,7 @@
 #include "words.h"
 
 namespace metal_marlin::tools {
+namespace bench_command {
 namespace {
 
 struct Options {
@@ -36,7 +37,7 @@ struct Options {
   int64_t top_k = 1;
   double skew = 0;
   double seconds = 1;
-  bool json = false, metal_counters = false, force = false;
+  bool json = false, metal_counters = false, force = false, row_invariant = false;
 };
 
 std::vector<Job> jobs_of(const Options& options) {
@@ -47,13 +48,16 @@ std::vector<Job> jobs_of(const Options& options) {
         jobs.push_back({m, known(parse_compute(compute)), known(parse_activation_dtype(dtype)),
                         known(parse_activation_dtype(options.out_dtype)),
                         options.shape.experts() == 0 ? 0 : options.top_k, options.skew});
+        if (!options.row_invariant) continue;
+        jobs.push_back(jobs.back());
+        jobs.back().row_invariant = true;
       }
     }
   }
   return jobs;
 }
 
-constexpr size_t kColumns = 15;
+constexpr size_t kColumns = 16;
 
 Table empty_table() {
   using enum Table::Align;
@@ -71,6 +75,7 @@ Table empty_table() {
                 {"of limit", right},
                 {"limit"},
                 {"over dense", right},
+                {"over usual", right},
                 {"nmse", right}});
 }
 
@@ -97,6 +102,7 @@ void add_row(Table& table, Notes& notes, const Measurement& m) {
              fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}", m.rate() / 1e9),
              fmt::format("{:.0f}%", 100 * m.fraction_of_limit()), m.limit(),
              m.dense_seconds != 0 ? fmt::format("{:.2f}x", m.dense_seconds / m.seconds) : "",
+             m.usual_seconds != 0 ? fmt::format("{:.2f}x", m.seconds / m.usual_seconds) : "",
              fmt::format("{:.1e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")},
             m.verdict.ok() ? Table::Mood::plain : Table::Mood::wrong);
 }
@@ -140,7 +146,7 @@ void print_limits(std::span<const Measurement> all) {
     fmt::print("{}\n", red("noise: " + noise, stdout));
 }
 
-ExitCode bench(const Options& options) {
+ExitCode run(const Options& options) {
   if (options.shape.experts() != 0 && options.top_k > options.shape.experts()) {
     throw Failure(fmt::format("--top-k {}: expected at most the {} of --experts", options.top_k,
                               options.shape.experts()),
@@ -189,6 +195,10 @@ ExitCode bench(const Options& options) {
       fmt::print(
           "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same "
           "shape.\n");
+    if (options.row_invariant)
+      fmt::print(
+          "'over usual' is the time with MARLIN_GEMM_ROW_INVARIANT over the time without, of the "
+          "line above.\n");
   }
   if (svg) {
     svg->write(render_roofline(roofline_of(all)));
@@ -237,7 +247,9 @@ constexpr const char* kFooter =
     "other_processors\n"
     "(that other processes had), device_seconds (on a GPU, by its own "
     "clock; the rates are then\n"
-    "of it), dense_over_sparse (with --sparse both); with --experts: experts, top_k, "
+    "of it), dense_over_sparse (with --sparse both), over_usual (with --row-invariant, of every "
+    "second product: its\n"
+    "time over that of the product before); with --experts: experts, top_k, "
     "skew, distinct_experts (of one\n"
     "product: those whose weights are read, the bytes; operations are 2 M top_k N K). Limits are "
     "those of the CPU.\n\n"
@@ -246,14 +258,17 @@ constexpr const char* kFooter =
     "  metal-marlin bench --format mxfp4,int4 --compute int8 -m 1,512\n"
     "  metal-marlin bench --format int4 --group 128 --threads 1,2 -m 128 --json\n"
     "  metal-marlin bench --format fp4,int4 --sparse both -m 1,4\n"
+    "  metal-marlin bench --format int4,nvfp4 --row-invariant -m 1,4,64\n"
     "  metal-marlin bench --format mxfp4 --experts 128 --top-k 4 -n 2880 -k 2880 -m 1,64\n"
     "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg\n"
     "  metal-marlin bench --metal-counters --format mxfp4 -m 1,32\n"
     "  metal-marlin bench --metal-counters --experts 32 --top-k 4";
 
 }  // namespace
+}  // namespace bench_command
 
 void add_bench(CLI::App& app, Action& action) {
+  using namespace bench_command;
   auto* sub = app.add_subcommand(
       "bench", "Time products and judge them by the machine's limits, measured in the same run");
   auto options = std::make_shared<Options>();
@@ -294,6 +309,8 @@ void add_bench(CLI::App& app, Action& action) {
   sub->add_option("--seconds", options->seconds, "Time for each row of the table, about")
       ->capture_default_str()
       ->check(in_range(0.001, 3600.0));
+  sub->add_flag("--row-invariant", options->row_invariant,
+                "Race every product with MARLIN_GEMM_ROW_INVARIANT against the same without");
   sub->add_flag("--json", options->json, "One JSON record a line, each as soon as it is measured");
   sub->add_option("--svg", options->svg, "Draw the roofline to this file")->type_name(kFile);
   add_force(*sub, options->force);
@@ -302,7 +319,7 @@ void add_bench(CLI::App& app, Action& action) {
   sub->callback([&action, sub, options] {
     action = [sub, options]() -> ExitCode {
       if (options->metal_counters) count_metal(*sub);
-      return bench(*options);
+      return run(*options);
     };
   });
 }

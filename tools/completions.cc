@@ -10,6 +10,7 @@
 #include "quantize_options.h"
 
 namespace metal_marlin::tools {
+namespace completions_command {
 namespace {
 
 constexpr auto kAll = [](const auto*) { return true; };
@@ -186,8 +187,10 @@ std::string fish(const CLI::App& app) {
 }
 
 }  // namespace
+}  // namespace completions_command
 
 void add_completions(CLI::App& app, Action& action) {
+  using namespace completions_command;
   auto* sub =
       app.add_subcommand("completions", "Print what a shell needs to complete these command lines");
   auto shell = std::make_shared<std::string>();

@@ -15,6 +15,7 @@
 #include "table.h"
 
 namespace metal_marlin::tools {
+namespace doctor_command {
 namespace {
 
 struct Options {
@@ -75,9 +76,11 @@ void print_limits(unsigned threads) {
   constexpr int kRounds = 15;
   std::vector<double> reads;
   std::vector<std::vector<double>> peaks(dot_loops().size());
+  std::string reading;
   {
     Progress progress("measuring", kRounds);
     Limits limits(threads);
+    reading = limits.reading();
     for (int round = 0; round < kRounds; ++round) {
       progress.at(round);
       reads.push_back(limits.read_sample());
@@ -87,7 +90,8 @@ void print_limits(unsigned threads) {
   }
   fmt::print("\nmeasured with {} thread{} at once, medians of {} samples taken in turn\n", threads,
              threads == 1 ? "" : "s", kRounds);
-  fmt::print("  {:<18} {:8.1f} GB/s\n", "reading memory", median(reads) / 1e9);
+  fmt::print("  {:<18} {:8.1f} GB/s   {}, the fastest of {} ways\n", "reading memory",
+             median(reads) / 1e9, reading, read_kernels().size());
   for (size_t i = 0; i < peaks.size(); ++i) {
     fmt::print("  {:<18} {:8.1f} Gop/s\n", dot_loops()[i].name, median(peaks[i]) / 1e9);
   }
@@ -97,7 +101,7 @@ void print_limits(unsigned threads) {
       "figures of the same minute.\n");
 }
 
-ExitCode doctor(const Options& options) {
+ExitCode run(const Options& options) {
   const unsigned threads = options.threads ? options.threads : usable_threads();
   print_devices();
   print_processor(threads);
@@ -113,8 +117,10 @@ ExitCode doctor(const Options& options) {
 }
 
 }  // namespace
+}  // namespace doctor_command
 
 void add_doctor(CLI::App& app, Action& action) {
+  using namespace doctor_command;
   auto* sub = app.add_subcommand(
       "doctor", "What this machine can do: devices, caches, threads, measured limits");
   auto options = std::make_shared<Options>();
@@ -131,7 +137,7 @@ void add_doctor(CLI::App& app, Action& action) {
       "Examples:\n"
       "  metal-marlin doctor\n"
       "  taskset -c 0 metal-marlin doctor      one core's share of the memory bandwidth");
-  sub->callback([&action, options] { action = [options] { return doctor(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

@@ -10,6 +10,7 @@
 #include "workload.h"
 
 namespace metal_marlin::tools {
+namespace explain_command {
 namespace {
 
 struct Options {
@@ -18,7 +19,7 @@ struct Options {
   std::string backend = "auto", compute = "default", dtype = "bf16";
 };
 
-ExitCode explain_products(const Options& options) {
+ExitCode run(const Options& options) {
   const Context context = make_context({.backend = known(parse_backend(options.backend))});
   const marlin_format format = options.shape.formats().front();
   const Weights weights =
@@ -37,8 +38,10 @@ ExitCode explain_products(const Options& options) {
 }
 
 }  // namespace
+}  // namespace explain_command
 
 void add_explain(CLI::App& app, Action& action) {
+  using namespace explain_command;
   auto* sub = app.add_subcommand("explain", "Say which kernel a product would take, and why");
   auto options = std::make_shared<Options>();
   options->shape.add_to(*sub, false);
@@ -62,7 +65,7 @@ void add_explain(CLI::App& app, Action& action) {
       "  metal-marlin explain --format int4 --group 128 --compute int8 -m 16\n"
       "  metal-marlin explain --format fp4 --sparse 2:4 --backend cpu\n"
       "  metal-marlin explain --file model.gguf --layer blk.0.ffn_down.weight");
-  sub->callback([&action, options] { action = [options] { return explain_products(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

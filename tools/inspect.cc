@@ -15,6 +15,7 @@
 #include "words.h"
 
 namespace metal_marlin::tools {
+namespace inspect_command {
 namespace {
 
 struct Options {
@@ -143,11 +144,9 @@ void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
 std::vector<std::string> cells_of(const marlin_layer_info& info, size_t note) {
   const auto bits = bits_a_weight(info.bytes, weights_of(info));
   return {printable(info.name),
-          is_floats(info) ? dtype_name(info.dtype) : format_name(info.format),
+          is_floats(info) ? dtype_name(info.dtype) : format_and_group(info),
           layout_name(info.layout),
-          info.n > 0 ? fmt::format("{} x {}", info.n, info.k) : "?",
-          info.experts > 1 ? std::to_string(info.experts) : "",
-          info.group_size > 0 && !is_floats(info) ? std::to_string(info.group_size) : "",
+          info.n > 0 ? shape_text(info) : "?",
           is_floats(info) || info.dtype == 0 ? "" : dtype_name(info.dtype),
           flag_names(info.flags),
           bits ? fmt::format("{:.2f}", *bits) : "?",
@@ -163,8 +162,6 @@ void print_table(const marlin_checkpoint* checkpoint) {
                {"format"},
                {"layout"},
                {"N x K", right},
-               {"experts", right},
-               {"group", right},
                {"scales"},
                {"with"},
                {"bits", right},
@@ -189,14 +186,14 @@ void print_table(const marlin_checkpoint* checkpoint) {
   if (!notes.empty()) fmt::print("\n");
   notes.print();
   const auto bits = totals.bits();
-  fmt::print("\n{}, {} quantized, {} 2:4 sparse, {} would load; {:.4g} million weights in {}{}\n",
+  fmt::print("\n{}, {} quantized, {} 2:4 sparse, {} would load\n{:.4g} million weights in {}{}\n",
              counted(totals.layers, "layer"), totals.quantized, totals.sparse, totals.loadable,
              static_cast<double>(totals.weights) / 1e6,
              bytes_text(static_cast<double>(totals.bytes)),
              bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
 }
 
-ExitCode inspect(const Options& options) {
+ExitCode run(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.path);
   if (options.json) {
     print_json(options.path, checkpoint.get());
@@ -207,8 +204,10 @@ ExitCode inspect(const Options& options) {
 }
 
 }  // namespace
+}  // namespace inspect_command
 
 void add_inspect(CLI::App& app, Action& action) {
+  using namespace inspect_command;
   auto* sub =
       app.add_subcommand("inspect", "List the layers of a checkpoint and whether they would load");
   auto options = std::make_shared<Options>();
@@ -222,13 +221,15 @@ void add_inspect(CLI::App& app, Action& action) {
       "listed with the reason, each reason once; layers of floats load when they are quantized on "
       "the way ('when "
       "quantized').\n"
+      "'format' has the size of a scale group ('g128'; 'row': all of K), 'N x K' the number of "
+      "experts before it.\n"
       "'with' tells 2:4 sparsity, zero points, act-order and the like; 'bits' are all bytes of a "
       "layer over its weights.\n\n"
       "Examples:\n"
       "  metal-marlin inspect model.gguf\n"
       "  metal-marlin inspect ~/models/some-model-gptq\n"
       "  metal-marlin inspect --json model.safetensors | jq '.layers[] | select(.loads | not)'");
-  sub->callback([&action, options] { action = [options] { return inspect(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

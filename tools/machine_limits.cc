@@ -8,6 +8,7 @@
 #include <chrono>
 #include <new>
 #include <string>
+#include <utility>
 
 #include "cpu_info.h"
 #include "host_matrix.h"
@@ -21,23 +22,6 @@ constexpr size_t kPage = size_t{2} << 20;
 constexpr size_t kReadPiece =
     size_t{64} << 20;    // bytes of one sample: long compared with starting the threads
 volatile uint64_t sink;  // prevents the compiler from removing the sums
-
-/// Reads four streams, prefetched 2 KB ahead, with builtins that every compiler has.
-uint64_t portable_read(const std::byte* p, size_t bytes) {
-  constexpr size_t kStreams = 4, kLine = 64, kAhead = 2048;
-  const size_t stream = bytes / kStreams;
-  uint64_t sums[kStreams][4] = {};
-  for (size_t i = 0; i < stream; i += kLine) {
-    for (size_t s = 0; s < kStreams; ++s) {
-      const auto* q = reinterpret_cast<const uint64_t*>(p + s * stream + i);
-      __builtin_prefetch(reinterpret_cast<const std::byte*>(q) + kAhead);
-      for (size_t j = 0; j < 4; ++j) sums[s][j] ^= q[j] ^ q[j + 4];
-    }
-  }
-  uint64_t all = 0;
-  for (const auto& sum : sums) all ^= sum[0] ^ sum[1] ^ sum[2] ^ sum[3];
-  return all;
-}
 
 // Twelve chains of 16-byte vectors fill the latency of a multiplication and an addition on
 // processors that start two a cycle.
@@ -58,6 +42,12 @@ void portable_loop(int64_t rounds) {
   for (const V& c : chain) sum += c;
   sink = sink + static_cast<uint64_t>(sum[0] != 0);
 }
+/// Bytes of memory that reading cycles through.
+size_t bytes_to_read() {
+  const size_t wanted = std::max(size_t{512} << 20, 8 * cpu_info().last_level_cache());
+  return std::max(kReadPiece, std::min(wanted, free_memory() / 4)) / kPage * kPage;
+}
+
 constexpr DotLoop kPortable[] = {
     {"float mul+add", kPortableChains * 4 * 2, portable_loop<Floats>},
     {"int16 mul+add", kPortableChains * 8 * 2, portable_loop<Shorts>},
@@ -106,49 +96,77 @@ std::string instruction_for(const std::string& isa, marlin_compute compute,
   return find_dot_loop(name) ? name : int8 ? "int16 mul+add" : "float mul+add";
 }
 
-Limits::Limits(unsigned threads)
-    : threads_(threads), read_(arch_read_kernel() ? arch_read_kernel() : portable_read) {
-  const size_t wanted = std::max(size_t{512} << 20, 8 * cpu_info().last_level_cache());
-  bytes_ = std::max(kReadPiece, std::min(wanted, free_memory() / 4)) / kPage * kPage;
-  // Pieces of whole kilobytes a thread: the kernels' streams stay aligned.
-  piece_ = kReadPiece / (threads_ * size_t{4096}) * threads_ * size_t{4096};
+Limits::Memory::Memory(size_t wanted, unsigned threads, bool large_pages) : bytes(wanted) {
   void* mapped =
-      mmap(nullptr, bytes_ + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) throw std::bad_alloc();
-  memory_ = static_cast<std::byte*>(mapped);
+  begin = static_cast<std::byte*>(mapped);
 #if defined(MADV_HUGEPAGE)
-  madvise(memory_, bytes_ + kPage, MADV_HUGEPAGE);
+  madvise(begin, bytes + kPage, large_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
+  pages = large_pages ? ", large pages" : ", small pages";
+#else
+  static_cast<void>(large_pages);
 #endif
   // The threads that will read the memory write it first, for machines with several memory nodes.
   run_team(
-      threads_, [](unsigned) {},
+      threads, [](unsigned) {},
       [&](unsigned t) {
         Random random(t);
-        auto* words = reinterpret_cast<uint64_t*>(memory_);
-        for (size_t i = t; i < (bytes_ + kPage) / kPage; i += threads_) {
+        auto* words = reinterpret_cast<uint64_t*>(begin);
+        for (size_t i = t; i < (bytes + kPage) / kPage; i += threads) {
           for (size_t w = 0; w < kPage / 8; ++w) words[i * (kPage / 8) + w] = random.next();
         }
       });
 }
 
-Limits::~Limits() {
-  munmap(memory_, bytes_ + kPage);
-}  // the page beyond is for prefetches and rounding
+Limits::Memory::~Memory() {
+  if (begin) munmap(begin, bytes + kPage);  // the page beyond is for prefetches and rounding
+}
 
-double Limits::read_sample() {
-  if (at_ + piece_ > bytes_) at_ = 0;
-  const std::byte* from = memory_ + at_;
-  at_ += piece_;
+void Limits::Memory::swap(Memory& other) noexcept {
+  std::swap(begin, other.begin);
+  std::swap(bytes, other.bytes);
+  std::swap(at, other.at);
+  pages.swap(other.pages);
+}
+
+Limits::Limits(unsigned threads)
+    : threads_(threads),
+      // Pieces of whole kilobytes a thread: the kernels' streams stay aligned.
+      piece_(kReadPiece / (threads_ * size_t{4096}) * threads_ * size_t{4096}),
+      kernel_(&read_kernels().front()),
+      memory_(bytes_to_read(), threads, true) {
+  using Clock = std::chrono::steady_clock;
+  constexpr int kRounds = 7;
+  auto deadline = Clock::now() + std::chrono::milliseconds(400);
+  const auto finished = [&] { return Clock::now() > deadline; };
+  const auto rate_of = [&](size_t i) { return sample(read_kernels()[i], memory_); };
+  kernel_ = &read_kernels()[fastest(read_kernels().size(), kRounds, rate_of, finished)];
+  if (memory_.pages.empty()) return;
+  Memory small(memory_.bytes, threads, false);
+  deadline = Clock::now() + std::chrono::milliseconds(100);
+  const auto rate_of_pages = [&](size_t i) { return sample(*kernel_, i == 0 ? memory_ : small); };
+  if (fastest(2, kRounds, rate_of_pages, finished) == 1) memory_ = std::move(small);
+}
+
+double Limits::read_sample() { return sample(*kernel_, memory_); }
+
+double Limits::sample(const ReadKernel& kernel, Memory& memory) const {
+  if (memory.at + piece_ > memory.bytes) memory.at = 0;
+  const std::byte* from = memory.begin + memory.at;
+  memory.at += piece_;
   const size_t share = piece_ / threads_;
   // Warming up on the part that was read longest ago raises the clock and warms the page tables,
   // but leaves `from` cold.
-  const std::byte* old = memory_ + (at_ + bytes_ / 2) % (bytes_ - kReadPiece + 1) / kPage * kPage;
+  const std::byte* old = memory.begin + (memory.at + memory.bytes / 2) %
+                                            (memory.bytes - kReadPiece + 1) / kPage * kPage;
   const double seconds = run_team(
       threads_,
       [&](unsigned t) {
-        sink = read_(old + t * (share / 4096 * 4096 / 16) / 4096 * 4096, share / 16 / 4096 * 4096);
+        sink = kernel.run(old + t * (share / 4096 * 4096 / 16) / 4096 * 4096,
+                          share / 16 / 4096 * 4096);
       },
-      [&](unsigned t) { sink = read_(from + t * share, share); });
+      [&](unsigned t) { sink = kernel.run(from + t * share, share); });
   return static_cast<double>(piece_) / seconds;
 }
 

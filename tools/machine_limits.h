@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "metal_marlin/metal_marlin.h"
+#include "read_kernels.h"
 
 namespace metal_marlin::tools {
 
@@ -25,15 +26,10 @@ struct DotLoop {
   void (*run)(int64_t rounds);
 };
 
-/// Reads [p, p + bytes) once and returns a value that depends on every byte. p is aligned to 64
-/// bytes, and bytes % 1024 == 0.
-using ReadKernel = uint64_t (*)(const std::byte* p, size_t bytes);
-
-/// The file of the architecture defines these functions (machine_limits_x86.cc,
-/// machine_limits_arm.cc, machine_limits_other.cc). They return only loops that this processor can
+/// The file of the architecture defines this function (machine_limits_x86.cc,
+/// machine_limits_arm.cc, machine_limits_other.cc). It returns only loops that this processor can
 /// run.
 std::vector<DotLoop> arch_dot_loops();
-ReadKernel arch_read_kernel();  ///< the widest; nullptr: the portable one
 
 /// Every loop that runs here, the portable loops last. METAL_MARLIN_ISA has no effect, because
 /// these are limits of the machine.
@@ -51,23 +47,38 @@ std::string instruction_for(const std::string& isa, marlin_compute compute,
 class Limits {
  public:
   /// Reading cycles through max(512 MB, 8 last-level caches) of random bytes, but never more than a
-  /// quarter of free memory.
+  /// quarter of free memory. The constructor races all read kernels, and large against small pages,
+  /// and takes the fastest, which needs about half a second.
   explicit Limits(unsigned threads);
-  ~Limits();
-  Limits(const Limits&) = delete;
-  Limits& operator=(const Limits&) = delete;
 
   unsigned threads() const { return threads_; }
+  /// How memory is read: the kernel, and the pages if there was a choice.
+  std::string reading() const { return kernel_->name + memory_.pages; }
   /// Bytes per second of reading the next 64 MB.
   double read_sample();
   /// Operations per second of all threads together, over about 2 ms.
   double dot_sample(const DotLoop& loop);
 
  private:
+  /// Mapped memory, filled with random bytes by the threads that will read it.
+  struct Memory {
+    Memory(size_t bytes, unsigned threads, bool large_pages);
+    ~Memory();
+    Memory(Memory&& other) noexcept { swap(other); }
+    Memory& operator=(Memory&& other) noexcept { return swap(other), *this; }
+    void swap(Memory& other) noexcept;
+
+    std::byte* begin = nullptr;
+    size_t bytes = 0, at = 0;  ///< at: where the next sample begins
+    std::string pages;         ///< ", large pages"; "" where there is no choice
+  };
+
+  double sample(const ReadKernel& kernel, Memory& memory) const;
+
   unsigned threads_;
-  std::byte* memory_ = nullptr;
-  size_t bytes_ = 0, piece_ = 0, at_ = 0;
-  ReadKernel read_;
+  size_t piece_;
+  const ReadKernel* kernel_;
+  Memory memory_;
 };
 
 /// The median; 0 if there are no values.

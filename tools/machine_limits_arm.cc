@@ -61,7 +61,7 @@ std::vector<DotLoop> arch_dot_loops() {
   return loops;
 }
 
-// The portable kernel compiles to paired 16-byte loads and prefetches. NEON has no wider loads.
-ReadKernel arch_read_kernel() { return nullptr; }
+// The portable kernels compile to paired 16-byte loads and prefetches. NEON has no wider loads.
+std::vector<ReadKernel> arch_read_kernels() { return {}; }
 
 }  // namespace metal_marlin::tools

@@ -5,6 +5,6 @@
 namespace metal_marlin::tools {
 
 std::vector<DotLoop> arch_dot_loops() { return {}; }
-ReadKernel arch_read_kernel() { return nullptr; }
+std::vector<ReadKernel> arch_read_kernels() { return {}; }
 
 }  // namespace metal_marlin::tools

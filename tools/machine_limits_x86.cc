@@ -1,5 +1,5 @@
 // The limits of x86-64: products of tiles, 64-byte and 32-byte dot products and multiply-adds, and
-// the widest reading.
+// reading.
 #include <cpuid.h>
 #include <immintrin.h>
 
@@ -83,53 +83,67 @@ MARLIN_TILE_LOOP(tdpbssd_tiles, "tdpbssd")
 MARLIN_TILE_LOOP(tdpbf16ps_tiles, "tdpbf16ps")
 constexpr int64_t kTileChains = 4, kTileSums = 16 * 16;
 
-// Four streams, prefetched 2 KB ahead, are within 2% of the best of all numbers of streams, hints,
-// distances and page sizes that we tried on AMD Zen 5, with busy and with quiet memory.
-constexpr size_t kStreams = 4, kAhead = 2048;
-
 /// Reduces through memory, because g++ 12 warns about its own _mm512_reduce_*.
 template <class Vector>
-uint64_t fold(const Vector& vector) {
+uint64_t reduce(const Vector& vector) {
   uint64_t words[sizeof(Vector) / sizeof(uint64_t)], all = 0;
   std::memcpy(words, &vector, sizeof words);
   for (uint64_t word : words) all ^= word;
   return all;
 }
 
+/// Prefetches both cache lines at `p`.
+template <bool kOnce>
+void prefetch(const std::byte* p) {
+  constexpr auto kHint = kOnce ? _MM_HINT_NTA : _MM_HINT_T0;
+  _mm_prefetch(reinterpret_cast<const char*>(p), kHint);
+  _mm_prefetch(reinterpret_cast<const char*>(p + 64), kHint);
+}
+
+template <size_t kStreams, size_t kAhead, bool kOnce = false>
 __attribute__((target("avx512f"))) uint64_t read_zmm(const std::byte* p, size_t bytes) {
-  __m512i sums[kStreams] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
-                            _mm512_setzero_si512()};
+  __m512i sums[kStreams];
+  for (__m512i& sum : sums) sum = _mm512_setzero_si512();
   const size_t stream = bytes / kStreams;
   for (size_t i = 0; i < stream; i += 128) {
     for (size_t s = 0; s < kStreams; ++s) {
       const std::byte* q = p + s * stream + i;
-      _mm_prefetch(reinterpret_cast<const char*>(q + kAhead), _MM_HINT_T0);
-      _mm_prefetch(reinterpret_cast<const char*>(q + kAhead + 64), _MM_HINT_T0);
+      if constexpr (kAhead != 0) prefetch<kOnce>(q + kAhead);
       sums[s] = _mm512_xor_si512(sums[s], _mm512_load_si512(q));
       sums[s] = _mm512_xor_si512(sums[s], _mm512_load_si512(q + 64));
     }
   }
-  const __m512i all =
-      _mm512_xor_si512(_mm512_xor_si512(sums[0], sums[1]), _mm512_xor_si512(sums[2], sums[3]));
-  return fold(all);
+  __m512i all = sums[0];
+  for (size_t s = 1; s < kStreams; ++s) all = _mm512_xor_si512(all, sums[s]);
+  return reduce(all);
 }
 
+template <size_t kStreams, size_t kAhead, bool kOnce = false>
 __attribute__((target("avx2"))) uint64_t read_ymm(const std::byte* p, size_t bytes) {
-  __m256i sums[kStreams] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
-                            _mm256_setzero_si256()};
+  __m256i sums[kStreams];
+  for (__m256i& sum : sums) sum = _mm256_setzero_si256();
   const size_t stream = bytes / kStreams;
-  for (size_t i = 0; i < stream; i += 64) {
+  for (size_t i = 0; i < stream; i += 128) {
     for (size_t s = 0; s < kStreams; ++s) {
       const std::byte* q = p + s * stream + i;
-      _mm_prefetch(reinterpret_cast<const char*>(q + kAhead), _MM_HINT_T0);
-      sums[s] = _mm256_xor_si256(sums[s], _mm256_load_si256(reinterpret_cast<const __m256i*>(q)));
-      sums[s] =
-          _mm256_xor_si256(sums[s], _mm256_load_si256(reinterpret_cast<const __m256i*>(q + 32)));
+      if constexpr (kAhead != 0) prefetch<kOnce>(q + kAhead);
+      for (size_t part = 0; part < 4; ++part)
+        sums[s] = _mm256_xor_si256(
+            sums[s], _mm256_load_si256(reinterpret_cast<const __m256i*>(q + 32 * part)));
     }
   }
-  const __m256i all =
-      _mm256_xor_si256(_mm256_xor_si256(sums[0], sums[1]), _mm256_xor_si256(sums[2], sums[3]));
-  return fold(all);
+  __m256i all = sums[0];
+  for (size_t s = 1; s < kStreams; ++s) all = _mm256_xor_si256(all, sums[s]);
+  return reduce(all);
+}
+
+template <size_t kStreams, size_t kAhead, bool kOnce = false>
+ReadKernel zmm() {
+  return {read_kernel_name(64, kStreams, kAhead, kOnce), read_zmm<kStreams, kAhead, kOnce>};
+}
+template <size_t kStreams, size_t kAhead, bool kOnce = false>
+ReadKernel ymm() {
+  return {read_kernel_name(32, kStreams, kAhead, kOnce), read_ymm<kStreams, kAhead, kOnce>};
 }
 
 /// __builtin_cpu_supports of g++ 12 does not know AVX-VNNI, so this reads leaf 7, subleaf 1, EAX
@@ -183,9 +197,17 @@ std::vector<DotLoop> arch_dot_loops() {
   return loops;
 }
 
-ReadKernel arch_read_kernel() {
-  if (__builtin_cpu_supports("avx512f")) return read_zmm;
-  return __builtin_cpu_supports("avx2") ? read_ymm : nullptr;
+// The first of them is within 2% of the best on AMD Zen 5, with busy and with quiet memory. Other
+// processors want more or fewer streams, or farther prefetches.
+std::vector<ReadKernel> arch_read_kernels() {
+  if (__builtin_cpu_supports("avx512f"))
+    return {zmm<4, 2048>(), zmm<1, 2048>(), zmm<2, 2048>(),       zmm<8, 2048>(),
+            zmm<1, 8192>(), zmm<4, 8192>(), zmm<4, 2048, true>(), zmm<8, 512>(),
+            zmm<1, 0>(),    zmm<4, 0>(),    ymm<4, 2048>(),       ymm<8, 2048>()};
+  if (__builtin_cpu_supports("avx2"))
+    return {ymm<4, 2048>(), ymm<1, 2048>(), ymm<2, 2048>(),       ymm<8, 2048>(), ymm<1, 8192>(),
+            ymm<4, 8192>(), ymm<8, 512>(),  ymm<4, 2048, true>(), ymm<1, 0>(),    ymm<4, 0>()};
+  return {};
 }
 
 }  // namespace metal_marlin::tools

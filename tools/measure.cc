@@ -100,6 +100,7 @@ struct Prepared {
   marlin_gemm_desc product_by(const marlin_weights* weights, const Job& job,
                               size_t draw = 0) const {
     marlin_gemm_desc desc = product(weights, a, c, job.m, job.compute);
+    if (job.row_invariant) desc.flags |= MARLIN_GEMM_ROW_INVARIANT;
     if (job.top_k == 0) return desc;
     desc.c = c.view(job.rows());
     desc.expert_ids.data =
@@ -254,12 +255,14 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
     made.seconds = timed[i].seconds();
     made.device_seconds = timed[i].device_seconds();
     made.read_rate = read;
+    made.reading = bench.limits->reading();
     made.limit_spread = spread;
     made.other_processors = others;
     made.instruction = instruction;
     made.peak = median(peaks[instruction]);
     const Measurement& dense = out[j];  // the first rotation's
     if (made.sparse && !dense.sparse) made.dense_seconds = dense.seconds;
+    if (made.job.row_invariant) made.usual_seconds = timed[i - 1].seconds();
   }
   std::move(refused.begin(), refused.end(), std::back_inserter(out));
   return out;
@@ -285,12 +288,14 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                                  {"out_dtype", dtype_name(m.job.out_dtype)},
                                  {"weight_bytes", m.bytes},
                                  {"read_gbytes_per_s", m.read_rate / 1e9},
+                                 {"read_kernel", m.reading},
                                  {"instruction", m.instruction},
                                  {"peak_gflops", m.peak / 1e9},
                                  {"sparse", m.sparse ? "2:4" : "none"},
                                  {"limit_spread", m.limit_spread},
                                  {"other_processors", m.other_processors}};
   if (m.device_seconds != 0) json["device_seconds"] = m.device_seconds;
+  if (m.usual_seconds != 0) json["over_usual"] = m.seconds / m.usual_seconds;
   if (m.dense_seconds != 0) json["dense_over_sparse"] = m.dense_seconds / m.seconds;
   if (m.job.top_k != 0) {
     json["experts"] = m.experts;

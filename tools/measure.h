@@ -21,8 +21,10 @@ struct Job {
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   marlin_dtype dtype = MARLIN_BF16;     ///< of A
   marlin_dtype out_dtype = MARLIN_F32;  ///< of C
-  int64_t top_k = 0;  ///< of a mixture of experts: how many multiply every row; 0: none is
-  double skew = 0;    ///< how uneven experts are drawn (Router)
+  int64_t top_k = 0;           ///< of a mixture of experts: how many multiply every row; 0: none is
+  double skew = 0;             ///< how uneven experts are drawn (Router)
+  bool row_invariant = false;  ///< with MARLIN_GEMM_ROW_INVARIANT, in turn with the job before,
+                               ///< which is the same without
 
   int64_t rows() const { return top_k == 0 ? m : m * top_k; }  ///< of C
 };
@@ -40,12 +42,14 @@ struct Measurement {
   uint64_t bytes;           ///< of the weights that one product reads
   double seconds;           ///< median of one product
   double read_rate;         ///< bytes per second, median of the same race
+  std::string reading;      ///< how memory was read (Limits::reading)
   std::string instruction;  ///< by whose peak it is judged
   double peak;              ///< operations per second, likewise the median
   Verdict verdict;          ///< of a sample of the result
   double device_seconds =
       0;                     ///< of it on the device, by the device's clock; 0: the CPU, or unknown
   double dense_seconds = 0;  ///< of the same product by dense weights in the same race; 0: none
+  double usual_seconds = 0;  ///< row-invariant: of the same product without that; else 0
   int64_t experts = 0, distinct_experts = 0;  ///< with top_k: of the weights, and in one product
   double limit_spread =
       0;  ///< of the samples of read_rate: the middle 80 % of them over the median

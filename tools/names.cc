@@ -91,6 +91,15 @@ std::optional<T> value_of(Names<T> names, std::string_view name) {
 std::string format_name(marlin_format format) {
   return format == MARLIN_FORMAT_NONE ? "float" : name_of<marlin_format>(kFormats, format);
 }
+std::string format_and_group(const marlin_layer_info& info) {
+  const std::string name = format_name(info.format);
+  if (info.group_size == 0) return name;
+  return info.group_size >= info.k ? name + " row" : fmt::format("{} g{}", name, info.group_size);
+}
+std::string shape_text(const marlin_layer_info& info) {
+  const std::string experts = info.experts > 1 ? fmt::format("{} x ", info.experts) : "";
+  return fmt::format("{}{} x {}", experts, info.n, info.k);
+}
 std::string compute_name(marlin_compute compute) {
   return name_of<marlin_compute>(kComputes, compute);
 }

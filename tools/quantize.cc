@@ -20,6 +20,7 @@
 #include "words.h"
 
 namespace metal_marlin::tools {
+namespace quantize_command {
 namespace {
 
 /// The layers that recipes skip, because quantizing them costs much and saves little: embeddings,
@@ -170,7 +171,7 @@ void mark_unread(const marlin_checkpoint* checkpoint, std::vector<LayerOutcome>&
   for (LayerOutcome& outcome : outcomes) outcome.unread = unread.contains(outcome.name);
 }
 
-ExitCode quantize(const Options& options) {
+ExitCode run(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.input);
   const Choice choice = choose(checkpoint.get(), options);
   const LayerNorms norms(options.norms, options.output, checkpoint.get(), choice.names);
@@ -270,8 +271,10 @@ void add_options(CLI::App& sub, Options& options) {
 }
 
 }  // namespace
+}  // namespace quantize_command
 
 void add_quantize(CLI::App& app, Action& action) {
+  using namespace quantize_command;
   auto* sub = app.add_subcommand("quantize", "Write a checkpoint again with its layers quantized");
   auto options = std::make_shared<Options>();
   add_options(*sub, *options);
@@ -293,7 +296,7 @@ void add_quantize(CLI::App& app, Action& action) {
       "  metal-marlin quantize model-gptq model-mlx --layout mlx\n"
       "  metal-marlin quantize float-model out --format nvfp4 --include 'model.layers.*' --exclude "
       "'*.self_attn.*' --dry-run");
-  sub->callback([&action, options] { action = [options] { return quantize(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

@@ -24,6 +24,7 @@
 #include "words.h"
 
 namespace metal_marlin::tools {
+namespace quickstart_command {
 namespace {
 
 namespace fs = std::filesystem;
@@ -99,15 +100,11 @@ class SmallLayers {
       return;
     }
     const bool floats = info.format == MARLIN_FORMAT_NONE;
-    const std::string group =
-        info.group_size >= info.k ? "row" : fmt::format("g{}", info.group_size);
     Row row;
     row.checkpoint = where;
     row.layer = short_name(info.name);
-    row.format = floats ? dtype_name(info.dtype) + " > mxfp4"
-                        : fmt::format("{} {}", format_name(info.format), group);
-    row.shape = fmt::format("{}{} x {}", info.experts > 1 ? fmt::format("{} x ", info.experts) : "",
-                            info.n, info.k);
+    row.format = floats ? dtype_name(info.dtype) + " > mxfp4" : format_and_group(info);
+    row.shape = shape_text(info);
     for (uint32_t expert = 0; expert < info.experts; ++expert) {
       const Weights weights =
           load(context_, checkpoint, info, expert, {floats ? MARLIN_MXFP4 : MARLIN_FORMAT_NONE, 0});
@@ -280,7 +277,7 @@ bool report_large(const std::vector<Measurement>& all) {
   return right_all;
 }
 
-ExitCode quickstart(const Options& options) {
+ExitCode run(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto folders = subfolders(options.folder);
   InputFiles inputs;
@@ -321,8 +318,10 @@ ExitCode quickstart(const Options& options) {
 }
 
 }  // namespace
+}  // namespace quickstart_command
 
 void add_quickstart(CLI::App& app, Action& action) {
+  using namespace quickstart_command;
   auto* sub = app.add_subcommand(
       "quickstart",
       "Pack, multiply by, check and time every checkpoint of a folder, and one large layer");
@@ -342,7 +341,7 @@ void add_quickstart(CLI::App& app, Action& action) {
       "Exits with 1 when a result is not what float64 says.\n\n"
       "Example:\n"
       "  metal-marlin quickstart tests/data");
-  sub->callback([&action, options] { action = [options] { return quickstart(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

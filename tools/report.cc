@@ -42,6 +42,7 @@ std::string without_home_folders(std::string text) {
   return std::regex_replace(text, folders, "~");
 }
 
+namespace report_command {
 namespace {
 
 using nlohmann::ordered_json;
@@ -261,7 +262,7 @@ void print_summary(const ordered_json& report) {
                                                   : mlx.at("version").get<std::string>());
 }
 
-ExitCode write_report(const Options& options) {
+ExitCode run(const Options& options) {
   std::optional<OutputFile> output;
   if (!options.output.empty()) output.emplace(options.output, options.force);
   ordered_json report = {{"report", 1}, {"build", about_build()}, {"machine", about_system()}};
@@ -298,8 +299,10 @@ ExitCode write_report(const Options& options) {
 }
 
 }  // namespace
+}  // namespace report_command
 
 void add_report(CLI::App& app, Action& action) {
+  using namespace report_command;
   auto* sub =
       app.add_subcommand("report", "Everything that a problem report needs, in one JSON file");
   auto options = std::make_shared<Options>();
@@ -331,7 +334,7 @@ void add_report(CLI::App& app, Action& action) {
       "Exits with 1 when no device is usable or one failed.\n\n"
       "Examples:\n"
       "  metal-marlin report -o report.json");
-  sub->callback([&action, options] { action = [options] { return write_report(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

@@ -11,6 +11,7 @@
 
 #include "command.h"
 #include "cpu_info.h"
+#include "label_places.h"
 #include "names.h"
 
 namespace metal_marlin::tools {
@@ -84,6 +85,7 @@ class Drawing {
     axes();
     roofs();
     points();
+    labels();
     legend();
     return out_ + "</svg>\n";
   }
@@ -102,12 +104,11 @@ class Drawing {
         "#fff }}\n"
         ".roof {{ stroke: #444; fill: none; stroke-width: 2 }} .peak {{ stroke: #444; fill: none; "
         "stroke-dasharray: 7 4 }}\n"
-        ".halo {{ stroke: #fff; stroke-width: 4; stroke-linejoin: round; paint-order: stroke }}\n"
         "@media (prefers-color-scheme: dark) {{\n"
         "text {{ fill: #ddd }} .small {{ fill: #aaa }} .page, .ring {{ fill: #1b1d20 }} .grid {{ "
         "stroke: #303338 }} .disc {{ "
         "stroke: #1b1d20 }}\n"
-        ".roof, .peak {{ stroke: #ccc }} .halo {{ stroke: #1b1d20 }}\n}}\n</style>\n"
+        ".roof, .peak {{ stroke: #ccc }}\n}}\n</style>\n"
         "<rect class=\"page\" width=\"100%\" height=\"100%\"/>\n",
         kWidth, kHeight, escape(r_.title));
     text(kLeft, 34, "title", "start", r_.title);
@@ -143,12 +144,17 @@ class Drawing {
   }
 
   void roofs() {
-    double highest = 0;
-    for (const auto& [name, peak] : r_.peaks) {
-      highest = std::max(highest, peak);
-      line("peak", x_.at(peak / r_.read_rate), y_.at(peak), kRight, y_.at(peak));
-      text(kRight + 8, y_.at(peak) + 4, "small", "start",
-           fmt::format("{}  {}op/s", name, rate_text(peak)));
+    auto peaks = r_.peaks;
+    std::sort(peaks.begin(), peaks.end(),
+              [](const auto& a, const auto& b) { return a.second > b.second; });
+    const double highest = peaks.empty() ? 0 : peaks.front().second;
+    double label = 0;
+    for (const auto& [name, peak] : peaks) {
+      const double y = y_.at(peak);
+      line("peak", std::max(kLeft, x_.at(peak / r_.read_rate)), y, kRight, y);
+      constexpr double kLineHeight = 15;
+      label = std::max(y + 4, label + kLineHeight);
+      text(kRight + 8, label, "small", "start", fmt::format("{}  {}op/s", name, rate_text(peak)));
     }
     const double ridge = highest > 0 ? highest / r_.read_rate : x_.high;
     // The memory roof enters at the left edge, or at the bottom if it lies below the picture at the
@@ -156,20 +162,11 @@ class Drawing {
     const double start = std::max(x_.low, y_.low / r_.read_rate);
     line("roof", x_.at(start), y_.at(start * r_.read_rate), x_.at(ridge),
          y_.at(ridge * r_.read_rate));
-    const double middle = std::sqrt(start * ridge);
-    const double slope =
-        std::atan2(y_.at(2 * r_.read_rate) - y_.at(r_.read_rate), x_.at(2) - x_.at(1)) * 180 / M_PI;
-    out_ += fmt::format(
-        "<text class=\"small\" transform=\"translate({:.1f} {:.1f}) rotate({:.1f})\" "
-        "text-anchor=\"middle\">reading memory  "
-        "{}B/s</text>\n",
-        x_.at(middle), y_.at(middle * r_.read_rate) - 9, slope, rate_text(r_.read_rate));
+    roof_from_ = {x_.at(start), y_.at(start * r_.read_rate)};
+    roof_to_ = {x_.at(ridge), y_.at(ridge * r_.read_rate)};
   }
 
   void points() {
-    // Each cluster has one label: points of one M lie apart if one format has 8 bits per weight and
-    // the others have 4.
-    std::map<std::pair<int64_t, bool>, std::pair<double, double>> lowest;
     for (const auto& p : r_.points) {
       const double x = x_.at(p.intensity), y = y_.at(p.rate);
       const std::string& color = colors_[p.series];
@@ -178,12 +175,34 @@ class Drawing {
           "of its "
           "limit</title></circle>\n",
           x, y, mark(p.filled, color), escape(p.series), p.m, p.rate / 1e9, 100 * p.fraction);
-      const double bits_a_weight = 16 * static_cast<double>(p.m) / p.intensity;
-      auto [it, fresh] = lowest.try_emplace({p.m, bits_a_weight > 6}, x, y);
-      if (!fresh && y > it->second.second) it->second.second = y;
     }
-    for (const auto& [key, at] : lowest)
-      text(at.first, at.second + 20, "halo", "middle", fmt::format("M={}", key.first));
+  }
+
+  /// Labels come after all points, each at the first of its places that nothing else takes.
+  void labels() {
+    LabelPlaces places({kLeft, kTop, kRight, kBottom});
+    for (const auto& p : r_.points) places.take_point(x_.at(p.intensity), y_.at(p.rate));
+    // Each cluster has one label: points of one M lie apart if one format has 8 bits per weight and
+    // the others have 4.
+    std::map<std::pair<int64_t, bool>, Box> clusters;
+    for (const auto& p : r_.points) {
+      const double x = x_.at(p.intensity), y = y_.at(p.rate);
+      const double bits_a_weight = 16 * static_cast<double>(p.m) / p.intensity;
+      auto [it, fresh] = clusters.try_emplace({p.m, bits_a_weight > 6}, Box{x, y, x, y});
+      it->second.add(x, y);
+    }
+    const std::string reading = fmt::format("reading memory  {}B/s", rate_text(r_.read_rate));
+    const Label roof = places.along(roof_from_, roof_to_, reading);
+    out_ += fmt::format(
+        "<text class=\"small\" transform=\"translate({:.1f} {:.1f}) rotate({:.1f})\" "
+        "text-anchor=\"middle\">{}</text>\n",
+        roof.x, roof.y, roof.degrees, escape(reading));
+    places.take_line(roof_from_, roof_to_);
+    for (const auto& [key, box] : clusters) {
+      const std::string words = fmt::format("M={}", key.first);
+      const Label label = places.beside(box, words);
+      text(label.x, label.y, "label", "middle", words);
+    }
   }
 
   /// A disc has an edge in the color of the page, so that neighbors stay distinct.
@@ -223,6 +242,7 @@ class Drawing {
 
   const Roofline& r_;
   Axis x_{}, y_{};
+  Place roof_from_{}, roof_to_{};  // the ends of the memory roof, in pixels
   std::map<std::string, std::string> colors_;
   std::vector<std::string> legend_;
   std::string out_;
@@ -248,6 +268,7 @@ Roofline roofline_of(std::span<const Measurement> measurements) {
   }
   if (!measurements.empty()) {
     const Measurement& m = measurements.front();
+    r.reading = m.reading;
     r.title = fmt::format("{} x {} weights: products against the machine's limits", m.n, m.k);
     r.subtitle =
         fmt::format("{}, {} threads; limits measured in the same run", cpu_info().model, m.threads);
@@ -257,6 +278,7 @@ Roofline roofline_of(std::span<const Measurement> measurements) {
 
 std::string limits_text(const Roofline& roofline) {
   std::string text = fmt::format("reading memory {:.1f} GB/s", roofline.read_rate / 1e9);
+  if (!roofline.reading.empty()) text += fmt::format(" ({})", roofline.reading);
   for (const auto& [name, peak] : roofline.peaks)
     text += fmt::format(", {} {:.0f} Gop/s", name, peak / 1e9);
   return text;

@@ -22,6 +22,7 @@ struct RooflinePoint {
 struct Roofline {
   std::string title, subtitle;
   double read_rate;                                   ///< bytes a second
+  std::string reading;                                ///< how memory was read
   std::vector<std::pair<std::string, double>> peaks;  ///< instruction, operations a second
   std::vector<RooflinePoint> points;
 };
@@ -29,9 +30,10 @@ struct Roofline {
 /// Limits are medians over all measurements. Each product is placed at its own fraction of them,
 /// because the speed of the machine drifts during a run, and the fraction was measured in turn.
 Roofline roofline_of(std::span<const Measurement> measurements);
-/// "reading memory 80.1 GB/s, vdpbf16ps 1010 Gop/s, ..."
+/// "reading memory 80.1 GB/s (64-byte loads, 4 streams, ...), vdpbf16ps 1010 Gop/s, ..."
 std::string limits_text(const Roofline& roofline);
-/// A whole SVG file, 960 x 600, for light and dark backgrounds.
+/// A whole SVG file, 960 x 600, for light and dark backgrounds. No label lies on a point or on
+/// another label.
 std::string render_roofline(const Roofline& roofline);
 
 }  // namespace metal_marlin::tools

@@ -8,7 +8,7 @@
 namespace metal_marlin::tools {
 namespace {
 
-constexpr size_t kNarrowest = 20;  // of a text that is cut
+constexpr size_t kNarrowest = 14;  // of a text that is cut
 
 bool begins_character(char c) { return (c & 0xc0) != 0x80; }
 
@@ -84,7 +84,7 @@ std::string Table::told() const {
 }
 
 void Table::fit(size_t most) {
-  for (size_t i = 1; i < columns_.size() && measured_ > 1 && total_width() > most; ++i)
+  for (size_t i = 1; i < columns_.size() && total_width() > most; ++i)
     told_[i] = uniform_[i] != 0 && filled_[i] > 0 ? 1 : 0;
   for (;;) {
     size_t widest = columns_.size();

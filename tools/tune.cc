@@ -21,6 +21,7 @@
 #include "workload.h"
 
 namespace metal_marlin::tools {
+namespace tune_command {
 namespace {
 
 struct Options {
@@ -162,7 +163,7 @@ void reset(marlin_backend backend) {
   fmt::print("{} {}\n", removed ? "removed" : "there is no", path);
 }
 
-ExitCode tune(const Options& options) {
+ExitCode run(const Options& options) {
   const marlin_backend backend = known(parse_backend(options.backend));
   if (options.reset) {
     reset(backend);
@@ -207,8 +208,10 @@ ExitCode tune(const Options& options) {
 }
 
 }  // namespace
+}  // namespace tune_command
 
 void add_tune(CLI::App& app, Action& action) {
+  using namespace tune_command;
   auto* sub = app.add_subcommand(
       "tune", "Measure which kernels are fastest on this machine, and use them from now on");
   auto options = std::make_shared<Options>();
@@ -259,7 +262,7 @@ void add_tune(CLI::App& app, Action& action) {
       "  metal-marlin tune -n 4096 -k 4096 --format mxfp4,int4 -m 64\n"
       "  metal-marlin tune --backend cpu --dry-run\n"
       "  metal-marlin tune --reset");
-  sub->callback([&action, options] { action = [options] { return tune(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

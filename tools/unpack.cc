@@ -15,6 +15,7 @@
 #include "safetensors_writer.h"
 
 namespace metal_marlin::tools {
+namespace unpack_command {
 namespace {
 
 struct Options {
@@ -74,7 +75,7 @@ RowReader reader_of(marlin_context* context, const marlin_checkpoint* checkpoint
   };
 }
 
-ExitCode unpack(const Options& options) {
+ExitCode run(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.path);
   const Context context = make_context({.backend = MARLIN_BACKEND_CPU});
   int missing = 0;
@@ -109,8 +110,10 @@ ExitCode unpack(const Options& options) {
 }
 
 }  // namespace
+}  // namespace unpack_command
 
 void add_unpack(CLI::App& app, Action& action) {
+  using namespace unpack_command;
   auto* sub = app.add_subcommand("unpack",
                                  "Write the true float32 values of layers to a .safetensors file");
   auto options = std::make_shared<Options>();
@@ -135,7 +138,7 @@ void add_unpack(CLI::App& app, Action& action) {
       "  metal-marlin unpack model.gguf -o values.safetensors\n"
       "  metal-marlin unpack DIR --layer model.layers.0.mlp.down_proj -o down.safetensors\n"
       "  metal-marlin unpack float-model --format mxfp4 -o quantized.safetensors");
-  sub->callback([&action, options] { action = [options] { return unpack(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

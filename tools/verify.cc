@@ -22,6 +22,7 @@
 #include "workload.h"
 
 namespace metal_marlin::tools {
+namespace verify_command {
 namespace {
 
 struct Options {
@@ -273,11 +274,13 @@ class Verifier {
   int right_ = 0, wrong_ = 0, skipped_ = 0;
 };
 
-ExitCode verify(const Options& options) { return Verifier(options).run(); }
+ExitCode run(const Options& options) { return Verifier(options).run(); }
 
 }  // namespace
+}  // namespace verify_command
 
 void add_verify(CLI::App& app, Action& action) {
+  using namespace verify_command;
   auto* sub = app.add_subcommand(
       "verify", "Check every layer's products against float64, and its values if they are known");
   auto options = std::make_shared<Options>();
@@ -317,7 +320,7 @@ void add_verify(CLI::App& app, Action& action) {
       "  metal-marlin verify model.gguf\n"
       "  metal-marlin verify DIR --rows 64                          a quick look at a large model\n"
       "  metal-marlin verify DIR --expect true-values.safetensors");
-  sub->callback([&action, options] { action = [options] { return verify(*options); }; });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

@@ -44,8 +44,8 @@ readme_in_a_clean_copy() {
   ln -s "$top/tests" "$scratch/copy/tests"
   command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
   # Unoptimized: it is the build that is tested here, and not the installed library.
-  export SKBUILD_CMAKE_BUILD_TYPE=None METAL_MARLIN_LIBRARY=COMPILE
-  all_blocks README.md sh=1 python=5 && top=$scratch/copy && readme_commands README.md
+  export SKBUILD_CMAKE_BUILD_TYPE=None METAL_MARLIN_LIBRARY=COMPILE CMAKE_ARGS=-DCMAKE_UNITY_BUILD=ON
+  all_blocks README.md sh=1 python=6 && top=$scratch/copy && readme_commands README.md
 }
 
 check "the wheel" wheel

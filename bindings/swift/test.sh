@@ -43,6 +43,35 @@ documentation() {
 }
 # SwiftPM reads all that lies in a target's folder, and follows links. In build there are links to the top folder.
 no_target_reads_builds() { ! grep -n 'path: "\."' "$top/Package.swift"; }
+# That the manifest of the top folder names the folders of all sources that Linux needs. Other suites compile these sources.
+manifest_has_all_sources() {
+  (cd "$top/src" && find . -name '*.cc' ! -path './backends/metal/*' && echo ./backends/metal/absent.cc) | sed 's|^\./||' | sort >"$scratch/there"
+  swift package --package-path "$top" --scratch-path "$build/source" describe --type json >"$scratch/described.json" &&
+    python3 -c 'import json, sys
+targets = {target["name"]: target["sources"] for target in json.load(open(sys.argv[1]))["targets"]}
+print(*targets["CMetalMarlin"], sep="\n")' "$scratch/described.json" | sort | diff "$scratch/there" -
+}
+# What SwiftPM makes of the top folder's manifest on Apple's systems: the Metal host is in it, and what it takes from nlohmann-json has
+# the names that this package has (Package.swift of its release 3.12.0). Nothing is compiled.
+apple_manifest() {
+  apple=$scratch/apple json=$scratch/nlohmann/json
+  mkdir -p "$apple/bindings" "$json/single_include/nlohmann" && : >"$json/single_include/nlohmann/json.hpp" || return 1
+  cat >"$json/Package.swift" <<'END'
+// swift-tools-version: 5.9
+import PackageDescription
+let package = Package(
+  name: "nlohmann-json", products: [.library(name: "json", targets: ["json"])],
+  targets: [.target(name: "json", path: "single_include/nlohmann", publicHeadersPath: ".")])
+END
+  (cd "$json" && git init -q && git add . && git -c user.name=test -c user.email=test@localhost commit -q -m test && git tag 3.12.0) &&
+    sed 's/#if os(Linux)/#if os(Windows)/' "$top/Package.swift" >"$apple/Package.swift" &&
+    ln -s "$top/src" "$apple/src" && ln -s "$top/bindings/swift" "$apple/bindings/swift" || return 1
+  on_apple() { swift package --package-path "$apple" --scratch-path "$scratch/apple-build" --cache-path "$scratch/cache" \
+    --security-path "$scratch/security" "$@"; }
+  on_apple config set-mirror --original https://github.com/nlohmann/json --mirror "file://$json" &&
+    on_apple show-dependencies >"$scratch/output" 2>&1 && on_apple describe >"$scratch/described" || { cat "$scratch/output"; return 1; }
+  grep -q backends/metal/stream.mm "$scratch/described" && ! grep absent.cc "$scratch/described"
+}
 # other_version TABLE WORDS: what a program says that finds a library with this marlin_get_api.
 other_version() {
   mkdir -p "$scratch/other"
@@ -57,7 +86,13 @@ other_version() {
 
 tests "swift test" swift_tests . "$build/build"
 check "no target reads folders of builds" no_target_reads_builds
-tests "swift test, from source" swift_tests "$top" "$build/source"
+# SwiftPM compiles the whole library for this, each file alone.
+if [ -n "${METAL_MARLIN_WHOLE:-}" ] || [ "$(uname -s)" != Linux ]; then
+  tests "swift test, from source" swift_tests "$top" "$build/source"
+else
+  check "sources of the top folder's manifest" manifest_has_all_sources
+fi
+check "the manifest of Apple's systems" apple_manifest
 check "another ABI" other_version 0 "does not serve"
 check "an older library" other_version table "found 0.0"
 check "README, no other blocks" all_blocks README.md sh=1 swift=3

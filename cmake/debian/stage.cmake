@@ -19,12 +19,23 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   string(TOUPPER ${component} upper)
   file(COPY ${texts}/ DESTINATION
        ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/${component}/usr/share/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
+  # For lintian: what cpack makes is no upload to Debian, and CMake itself writes the scripts that call ldconfig.
+  set(overrides "initial-upload-closes-no-bugs\n")
+  if(component STREQUAL "debian_library")
+    string(APPEND overrides "maintscript-calls-ldconfig\n")
+  endif()
+  file(WRITE ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/${component}/usr/share/lintian/overrides/${CPACK_DEBIAN_${upper}_PACKAGE_NAME}
+       "${overrides}")
 endforeach()
-# Pages are packed, and zsh looks elsewhere.
+# Pages are packed, zsh looks elsewhere, and the loader finds the library by itself.
 set(tools ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/tools/usr)
 if(EXISTS ${tools})
+  file(RPATH_REMOVE FILE ${tools}/bin/metal-marlin)
   execute_process(COMMAND gzip -9n ${tools}/share/man/man1/metal-marlin.1 COMMAND_ERROR_IS_FATAL ANY)
   file(RENAME ${tools}/share/zsh/site-functions ${tools}/share/zsh/vendor-completions)
 endif()
+# The license is in the file copyright, and the changelog beside it.
+file(REMOVE ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/debian_dev/usr/share/doc/libmetal-marlin-dev/LICENSE
+            ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/debian_dev/usr/share/doc/libmetal-marlin-dev/CHANGELOG.md)
 # Whatever the umask is.
 execute_process(COMMAND chmod -R u=rwX,go=rX ${CPACK_TEMPORARY_INSTALL_DIRECTORY} COMMAND_ERROR_IS_FATAL ANY)

@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "batches.h"
 #include "conversation.h"
 #include "line_reader.h"
 #include "score.h"
@@ -32,8 +33,8 @@ struct Options {
   double repeat_penalty = 1.1;
   uint64_t seed = 1;
   int64_t most_tokens = 1024;
-  bool profile = false, perplexity = false, bench = false, tokenize = false, detokenize = false,
-       null = false, force = false;
+  bool profile = false, perplexity = false, bench = false, verify_batches = false, tokenize = false,
+       detokenize = false, null = false, force = false;
 };
 
 void declare(CLI::App& app, Options& o) {
@@ -92,6 +93,10 @@ void declare(CLI::App& app, Options& o) {
       ->needs("--logits");
   app.add_flag("--bench", o.bench,
                "lines 'PROMPT GENERATE' from stdin: the seconds that so many tokens take");
+  app.add_flag("--verify-batches", o.verify_batches,
+               "compare the logits of 200 tokens, one by one, with those in batches, bit for bit");
+  app.add_flag("--row-invariant", o.run.row_invariant,
+               "the same bits of logits whatever tokens run together; --verify-batches has it");
   app.add_flag("--tokenize", o.tokenize, "lines from stdin: print the numbers of their tokens");
   app.add_flag("--detokenize", o.detokenize, "lines of such numbers from stdin: print the text");
   app.add_flag("--null", o.null, "texts of the two end with a zero byte instead of a newline");
@@ -208,6 +213,18 @@ int time_lines(Model& model) {
   return 0;
 }
 
+int verify_batches(Model& model, const Tokenizer& tokenizer) {
+  constexpr int64_t kTokens = 200;
+  const BatchCheck check = check_batches(model, tokenizer.opening(), kTokens, {2, 7, 64});
+  for (const BatchCheck::Size& size : check.sizes)
+    std::printf(
+        "batches of %lld: %lld of %lld tokens have the logits that they have alone (without "
+        "MARLIN_GEMM_ROW_INVARIANT: %lld)\n",
+        static_cast<long long>(size.batch), static_cast<long long>(size.same),
+        static_cast<long long>(check.tokens), static_cast<long long>(size.same_without));
+  return check.holds() ? 0 : 1;
+}
+
 // A folder says what the model is in config.json, a GGUF in itself; one that says nothing was made
 // from the tokenizer's GGUF.
 HyperParameters find_hyper_parameters(const Options& o, const Metadata& tokenizer_file) {
@@ -239,6 +256,8 @@ int run(Options& o) {
     code = score_text(model, tokenizer, o);
   } else if (o.bench) {
     code = time_lines(model);
+  } else if (o.verify_batches) {
+    code = verify_batches(model, tokenizer);
   } else {
     struct sigaction action{};
     action.sa_handler = [](int) {

@@ -139,7 +139,7 @@ Model::Layer Model::load_layer(Loader& from, int64_t index) {
   return layer;
 }
 
-Model::Linear Model::load_linear(Loader& from, const Parts& parts, int64_t k, int64_t experts,
+Model::Linear Model::load_linear(Loader& from, const LayerParts& parts, int64_t k, int64_t experts,
                                  bool bias) {
   Linear linear;
   linear.experts = experts;
@@ -161,7 +161,8 @@ Model::Linear Model::load_router(Loader& from, const std::string& name) {
 }
 
 // A row for each expert, the parts side by side. In files each part has all its experts.
-void Model::load_bias(Loader& from, const Parts& parts, Linear& linear, const mm::context& to) {
+void Model::load_bias(Loader& from, const LayerParts& parts, Linear& linear,
+                      const mm::context& to) {
   linear.bias = mm::buffer(to, static_cast<uint64_t>(linear.experts * linear.rows) * sizeof(float));
   float* bias = floats(linear.bias);
   for (const auto& [name, rows] : parts) {
@@ -211,6 +212,7 @@ Model::Products Model::products(const Joined& weights, const marlin_matrix& a,
     const int64_t n = alone ? c.cols : mm::info(each).n;
     auto desc = mm::make<marlin_gemm_desc>();
     desc.compute = options_.compute;
+    if (options_.row_invariant) desc.flags = MARLIN_GEMM_ROW_INVARIANT;
     desc.weights = each.get();
     desc.a = a;
     desc.c = columns(c, column, n);
@@ -237,7 +239,7 @@ Model::Products Model::result_products(const Linear& linear, const marlin_matrix
                                        int64_t rows) const {
   const bool later = hyper_.architecture.result_norms;
   Products all = products(linear, a, (later ? result_ : x_).matrix<float>(rows, hyper_.width));
-  for (marlin_gemm_desc& desc : all) desc.flags = later ? 0 : MARLIN_GEMM_ACCUMULATE;
+  for (marlin_gemm_desc& desc : all) desc.flags |= later ? 0 : MARLIN_GEMM_ACCUMULATE;
   return all;
 }
 

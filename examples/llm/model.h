@@ -21,9 +21,10 @@ namespace llm {
 struct ModelOptions {
   marlin_backend backend = MARLIN_BACKEND_AUTO;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
-  unsigned threads = 0;  // 0: as many as processors
-  int64_t context = 0;   // positions; 0: the model's
-  int64_t block = 128;   // tokens that run through the model at once
+  unsigned threads = 0;        // 0: as many as processors
+  int64_t context = 0;         // positions; 0: the model's
+  int64_t block = 128;         // tokens that run through the model at once
+  bool row_invariant = false;  // logits of a token do not depend on the tokens that run with it
   std::function<void(double part)> progress = [](double) {};  // of loading, 0 to 1
 };
 
@@ -47,6 +48,8 @@ class Model {
   /// How many tokens ran, and back to an earlier state.
   int64_t position() const { return position_; }
   void rewind(int64_t position) { position_ = position; }
+  /// Changes ModelOptions::row_invariant for the tokens to come.
+  void set_row_invariant(bool on) { options_.row_invariant = on; }
 
   int64_t context() const { return options_.context; }
   int64_t block() const { return options_.block; }
@@ -72,12 +75,13 @@ class Model {
     std::vector<float> query_norm, key_norm, attention_result_norm, mlp_result_norm, sinks;
   };
   // What a layer is made of: names and rows of its parts.
-  using Parts = std::vector<std::pair<std::string, int64_t>>;
+  using LayerParts = std::vector<std::pair<std::string, int64_t>>;
 
   Layer load_layer(Loader& from, int64_t index);
-  Linear load_linear(Loader& from, const Parts& parts, int64_t k, int64_t experts, bool bias);
+  Linear load_linear(Loader& from, const LayerParts& parts, int64_t k, int64_t experts, bool bias);
   Linear load_router(Loader& from, const std::string& name);
-  void load_bias(Loader& from, const Parts& parts, Linear& linear, const metal_marlin::context& to);
+  void load_bias(Loader& from, const LayerParts& parts, Linear& linear,
+                 const metal_marlin::context& to);
   void allocate();
   void prepare();
   void block_of(Layer& layer, int64_t rows);

@@ -42,7 +42,7 @@ Pool::~Pool() {
 }
 
 void Pool::run(uint32_t tasks, void (*task)(void*, uint32_t), void* user) {
-  Job job{tasks, task, user};
+  OpenTasks job{tasks, task, user};
   if (tasks > 1 && !workers_.empty()) {
     {
       const std::lock_guard lock(mutex_);
@@ -69,7 +69,7 @@ void Pool::worker() {
     wake_.wait(lock, [&] { return round_ != seen; });
     seen = round_;
     if (stop_) return;
-    Job* const job = job_;
+    OpenTasks* const job = job_;
     if (!job) continue;
     ++inside_;
     lock.unlock();

@@ -30,7 +30,7 @@ class Pool {
   unsigned threads() const { return static_cast<unsigned>(workers_.size()) + 1; }
 
  private:
-  struct Job {
+  struct OpenTasks {
     uint32_t tasks;
     void (*task)(void*, uint32_t);
     void* user;
@@ -44,7 +44,7 @@ class Pool {
   std::mutex mutex_;
   std::condition_variable wake_, left_;
   std::atomic<uint64_t> round_{0};   // grows with every job, under mutex_
-  Job* job_ = nullptr;               // the open one; a worker that comes too late finds none
+  OpenTasks* job_ = nullptr;         // the open one; a worker that comes too late finds none
   std::atomic<unsigned> inside_{0};  // workers that may still touch it; changes under mutex_
   bool stop_ = false;
   std::vector<std::thread> workers_;

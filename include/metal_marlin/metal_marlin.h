@@ -61,6 +61,11 @@
  * the other rows of a batch do not. In a mixture of experts, M is the number of rows of one expert. A compute type that a
  * device does not offer is MARLIN_E_UNSUPPORTED; the library never falls back silently. marlin_explain names the kernel and the
  * reason.
+ * With MARLIN_GEMM_ROW_INVARIANT, M and the profile do not matter either: on one device and with one version of the library, a
+ * row of A with the same weights, types, epilogue and bias gives a row of C with the same bits, whatever M is, wherever the row
+ * lies, whatever the other rows hold, and whichever experts other tokens take. (Of a NaN, only that it is one.) Kernels of one
+ * order of additions then serve every M. marlin_explain names them and the kernel that would run without the flag. Where a
+ * device has no such kernels, the product is MARLIN_E_UNSUPPORTED.
  * A profile says which kernel was fastest for a class of products on this device. It is a file in the user's cache folder,
  * which marlin_context_create reads if there is one for this device, driver, system and version of the library. A damaged file
  * or another device's is ignored, and the log says so. Two profiles may choose kernels that add in another order, within the
@@ -236,7 +241,8 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_VALUE_F32 ((marlin_value_type)13)
 
 /* marlin_gemm_desc::flags */
-#define MARLIN_GEMM_ACCUMULATE 1u /* C += ... */
+#define MARLIN_GEMM_ACCUMULATE 1u     /* C += ... */
+#define MARLIN_GEMM_ROW_INVARIANT 2u  /* a row has the same bits whatever M is: see RESULTS */
 /* marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags */
 #define MARLIN_PACK_ADDITIVE_ZEROS 1u      /* q * s + zero: MLX, Q4_1, AWQ gemv_fast */
 #define MARLIN_PACK_DIVIDE_SCALE 2u        /* tensor_scale divides: compressed-tensors NVFP4 */
@@ -304,7 +310,7 @@ typedef struct marlin_context_desc {
   void (*release)(void* user, void* p, size_t size);           /* give alloc and release, or neither */
   void (*log)(void* user, int32_t level, const char* message); /* level 1 error, 2 warning, 3 info */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
-  void* user; /* given to each of the four */
+  void* user;       /* given to each of the four */
   uint32_t tune_ms; /* milliseconds that one marlin_prepare may measure kernels: see RESULTS; 0: it measures none */
   uint32_t reserved;
 } marlin_context_desc;

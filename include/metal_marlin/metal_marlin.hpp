@@ -95,6 +95,14 @@ inline marlin_matrix matrix_view(T* data, std::int64_t rows, std::int64_t cols, 
   return m;
 }
 
+/// Memory on a CUDA device as such a matrix: device, managed or pinned memory, of which T is an address there. Nothing is read.
+template <class T>
+inline marlin_matrix cuda_view(T* data, std::int64_t rows, std::int64_t cols, std::int64_t row_stride = 0) noexcept {
+  marlin_matrix m = matrix_view(data, rows, cols, row_stride);
+  m.memory = MARLIN_MEM_CUDA;
+  return m;
+}
+
 /// Owns one handle of the C header.
 template <class Handle, void (*Destroy)(Handle*)>
 class owner {
@@ -172,6 +180,13 @@ class stream : public owner<marlin_stream, marlin_stream_destroy> {
   stream() noexcept = default;
   explicit stream(const context& of) { call(marlin_stream_create, of.get(), nullptr, out()); }
   stream(const context& of, const marlin_stream_desc& desc) { call(marlin_stream_create, of.get(), &desc, out()); }
+  /// On top of the host's own, such as a cudaStream_t with MARLIN_NATIVE_CUDA_STREAM. `native` must outlive this stream.
+  stream(const context& of, marlin_native kind, void* native) {
+    auto desc = make<marlin_stream_desc>();
+    desc.kind = kind;
+    desc.native = native;
+    call(marlin_stream_create, of.get(), &desc, out());
+  }
   void flush() { call(marlin_stream_flush, get()); }
   void wait() { call(marlin_stream_wait, get(), UINT64_MAX); }
   /// False when the work was not done in time. 0 polls.

@@ -6,6 +6,7 @@
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
 //               | "route"
 //   product     = "gemv_" codes "_" activation "_m" rows
+//               | "gemv_" codes "_" activation "_m" rows "_n" columns "_s" simdgroups   Metal
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns             CUDA
 //               | "ring_" codes "_" activation "_m" rows                          CUDA, Hopper
 //               | ( "mma_" | "wgmma_" ) codes "_" activation "_m" rows "_n" columns
@@ -16,7 +17,8 @@
 //   activation  = float | "i8"                              i8: from quantize, with a_scales
 //   float       = "f32" | "f16" | "bf16"
 //   bytes       = "b2" | "b4"
-//   rows: rows of A that a threadgroup takes; columns: columns of C that it makes
+//   rows: rows of A that a threadgroup takes; columns: columns of C that it makes; simdgroups:
+//   those that share the K of 32 columns (4 where a name has none)
 #pragma once
 
 #include "layout.h"

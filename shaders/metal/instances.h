@@ -1,24 +1,37 @@
 // The list of compiled kernels: every kind of codes with every type of activations. A build may
-// define fewer.
+// define others.
 #pragma once
 
 #define MARLIN_CODES(X, a_name, T) \
   X(fp4, Fp4, a_name, T)           \
   X(u4, U4, a_name, T)             \
   X(i8, I8, a_name, T) X(fp4_sparse, Fp4Sparse, a_name, T) X(u4_sparse, U4Sparse, a_name, T)
+#define MARLIN_DENSE_CODES(X, a_name, T) \
+  X(fp4, Fp4, a_name, T) X(u4, U4, a_name, T) X(i8, I8, a_name, T)
+#define MARLIN_DENSE_PRODUCTS(X)    \
+  MARLIN_DENSE_CODES(X, f32, float) \
+  MARLIN_DENSE_CODES(X, f16, half)  \
+  MARLIN_DENSE_CODES(X, bf16, bfloat) MARLIN_DENSE_CODES(X, i8, char)
 #ifndef MARLIN_PRODUCTS
 #define MARLIN_PRODUCTS(X)    \
   MARLIN_CODES(X, f32, float) \
   MARLIN_CODES(X, f16, half) MARLIN_CODES(X, bf16, bfloat) MARLIN_CODES(X, i8, char)
 #endif
 
+// The shapes of the kernels that serve without a profile.
 #ifndef MARLIN_GEMV_ROWS
 #define MARLIN_GEMV_ROWS(X, ...) \
   X(__VA_ARGS__, 1)              \
   X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4) X(__VA_ARGS__, 6) X(__VA_ARGS__, 8)
 #endif
 
+// X(..., rows, columns, simdgroups that share K): alternatives_gemv.metal.
+#ifndef MARLIN_GEMV_SHAPES
+#define MARLIN_GEMV_SHAPES(X, ...)
+#endif
+
+// DIRECT(..., rows, columns) and THREADGROUP(..., rows, columns).
 #ifndef MARLIN_REGDECODE_TILES
 #define MARLIN_REGDECODE_TILES(DIRECT, THREADGROUP, ...) \
-  DIRECT(__VA_ARGS__, 16) THREADGROUP(__VA_ARGS__, 32) THREADGROUP(__VA_ARGS__, 64)
+  DIRECT(__VA_ARGS__, 16, 32) THREADGROUP(__VA_ARGS__, 32, 128) THREADGROUP(__VA_ARGS__, 64, 128)
 #endif

@@ -6,9 +6,11 @@
 // A fragment holds the values of weights, so the scale of a group needs no sums of its own.
 #include "product.h"
 
-/// The threadgroup memory for staged activations. It is half of all, so that two threadgroups share
+/// The threadgroup memory for activations. It is half of all, so that two threadgroups share
 /// a core.
 constant constexpr ushort kStageBytes = 16384;
+/// The simdgroups of a threadgroup of direct kernels.
+constant constexpr ushort kSimdgroups = 4;
 
 /// The 16 fragments of one unit of the four tiles.
 template <typename Codes>
@@ -110,47 +112,82 @@ struct Tile {
   }
 };
 
-/// A threadgroup takes 32 rows of W. Its four simdgroups share K and add their sums at the end, and
-/// there is no barrier before. This is for few rows of A, where most reads are weights.
+/// The sums of SHARERS simdgroups that share K.
+template <typename Codes, typename T, ushort TILES, ushort SHARERS>
+struct Joined {
+  typedef float2 Memory[SHARERS][TILES * 4][kLanes];
+
+  /// All threads of a threadgroup call it. Those of a block that is not `live` write nothing.
+  static void write(thread const Tile<Codes, T, TILES>& tile, ushort sharer, bool live,
+                    threadgroup Memory& shared, int n0, uint split, const device RowFactor* factors,
+                    const device void* bias, device void* c, device float* partials,
+                    constant ProductArgs& args) {
+    const ushort lane = tile.lane;
+    UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++)
+        shared[sharer][4 * m + i][lane] =
+            float2(tile.sum[m][i].thread_elements()[0], tile.sum[m][i].thread_elements()[1]);
+    threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (!live) return;
+    for (ushort f = sharer; f < TILES * 4; f += SHARERS) {
+      float2 sum = shared[0][f][lane];  // in a fixed order
+      UNROLL for (ushort s = 1; s < SHARERS; s++) sum += shared[s][f][lane];
+      const int n = n0 + 8 * (f % 4) + fragment_row(lane);
+      UNROLL for (ushort e = 0; e < 2; e++) if (tile.rows.has(tile.row(f / 4, e)) && n < args.n)
+          write_sum(sum[e], tile.rows.of_c(tile.row(f / 4, e)), n, split, factors, bias, c,
+                    partials, args);
+    }
+  }
+};
+/// One simdgroup has all of K.
 template <typename Codes, typename T, ushort TILES>
+struct Joined<Codes, T, TILES, 1> {
+  typedef float2 Memory[1];
+  static void write(thread const Tile<Codes, T, TILES>& tile, ushort, bool live,
+                    threadgroup Memory&, int n0, uint split, const device RowFactor* factors,
+                    const device void* bias, device void* c, device float* partials,
+                    constant ProductArgs& args) {
+    if (live) tile.write(n0, split, factors, bias, c, partials, args);
+  }
+};
+
+/// A threadgroup takes BLOCKS row blocks of W. The simdgroups of a block share K and add their sums
+/// at the end, and there is no barrier before. This is for few rows of A, where most reads are
+/// weights.
+template <typename Codes, typename T, ushort TILES, ushort BLOCKS>
 kernel void regdecode_direct(PRODUCT_PARAMETERS(T)) {
-  constexpr ushort kSimdgroups = 4;
-  threadgroup float2 shared[kSimdgroups][TILES * 4][kLanes];
+  constexpr ushort kSharers = kSimdgroups / BLOCKS;
+  typedef Joined<Codes, T, TILES, kSharers> Sums;
+  threadgroup typename Sums::Memory shared[BLOCKS];
   const TileRows rows(routes, args, group.y, TILES * 8);
   if (rows.empty) return;
-  const Walk<Codes> walk(of_expert(codes, rows), args, group.x, group.z);
+  const ushort block = simdgroup / kSharers, sharer = simdgroup % kSharers;
+  const long row_block = long(group.x) * BLOCKS + block;
+  const bool live = BLOCKS == 1 || row_block * kRowBlock < args.n;
+  const Walk<Codes> walk(of_expert(codes, rows), args, row_block, group.z);
   Tile<Codes, T, TILES> tile(rows, lane);
-  GroupScales<Codes> scale(of_expert(scales, rows), of_expert(zeros, rows), args, group.x, lane);
-  for (int b = walk.begin + simdgroup; b < walk.end; b += kSimdgroups)
+  GroupScales<Codes> scale(of_expert(scales, rows), of_expert(zeros, rows), args, row_block, lane);
+  for (int b = walk.begin + sharer; live && b < walk.end; b += kSharers)
     tile.add_block(walk, scale, a, a_scales, args, b);
-  UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++)
-      shared[simdgroup][4 * m + i][lane] =
-          float2(tile.sum[m][i].thread_elements()[0], tile.sum[m][i].thread_elements()[1]);
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (ushort f = simdgroup; f < TILES * 4; f += kSimdgroups) {
-    float2 sum = shared[0][f][lane];  // in a fixed order
-    UNROLL for (ushort s = 1; s < kSimdgroups; s++) sum += shared[s][f][lane];
-    const int n = int(group.x) * kRowBlock + 8 * (f % 4) + fragment_row(lane);
-    UNROLL for (ushort e = 0; e < 2; e++) if (rows.has(tile.row(f / 4, e)) && n < args.n) write_sum(
-        sum[e], rows.of_c(tile.row(f / 4, e)), n, group.z, factors, bias, c, partials, args);
-  }
+  Sums::write(tile, sharer, live, shared[block], int(row_block) * kRowBlock, group.z, factors, bias,
+              c, partials, args);
 }
 
 /// Activations in threadgroup memory, in the order of fragments. A stage is kUnits units of a
 /// 128-slot block: 64 bytes of every row and span (INT8: 32 bytes, which is all), so that it takes
 /// whole cache lines. From every eight rows, a thread copies one piece of four columns (float32) or
-/// eight. A row has 16 pieces, and neighboring threads read neighboring pieces.
-template <typename T, ushort TILES>
+/// eight, or two pieces if there are two simdgroups. A row has 16 pieces, and neighboring threads
+/// read neighboring pieces.
+template <typename T, ushort TILES, ushort SIMDGROUPS>
 struct Stage {
   static constexpr constant ushort kUnits = sizeof(T) == 4 ? 2 : 4, kOfBlock = 4 / kUnits,
-                                   kQuads = kUnits / 2;
+                                   kQuads = kUnits / 2, kRows = 2 * SIMDGROUPS, kPieces = 8 / kRows;
   typedef vec<T, 4> Quad;
   typedef Quad Buffer[kUnits][TILES][kLanes]
                      [2];  // [..][0] is the lane's row 2 j of the tile, [..][1] row 2 j + 1
   static constexpr constant ushort kBuffers = 2 * sizeof(Buffer) <= kStageBytes ? 2 : 1;
 
   ushort row, span, first_quad;  // the thread's in a tile; and in its part of the span
-  Quad piece[TILES][kQuads];
+  Quad piece[TILES][kPieces][kQuads];
 
   Stage(ushort thread_index)
       : row(thread_index / 16), span(thread_index / 4 % 4), first_quad(thread_index % 4 * kQuads) {}
@@ -161,35 +198,39 @@ struct Stage {
                   4 * first_quad;
     UNROLL for (ushort m = 0; m < TILES; m++) {
       if (ends_before(rows, m)) break;
-      const device T* from = row_of(a, args, rows.of_a(8 * m + row));
-      if (kQuads == 1) {
-        piece[m][0] = load4(from, k, args.k, needs_care(args, block));
-      } else {
-        const Eight<T> x = load8(from, k, args.k, needs_care(args, block));
-        piece[m][0] = x.lo;
-        piece[m][kQuads - 1] = x.hi;
+      UNROLL for (ushort p = 0; p < kPieces; p++) {
+        const device T* from = row_of(a, args, rows.of_a(8 * m + row + kRows * p));
+        if (kQuads == 1) {
+          piece[m][p][0] = load4(from, k, args.k, needs_care(args, block));
+        } else {
+          const Eight<T> x = load8(from, k, args.k, needs_care(args, block));
+          piece[m][p][0] = x.lo;
+          piece[m][p][kQuads - 1] = x.hi;
+        }
       }
     }
   }
   /// In operand B, rows 2 span and 2 span + 1 hold the quads of a unit; the row of A is a column.
   void store(threadgroup Buffer& to, thread const TileRows& rows) const {
     UNROLL for (ushort q = 0; q < kQuads; q++) {
-      const ushort quad = first_quad + q, lane = lane_at(2 * span + quad % 2, row / 2);
+      const ushort quad = first_quad + q;
       UNROLL for (ushort m = 0; m < TILES; m++) {
         if (ends_before(rows, m)) break;
-        to[quad / 2][m][lane][row % 2] = piece[m][q];
+        UNROLL for (ushort p = 0; p < kPieces; p++) {
+          const ushort r = row + kRows * p, lane = lane_at(2 * span + quad % 2, r / 2);
+          to[quad / 2][m][lane][r % 2] = piece[m][p][q];
+        }
       }
     }
   }
 };
 
-/// A threadgroup takes 128 rows of W, 32 for each simdgroup. All share the staged activations.
-template <typename Codes, typename T, ushort TILES>
+/// A threadgroup takes 32 rows of W for each simdgroup. All share the activations there.
+template <typename Codes, typename T, ushort TILES, ushort SIMDGROUPS>
 kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
-  typedef Stage<T, TILES> S;
-  constexpr ushort kSimdgroups = 4;
+  typedef Stage<T, TILES, SIMDGROUPS> S;
   threadgroup typename S::Buffer shared[S::kBuffers];
-  const long row_block = long(group.x) * kSimdgroups + simdgroup;
+  const long row_block = long(group.x) * SIMDGROUPS + simdgroup;
   const bool live =
       row_block * kRowBlock < args.n;  // a simdgroup past N still copies, and meets every barrier
   const TileRows rows(routes, args, group.y, TILES * 8);
@@ -235,12 +276,17 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   tile.write(int(row_block) * kRowBlock, group.z, factors, bias, c, partials, args);
 }
 
-#define REGDECODE_DIRECT(name, Codes, a_name, T, ROWS)                                       \
-  template [[host_name("regdecode_" #name "_" #a_name "_m" #ROWS "_n32_direct")]] [[kernel]] \
-  decltype(regdecode_direct<Codes, T, ROWS / 8>) regdecode_direct<Codes, T, ROWS / 8>;
-#define REGDECODE_THREADGROUP(name, Codes, a_name, T, ROWS)                                        \
-  template [[host_name("regdecode_" #name "_" #a_name "_m" #ROWS "_n128_threadgroup")]] [[kernel]] \
-  decltype(regdecode_threadgroup<Codes, T, ROWS / 8>) regdecode_threadgroup<Codes, T, ROWS / 8>;
+#define REGDECODE_DIRECT(name, Codes, a_name, T, ROWS, COLUMNS)                                   \
+  template [[host_name(                                                                           \
+      "regdecode_" #name "_" #a_name "_m" #ROWS "_n" #COLUMNS                                     \
+      "_direct")]] [[kernel]] decltype(regdecode_direct<Codes, T, ROWS / 8, COLUMNS / kRowBlock>) \
+      regdecode_direct<Codes, T, ROWS / 8, COLUMNS / kRowBlock>;
+#define REGDECODE_THREADGROUP(name, Codes, a_name, T, ROWS, COLUMNS)                    \
+  template [[host_name(                                                                 \
+      "regdecode_" #name "_" #a_name "_m" #ROWS "_n" #COLUMNS                           \
+      "_threadgroup")]] [[kernel]] decltype(regdecode_threadgroup<Codes, T, ROWS / 8,   \
+                                                                  COLUMNS / kRowBlock>) \
+      regdecode_threadgroup<Codes, T, ROWS / 8, COLUMNS / kRowBlock>;
 #include "instances.h"
 #define REGDECODE_TILES(name, Codes, a_name, T) \
   MARLIN_REGDECODE_TILES(REGDECODE_DIRECT, REGDECODE_THREADGROUP, name, Codes, a_name, T)

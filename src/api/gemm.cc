@@ -37,6 +37,8 @@ Result<MatrixView> read_operand(const marlin_matrix& m, const char* name, const 
   return static_cast<const MatrixView&>(operand);
 }
 
+constexpr uint32_t kGemmFlags = MARLIN_GEMM_ACCUMULATE | MARLIN_GEMM_ROW_INVARIANT;
+
 /// Who multiplies what, when the weights are several experts or the caller names experts of one.
 Result<Routing> read_routing(const marlin_gemm_desc& d, const Call& call) {
   const ExpertStack& stack = d.weights->experts;
@@ -62,15 +64,16 @@ Result<PlannedGemm> read_product(const marlin_gemm_desc* desc, Call& call) {
   MARLIN_ASSIGN(const marlin_gemm_desc d, read_descriptor(desc, "desc"));
   MARLIN_RETURN_IF_ERROR(check_weights(d.weights, call.context));
   call.context = d.weights->context.get();
-  if ((d.flags & ~MARLIN_GEMM_ACCUMULATE) != 0)
+  if ((d.flags & ~kGemmFlags) != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "flags has unknown bits 0x%x",
-                         d.flags & ~MARLIN_GEMM_ACCUMULATE);
+                         d.flags & ~kGemmFlags);
   PlannedGemm product;
   GemmProblem& problem = product.problem;
   problem.weights = d.weights->experts.front().get();
   problem.compute = d.compute;
   problem.epilogue = d.epilogue;
   problem.accumulate = (d.flags & MARLIN_GEMM_ACCUMULATE) != 0;
+  problem.row_invariant = (d.flags & MARLIN_GEMM_ROW_INVARIANT) != 0;
   MARLIN_ASSIGN(problem.a, read_operand(d.a, "a", call));
   MARLIN_ASSIGN(problem.c, read_operand(d.c, "c", call));
   if (d.bias.data != nullptr) {

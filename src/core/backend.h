@@ -72,6 +72,9 @@ struct GemmProblem {
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   bool accumulate = false;
+  /// The bits of a row depend neither on M nor on its place nor on the rows beside it: kernels of
+  /// one order of additions serve every M, whatever a profile says.
+  bool row_invariant = false;
 };
 /// True for SWIGLU, GEGLU_TANH and SWIGLU_OAI, which take gate and up rows and give n / 2 columns.
 constexpr bool is_two_input(marlin_epilogue e) {

@@ -48,13 +48,12 @@ IN_NO_LANGUAGE = {
     "marlin_error.status": "a function returns it, too",
 }
 HOST = "the library's own memory and threads: Python's would take the interpreter's lock"
-NATIVE = "Python has no pointers to devices and their streams"
 NOT_REACHED = {
     "c++": {name: "C's function is as good" for name in ("marlin_version", "marlin_status_name", "marlin_get_api")},
     "python": {
         **IN_NO_LANGUAGE,
         **{f"marlin_context_desc.{name}": HOST for name in ("alloc", "release", "parallel_for")},
-        **{f"marlin_{name}": NATIVE for name in ("context_desc.native_device", "stream_desc.kind", "stream_desc.native")},
+        "marlin_context_desc.native_device": "libraries of Python use the primary context, which an index selects",
         **{f"marlin_{name}_desc.user": "callbacks are closures" for name in ("context", "load", "convert")},
         "marlin_value.key": "its address is read, because no NUL ends it",
         "marlin_status_name": "the members of Status have names",
@@ -77,6 +76,7 @@ DROPPED = {
         ("weights.py", r"sparse_meta=.*", "marlin_pack_desc.sparse_meta"),
         ("context.py", r"\S+ info\.threads.*", "marlin_device_info.threads"),
         ("checkpoint.py", r"kept_share=raw.*", "marlin_layer_info.kept_share"),
+        ("stream.py", r"desc\.kind, desc\.native = .*", "marlin_stream_desc.kind"),
     ],
     "rust": [
         ("gemm.rs", r"self\.desc\.expert_ids = .*", "marlin_gemm_desc.expert_ids"),

@@ -10,7 +10,7 @@
 
 #include "support.h"
 
-namespace abi_test {
+namespace abi_test::extremes_tests {
 namespace {
 
 constexpr int64_t kN = 10, kK = 64, kExperts = 2, kTopK = 2;
@@ -152,4 +152,4 @@ TEST_F(Extremes, RowsToPrepareForAreATypedErrorOrServed) {
 }
 
 }  // namespace
-}  // namespace abi_test
+}  // namespace abi_test::extremes_tests

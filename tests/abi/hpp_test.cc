@@ -79,6 +79,21 @@ TEST(Hpp, StreamsAndBuffers) {
   for (std::size_t j = 0; j < 4; ++j) EXPECT_EQ(y[j], 2.0f * w[j * 32]);
 }
 
+TEST(Hpp, MemoryAndStreamsOfCuda) {
+  const mm::context context(MARLIN_BACKEND_CPU);
+  static const float memory[128] = {};
+  const marlin_matrix view = mm::cuda_view(memory, 2, 32, 48);
+  EXPECT_EQ(view.memory, MARLIN_MEM_CUDA);
+  EXPECT_EQ(view.row_stride, 48);
+  EXPECT_EQ(view.data, memory);
+  try {
+    mm::stream(context, MARLIN_NATIVE_CUDA_STREAM, nullptr);
+    FAIL() << "the CPU took a stream of CUDA";
+  } catch (const mm::error& error) {
+    EXPECT_EQ(error.status(), MARLIN_E_ARGUMENT);
+  }
+}
+
 TEST(Hpp, PartsProductsAndRowsAtOnce) {
   const mm::context context(MARLIN_BACKEND_AUTO);
   std::vector<float> w, x(32), y(4), z(4), rows(2 * 32);

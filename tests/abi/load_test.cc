@@ -13,7 +13,7 @@
 
 #include "support.h"
 
-namespace abi_test {
+namespace abi_test::load_tests {
 namespace {
 
 std::string data(const char* folder) { return std::string(MARLIN_TEST_DATA) + "/" + folder; }
@@ -472,4 +472,4 @@ TEST_F(Load, TellsHowFarItIsAndStopsWhenAsked) {
 }
 
 }  // namespace
-}  // namespace abi_test
+}  // namespace abi_test::load_tests

@@ -18,7 +18,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace abi_test {
+namespace abi_test::modes_tests {
 namespace {
 
 /// All that this thread's floating-point arithmetic depends on and leaves behind.
@@ -475,4 +475,4 @@ TEST(Modes, AfterCallsThatFail) {
 }
 
 }  // namespace
-}  // namespace abi_test
+}  // namespace abi_test::modes_tests

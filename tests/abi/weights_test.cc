@@ -6,7 +6,7 @@
 
 #include "support.h"
 
-namespace abi_test {
+namespace abi_test::weights_tests {
 namespace {
 
 constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
@@ -229,4 +229,4 @@ TEST_F(Weights, ScratchOfTheHostThatIsTooSmallIsNotPrepared) {
 }
 
 }  // namespace
-}  // namespace abi_test
+}  // namespace abi_test::weights_tests

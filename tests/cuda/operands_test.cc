@@ -211,6 +211,40 @@ TEST_F(CudaOperands, OfAGraphMayBeUnknownWhileItIsCaptured) {
   driver->capturing = false;
 }
 
+/// The stream is as good as before when the capture has ended.
+TEST_F(CudaOperands, OfAStreamThatCannotBeWaitedForNow) {
+  auto d = mm::make<marlin_stream_desc>();
+  d.kind = MARLIN_NATIVE_CUDA_STREAM;
+  mm::stream stream;
+  EXPECT_OK(marlin_stream_create, context.get(), &d, stream.out());
+  driver->capturing = true;
+  EXPECT_OK(marlin_gemm, stream.get(), &desc);
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "is being captured", marlin_stream_wait, stream.get(), uint64_t{0});
+  EXPECT_OK(marlin_gemm, stream.get(), &desc);
+  driver->capturing = false;
+  EXPECT_OK(marlin_gemm, stream.get(), &desc);
+  EXPECT_OK(marlin_stream_wait, stream.get(), UINT64_MAX);
+}
+
+/// By the wrapper for C++ alone.
+TEST_F(CudaOperands, AndAStreamOfTheHostInCpp) {
+  mm::stream stream(context, MARLIN_NATIVE_CUDA_STREAM, nullptr);
+  auto d = mm::make<marlin_gemm_desc>();
+  d.weights = weights.get();
+  d.a = mm::cuda_view(static_cast<const mm::f16*>(static_cast<void*>(a.data())), kM, kK);
+  d.c = mm::cuda_view(static_cast<float*>(static_cast<void*>(c.data())), kM, kN);
+  EXPECT_EQ(d.a.memory, MARLIN_MEM_CUDA);
+  EXPECT_EQ(d.a.dtype, MARLIN_F16);
+  mm::prepare(stream, {d}, kM);
+  driver->capturing = true;
+  driver->calls.clear();
+  mm::gemm(stream, d);
+  EXPECT_THAT(driver->calls, Contains("cuLaunchKernelEx"));
+  EXPECT_THAT(driver->calls, Not(Contains("cuMemAlloc_v2")));
+  driver->capturing = false;
+  stream.wait();
+}
+
 TEST_F(CudaOperands, ScratchIsMeasuredToo) {
   auto d = mm::make<marlin_stream_desc>();
   d.scratch = {c.data(), 0, 1, sizeof c + 1, 0, MARLIN_U8, MARLIN_MEM_CUDA};

@@ -9,6 +9,7 @@
 #include "backends/gpu/pack.h"
 #include "core/thread_pool.h"
 
+namespace cuda_packing_tests {
 namespace {
 
 using namespace metal_marlin;
@@ -163,3 +164,4 @@ TEST(CudaPacking, PutsKeptCodesAndTheirPositionsWhereTheKernelsReadThem) {
 }
 
 }  // namespace
+}  // namespace cuda_packing_tests

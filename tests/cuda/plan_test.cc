@@ -1,7 +1,9 @@
 // Which kernel of an NVIDIA GPU a product gets: no device is needed to plan.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
+#include <tuple>
 
 #include "backends/cuda/policy.h"
 #include "backends/gpu/pack.h"
@@ -76,6 +78,40 @@ TEST_F(CudaPlan, NeedsHopperForItsKernels) {
   hopper.tensor = false;
   EXPECT_EQ(name(mxfp4, 1), "gemv_fp4_bf16_m8");
   EXPECT_EQ(name(mxfp4, 2048), "gemm_fp4_bf16_m64_n128");
+}
+
+/// One kernel alone and one split of K, whatever M is; where it miscomputes, there is a reason instead of another one.
+TEST_F(CudaPlan, KeepsOneKernelForRowInvariantProducts) {
+  const Model deep(MARLIN_INT4, 128, ScaleType::f16, 512, 8192);
+  for (const Model* const model : {&mxfp4, &int4, &deep}) {
+    auto packed = gpu::plan_packing(model->meta, gpu::Exponents::bytes, cuda::policy().order);
+    ASSERT_TRUE(packed.ok());
+    const gpu::GpuWeights weights(model->meta, packed.value().layout, {}, {}, 0);
+    GemmProblem problem;
+    problem.weights = &weights;
+    problem.row_invariant = true;
+    gpu::KernelHealth health;
+    const gpu::PlanRules rules{hopper, health, cuda::policy(), {}};
+    std::set<std::tuple<const gpu::ProductKernel*, int64_t, bool>> plans;
+    for (int64_t m = 1; m < 600; m += m < 20 ? 1 : 37) {
+      problem.a = {nullptr, m, model->meta.k, model->meta.k, MARLIN_BF16};
+      problem.c = {nullptr, m, model->meta.n, model->meta.n, MARLIN_BF16};
+      const auto made = gpu::plan_gemm(problem, m, rules);
+      ASSERT_TRUE(made.ok()) << made.status().message();
+      plans.insert({made.value().kernel, made.value().split_blocks, made.value().partial});
+    }
+    EXPECT_EQ(plans.size(), 1u);
+    const gpu::GemmPlan one = gpu::plan_gemm(problem, 1, rules).take();
+    EXPECT_TRUE(one.kernel->name(weights.layout.codes, one.activation).ends_with("_bf16_m8"));
+    EXPECT_TRUE(one.kernel->name(weights.layout.codes, one.activation).starts_with("gemv_"));
+    health.set(gpu::decoder_of(*one.kernel, one.activation, weights.layout), gpu::KernelHealth::bad);
+    const auto none = gpu::plan_gemm(problem, 1, rules);
+    ASSERT_FALSE(none.ok());
+    EXPECT_EQ(none.status().code(), MARLIN_E_UNSUPPORTED);
+    EXPECT_NE(std::string(none.status().message()).find("MARLIN_GEMM_ROW_INVARIANT"), std::string::npos);
+    problem.row_invariant = false;
+    EXPECT_TRUE(gpu::plan_gemm(problem, 1, rules).ok());
+  }
 }
 
 TEST_F(CudaPlan, RunsNoMoreGroupsThanTheDeviceHasRoomFor) {

@@ -108,8 +108,8 @@ TEST_F(Products, StayWithinTheirBounds) {
     trial::use_context(gpu_->context(name, kBlocks[i % std::size(kBlocks)]));
     trial::Trial t(c);
     if (i % 4 == 0) {
-      trial::poison_scales(t);
-      trial::poison_activations(t);
+      trial::put_special_scales(t);
+      trial::put_special_activations(t);
     }
     const auto packed = t.pack(), ran = packed ? t.run() : packed, right = ran ? t.check() : ran;
     EXPECT_TRUE(right) << c.describe() << " by " << name << (i % 4 == 0 ? ", special values" : "");
@@ -184,8 +184,8 @@ TEST_F(Products, OfFormsForHopperAreRight) {
     trial::use_context(gpu_->context(name, mm::gpu::kMostRows));
     trial::Trial t(c);
     if (i % 4 == 0) {
-      trial::poison_scales(t);
-      trial::poison_activations(t);
+      trial::put_special_scales(t);
+      trial::put_special_activations(t);
     }
     const auto packed = t.pack(), ran = packed ? t.run() : packed;
     const testing::AssertionResult right = ran ? t.check() : ran;
@@ -203,7 +203,7 @@ TEST_F(Products, OfExpertsOfFormsForHopperAreRight) {
     c.together = false;
     trial::use_context(gpu_->context(name, i % 5 == 0 ? 24 : mm::gpu::kMostRows));
     trial::Mixture m(c, trial::kMixes[i % std::size(trial::kMixes)]);
-    if (i % 4 == 0) m.poison();
+    if (i % 4 == 0) m.put_special_values();
     if (const marlin_status status = m.pack(1); status != MARLIN_OK)
       return testing::AssertionFailure() << "packing: " << marlin_status_name(status);
     const auto ran = m.run();
@@ -256,7 +256,7 @@ TEST_F(Products, OfExpertsAreRight) {
         if (kind.zeros == trial::Zeros::integer && seed % 4 == 1 && c.k % kind.group == 0) c.order = trial::Order::permuted;
         trial::use_context(gpu_->context("", seed % 5 == 0 ? 24 : mm::gpu::kMostRows));
         trial::Mixture m(c, mix);
-        if (seed % 6 == 0) m.poison();
+        if (seed % 6 == 0) m.put_special_values();
         ASSERT_EQ(m.pack(1), MARLIN_OK) << c.describe();
         const auto ran = m.run(), right = ran ? m.check() : ran;
         EXPECT_TRUE(right) << c.describe() << ", mix " << &mix - trial::kMixes;

@@ -32,13 +32,13 @@ constexpr Kind kKinds[] = {{{"qkv", kHidden, 3 * kHidden, kMostRows}},
 constexpr size_t kLayerKinds = std::size(kKinds) - 1;  // then the head
 
 /// One product of a step.
-struct Place {
+struct StepProduct {
   const Kind& kind;
   size_t layer;
 };
 /// In the order of a model.
-std::vector<Place> places_of_step() {
-  std::vector<Place> places;
+std::vector<StepProduct> places_of_step() {
+  std::vector<StepProduct> places;
   for (size_t layer = 0; layer < kKinds[0].layers; ++layer)
     for (size_t kind = 0; kind < kLayerKinds; ++kind) places.push_back({kKinds[kind], layer});
   places.push_back({kKinds[kLayerKinds], 0});
@@ -91,7 +91,8 @@ class Decoder {
   void run(DecoderReport& report) {
     for (const Format* format : bench_.options.formats) {
       std::vector<mm::weights> weights;
-      for (const Place& place : places_) weights.push_back(made_.pack(bench_.context, place.kind.shape, *format, place.layer));
+      for (const StepProduct& place : places_)
+        weights.push_back(made_.pack(bench_.context, place.kind.shape, *format, place.layer));
       for (const int64_t m : bench_.options.rows) {
         try {
           report.add(measure(*format, weights, m));
@@ -155,7 +156,7 @@ class Decoder {
 
   void multiply_dense(int64_t m) const {
     size_t weights = 0;
-    for (const Place& place : places_) {
+    for (const StepProduct& place : places_) {
       const Shape& shape = place.kind.shape;
       cublas_->multiply({a_.dtype, m, shape.n, shape.k, a_.memory.at(), numbers_.at(weights), c_of(place.kind)});
       weights += dense_bytes(shape);
@@ -164,7 +165,7 @@ class Decoder {
 
   const Bench& bench_;
   const int64_t most_rows_;
-  const std::vector<Place> places_ = places_of_step();
+  const std::vector<StepProduct> places_ = places_of_step();
   const RandomWeights made_;
   const Numbers a_;
   const Memory c_;

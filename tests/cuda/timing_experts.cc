@@ -78,7 +78,7 @@ class Experts {
 
  private:
   /// A line.
-  struct Place {
+  struct TimedExperts {
     const Case& products;
     const Format& format;
     const Stacks& stacks;
@@ -101,7 +101,7 @@ class Experts {
     return most;
   }
 
-  void run(const Place& place) {
+  void run(const TimedExperts& place) {
     try {
       report_.add(measure(place));
     } catch (const mm::error& e) {
@@ -110,7 +110,7 @@ class Experts {
     }
   }
 
-  Turns turns_of(const Place& place) const {
+  Turns turns_of(const TimedExperts& place) const {
     std::vector<metal_marlin::tools::Router> routers;  // of each stack, whose frequent experts are others
     for (size_t stack = 0; stack < kStacks; ++stack) routers.emplace_back(count_, place.skew, stack + 1);
     Turns turns;
@@ -123,13 +123,13 @@ class Experts {
     }
     return turns;
   }
-  static size_t bytes_of_expert(const Place& place) {
+  static size_t bytes_of_expert(const TimedExperts& place) {
     size_t bytes = 0;
     for (const Step& step : place.products.steps) bytes += packed_bytes(step.shape, place.format);
     return bytes;
   }
 
-  ExpertResult measure(const Place& place) const {
+  ExpertResult measure(const TimedExperts& place) const {
     const Device& device = bench_.device;
     const Turns turns = turns_of(place);
     const size_t slots = static_cast<size_t>(place.tokens * top_k_), bytes = slots * sizeof(int32_t);
@@ -167,7 +167,7 @@ class Experts {
     return result;
   }
 
-  marlin_gemm_desc product_of(const Place& place, const Step& step, size_t turn, DevicePtr ids) const {
+  marlin_gemm_desc product_of(const TimedExperts& place, const Step& step, size_t turn, DevicePtr ids) const {
     const int64_t slots = place.tokens * top_k_, columns = columns_of(step.shape.n, step.epilogue);
     auto desc = mm::make<marlin_gemm_desc>();
     desc.epilogue = step.epilogue;
@@ -182,7 +182,7 @@ class Experts {
   }
 
   /// As many bytes as the experts of each product have.
-  void read_experts(const Place& place, const Turns& turns) const {
+  void read_experts(const TimedExperts& place, const Turns& turns) const {
     size_t at = 0;
     for (const size_t distinct : turns.distinct)
       for (const Step& step : place.products.steps) {
@@ -194,7 +194,7 @@ class Experts {
   }
 
   /// Of the last turn, whose results are left. The results of gate_up are the activations of down.
-  Verdict verdict_of(const Place& place, const Turns& turns) const {
+  Verdict verdict_of(const TimedExperts& place, const Turns& turns) const {
     Verdict verdict;
     for (const Step& step : place.products.steps) {
       if (step.sums) {
@@ -206,7 +206,7 @@ class Experts {
     return verdict;
   }
 
-  oracle::Weights weights_of(const Place& place, const Step& step, const Turns& turns, int64_t slot,
+  oracle::Weights weights_of(const TimedExperts& place, const Step& step, const Turns& turns, int64_t slot,
                              const Sample& sample) const {
     const size_t stack = (turns.ids.size() - 1) % kStacks;
     const auto expert = static_cast<size_t>(turns.ids.back()[static_cast<size_t>(slot)]);
@@ -218,7 +218,7 @@ class Experts {
     return values;
   }
 
-  void check_slots(const Place& place, const Step& step, const Turns& turns, Verdict& verdict) const {
+  void check_slots(const TimedExperts& place, const Step& step, const Turns& turns, Verdict& verdict) const {
     const Sample sample = sample_of(step.shape.n, step.epilogue, kToCheck);
     for (const int64_t slot : some_of(place.tokens * top_k_, kToCheck)) {
       const int64_t token = slot / top_k_;
@@ -230,7 +230,7 @@ class Experts {
     }
   }
 
-  void check_sums(const Place& place, const Step& step, const Turns& turns, Verdict& verdict) const {
+  void check_sums(const TimedExperts& place, const Step& step, const Turns& turns, Verdict& verdict) const {
     const Sample sample = sample_of(step.shape.n, step.epilogue, kToCheck);
     oracle::Product rounded;
     rounded.c_dtype = a_.dtype;

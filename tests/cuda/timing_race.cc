@@ -66,7 +66,7 @@ class Race {
 
  private:
   /// What one line needs besides its rows.
-  struct Place {
+  struct TimedProduct {
     const Shape& shape;
     const Format& format;
     const std::vector<mm::weights>& weights;
@@ -94,7 +94,7 @@ class Race {
 
   /// One line. A product that the library refuses, as one that METAL_MARLIN_KERNEL's kernel does not serve, does not end the
   /// race.
-  void run(const Place& place, int64_t m) {
+  void run(const TimedProduct& place, int64_t m) {
     try {
       report_.add(measure(place, m));
     } catch (const mm::error& e) {
@@ -103,7 +103,7 @@ class Race {
     }
   }
 
-  ProductResult measure(const Place& place, int64_t m) const {
+  ProductResult measure(const TimedProduct& place, int64_t m) const {
     const auto& [shape, format, weights, operands, sample, last] = place;
     const Device& device = bench_.device;
     const auto descs = products_of(weights, shape, operands, m);
@@ -128,7 +128,7 @@ class Race {
     return {shape, format, m, kernel_of(descs.front()), race_of(times), verdict};
   }
 
-  Verdict verdict_of(const Graph& ours, const Place& place, int64_t m) const {
+  Verdict verdict_of(const Graph& ours, const TimedProduct& place, int64_t m) const {
     const auto& [shape, format, weights, operands, sample, last] = place;
     bench_.device.fill(operands.c.at(), 0xff, static_cast<size_t>(m * shape.n) * kElementBytes);
     ours.launch();

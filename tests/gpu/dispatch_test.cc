@@ -22,15 +22,24 @@ std::map<uint32_t, uint32_t> all(std::map<uint32_t, uint32_t> constants) {
   return constants;
 }
 
-class EveryRow : public testing::TestWithParam<int> {};
+/// The kernels that serve without a profile, and the others.
+std::vector<gpu::ProductKernel> every_kernel() {
+  const gpu::Policy& policy = gpu::simdgroup_policy();
+  std::vector<gpu::ProductKernel> all(policy.kernels.begin(), policy.kernels.end());
+  all.insert(all.end(), policy.alternatives.begin(), policy.alternatives.end());
+  return all;
+}
+
+class EveryRow : public testing::TestWithParam<gpu::ProductKernel> {};
 
 /// Forced, with more rows of A than a tile has.
 TEST_P(EveryRow, IsDispatchedByItsContract) {
-  const gpu::ProductKernel& kernel = gpu::simdgroup_policy().kernels[static_cast<size_t>(GetParam())];
+  const gpu::ProductKernel& kernel = GetParam();
   for (int codes = 0; codes < gpu::kKernelCodes; ++codes)
     for (int activation = 0; activation < gpu::kActivationKinds; ++activation) {
       const std::string name(kernel.name(static_cast<KernelCodes>(codes), static_cast<ActivationKind>(activation)));
       SCOPED_TRACE(name);
+      if (name.empty() && kernel.serves != nullptr) continue;
       EXPECT_TRUE(name.find(std::string("_") + kCodes[codes] + "_" + kActivations[activation] + "_") != std::string::npos);
       if (!kernel.takes(static_cast<ActivationKind>(activation), {})) continue;
       World world({.probe = false}, {.kernel = name});
@@ -89,7 +98,23 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       }
     }
 }
-INSTANTIATE_TEST_SUITE_P(Kernels, EveryRow, testing::Range(0, static_cast<int>(gpu::simdgroup_policy().kernels.size())));
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryRow, testing::ValuesIn(every_kernel()), [](const auto& i) {
+  std::string name(i.param.name(KernelCodes::u4, ActivationKind::f16));
+  return name;
+});
+
+TEST(Choice, WithoutAProfileIsOfTheUsualKernels) {
+  for (const bool matrix : {true, false})
+    for (const int64_t m : {1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 100}) {
+      World world({.probe = false});
+      world.device->change().matrix = matrix;
+      const mm::weights w = pack(world.context, 64, 64, 1);
+      const Matrix a(world.context, m, 64, MARLIN_F16), c(world.context, m, 64, MARLIN_F16);
+      const std::string text = abi_test::explained(gemm_desc(w, a, c));
+      for (const gpu::ProductKernel& kernel : gpu::simdgroup_policy().alternatives)
+        EXPECT_EQ(text.find(kernel.name(KernelCodes::u4, ActivationKind::f16)), std::string::npos) << text;
+    }
+}
 
 TEST(Choice, FollowsTheRangesOfM) {
   World world;

@@ -10,6 +10,7 @@
 
 #include "world.h"
 
+namespace gpu_faults_tests {
 namespace {
 
 using namespace device_test;
@@ -196,3 +197,4 @@ TEST(ALostDevice, SaysSoForEver) {
 }
 
 }  // namespace
+}  // namespace gpu_faults_tests

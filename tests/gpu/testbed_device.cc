@@ -63,7 +63,7 @@ class TestbedKernel final : public dv::Kernel {
 };
 
 /// Where an argument of a dispatch is.
-struct Place {
+struct ArgumentPlace {
   int index;
   std::byte* data;
   uint64_t bytes;
@@ -73,7 +73,7 @@ struct Place {
 /// share otherwise.
 class Apart {
  public:
-  std::byte* copy(const Place& place) {
+  std::byte* copy(const ArgumentPlace& place) {
     const Copy& made = copies_.emplace_back(place, place.bytes);
     std::memcpy(made.now->data(), place.data, place.bytes);
     std::memcpy(made.before->data(), place.data, place.bytes);
@@ -88,11 +88,11 @@ class Apart {
 
  private:
   struct Copy {
-    Copy(const Place& from, uint64_t bytes)
+    Copy(const ArgumentPlace& from, uint64_t bytes)
         : place(from),
           before(std::make_unique<TestbedBuffer>(nullptr, bytes)),
           now(std::make_unique<TestbedBuffer>(nullptr, bytes)) {}
-    Place place;
+    ArgumentPlace place;
     std::unique_ptr<TestbedBuffer> before, now;
   };
   std::vector<Copy> copies_;
@@ -106,7 +106,7 @@ class TestbedStream final : public dv::Stream {
     const auto& kernel = static_cast<const TestbedKernel&>(*d.kernel);
     auto made = std::make_shared<bed::Dispatch>(kernel.kernel.dispatch());
     std::vector<dv::BufferRef> kept;
-    std::vector<Place> places;
+    std::vector<ArgumentPlace> places;
     for (const dv::Argument& a : d.arguments) {
       const auto index = static_cast<int>(a.index);
       if (a.buffer == nullptr) {
@@ -123,7 +123,7 @@ class TestbedStream final : public dv::Stream {
     made->seed(options_.seed).flush_to_zero(options_.flush_to_zero);
     recorded_.back().push_back([this, made, kept, places, name = kernel.name] {
       Apart apart;
-      for (const Place& place : places)
+      for (const ArgumentPlace& place : places)
         made->buffer(place.index, static_cast<void*>(options_.counted ? apart.copy(place) : place.data), place.bytes);
       const auto report = made->run();
       if (!report) {
@@ -213,10 +213,18 @@ Source source_of(const std::string& name) {
       family + ".metal",
       {"MARLIN_PRODUCTS(X)=X(" + codes + "," + types.at(codes) + "," + activation + "," + floats.at(activation) + ")"}};
   if (name.ends_with("_tensor")) return {"regdecode_tensor.metal", source.defines, true};
-  source.defines.push_back(family == "gemv" ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + count + ")"
-                                            : "MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" +
-                                                  std::string(name.ends_with("direct") ? "DIRECT" : "THREADGROUP") +
-                                                  "(__VA_ARGS__," + count + ")");
+  std::string columns, last;  // the simdgroups that share K, or how A is read
+  std::getline(std::getline(parts, columns, '_'), last);
+  const std::string shape = "(__VA_ARGS__," + count + (columns.empty() ? "" : "," + columns.substr(1));
+  if (family == "regdecode") {
+    source.defines.push_back("MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" +
+                             std::string(last == "direct" ? "DIRECT" : "THREADGROUP") + shape + ")");
+  } else if (columns.empty()) {
+    source.defines.push_back("MARLIN_GEMV_ROWS(X,...)=X" + shape + ")");
+  } else {
+    source.defines.push_back("MARLIN_GEMV_ROWS(X,...)=");
+    source.defines.push_back("MARLIN_GEMV_SHAPES(X,...)=X" + shape + "," + last.substr(1) + ")");
+  }
   return source;
 }
 

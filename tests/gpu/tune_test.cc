@@ -14,6 +14,7 @@
 #include "recorded.h"
 #include "temporary_folder.h"
 
+namespace gpu_tune_tests {
 namespace {
 
 using namespace device_test;
@@ -145,6 +146,28 @@ TEST_F(Tuned, ThePlantedKernelServesHereAndInLaterContexts) {
   const mm::context other = make(0, folder.path());
   EXPECT_THAT(explained(desc_of(pack(other, kN, kK, 1), 5)), Not(HasSubstr("why: tuned")));
   EXPECT_EQ(log, "");
+}
+
+/// Shapes that no table chooses are measured where M is in their range, and serve where they were the fastest.
+TEST_F(Tuned, AnAlternativeServesWhereItWasMeasured) {
+  planted.seconds = [](const std::string& name, uint32_t) {
+    return name.ends_with("_m1_n64_s2") || name.ends_with("_m32_n64_threadgroup") ? 10e-6 : 20e-6;
+  };
+  const mm::context context = make(60000, folder.path());
+  const mm::weights w = pack(context, kN, kK, 1);
+  EXPECT_THAT(explained(desc_of(w, 1)), HasSubstr("kernel: gemv_u4_f16_m1\n"));
+  EXPECT_EQ(prepare(desc_of(w, 1), 32), MARLIN_OK);
+  EXPECT_EQ(planted.runs.count("gemv_u4_f16_m8_n64_s2"), 1u) << "of M = 5 to 8";
+  EXPECT_EQ(planted.runs.count("regdecode_u4_f16_m64_n128_direct"), 0u) << "of M above 32";
+  const mm::context later = make(0, folder.path()), off = make(0, "");
+  const mm::weights others = pack(later, kN, kK, 1);
+  for (const auto& [m, kernel] : {std::pair(1, "gemv_u4_f16_m1_n64_s2"), {32, "regdecode_u4_f16_m32_n64_threadgroup"}})
+    for (const mm::weights* const each : {&w, &others}) {
+      EXPECT_EQ(kernel_line(explained(desc_of(*each, m))), "kernel: " + std::string(kernel)) << m;
+      EXPECT_THAT(explained(desc_of(*each, m)), HasSubstr("why: tuned: ")) << m;
+    }
+  EXPECT_THAT(explained(desc_of(w, 2)), HasSubstr("kernel: gemv_u4_f16_m2\n"));
+  EXPECT_THAT(explained(desc_of(pack(off, kN, kK, 1), 1)), HasSubstr("kernel: gemv_u4_f16_m1\n"));
 }
 
 TEST_F(Tuned, ThePlantedPartsOfKServe) {
@@ -283,3 +306,4 @@ TEST_F(Tuned, SurvivesADeviceThatFails) {
 }
 
 }  // namespace
+}  // namespace gpu_tune_tests

@@ -25,6 +25,18 @@ with_library() {
 configure_consumer() {
   "$CMAKE" -S "$here/consumer" -B build -G "$GENERATOR" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" "$@"
 }
+# expect_folder FOLDER VARIABLE EXPECTED: what the package file in FOLDER says of a folder
+expect_folder() {
+  found=$(PKG_CONFIG_PATH=$1/pkgconfig pkg-config --variable="$2" metal-marlin)
+  [ "$(realpath -m "$found")" = "$3" ] || fail "$1: $2 is $found, expected $3"
+}
+# clean_package_file FOLDER LIBDIR INCLUDEDIR: the package file in FOLDER names these two, literally.
+clean_package_file() {
+  for variable in "libdir=$2" "includedir=$3"; do
+    found=$(PKG_CONFIG_PATH=$1/pkgconfig pkg-config --variable="${variable%%=*}" metal-marlin)
+    [ "$found" = "${variable#*=}" ] || fail "$1: ${variable%%=*} is $found, expected ${variable#*=}"
+  done
+}
 # use_prefix PREFIX: C and C++ link and run by pkg-config and by CMake, and the command runs.
 use_prefix() {
   "$CC" $strict "$here/consumer/consumer.c" $(pc "$1" --cflags) $(pc "$1" --libs) -o consumer
@@ -43,10 +55,11 @@ case $case in
     for file in include/metal_marlin/metal_marlin.h include/metal_marlin/metal_marlin.hpp "$LIBDIR/libmetal-marlin.a" \
       "$LIBDIR/pkgconfig/metal-marlin.pc" "$LIBDIR/cmake/metal-marlin/metal-marlin-config.cmake" bin/metal-marlin \
       share/man/man1/metal-marlin.1 share/bash-completion/completions/metal-marlin share/zsh/site-functions/_metal-marlin \
-      share/fish/vendor_completions.d/metal-marlin.fish; do
+      share/fish/vendor_completions.d/metal-marlin.fish share/doc/metal-marlin/README.md \
+      share/doc/metal-marlin/docs/README.md share/doc/metal-marlin/examples/mlp.c; do
       [ -e "$prefix/$file" ] || fail "$file is not installed"
     done
-    extra=$(cd "$prefix" && find . -type f | grep -v -E "^\./(include/metal_marlin/metal_marlin\.hp*|$LIBDIR/(libmetal-marlin\.|pkgconfig/metal-marlin\.pc|cmake/metal-marlin/)|bin/metal-marlin$|share/(man/man1/metal-marlin\.1|bash-completion|zsh|fish))" || true)
+    extra=$(cd "$prefix" && find . -type f | grep -v -E "^\./(include/metal_marlin/metal_marlin\.hp*|$LIBDIR/(libmetal-marlin\.|pkgconfig/metal-marlin\.pc|cmake/metal-marlin/)|bin/metal-marlin$|share/(man/man1/metal-marlin\.1|bash-completion|zsh|fish|doc/metal-marlin/))" || true)
     [ -z "$extra" ] || fail "installed without a reason: $extra"
     ;;
   library) sh "$here/library.sh" "$prefix/$LIBDIR" ;;
@@ -67,22 +80,38 @@ case $case in
     ./consumer
     ;;
   pkg_config_folders)
-    # Folders relative to the prefix, absolute ones, and a staged install: what the file says must be where things lie.
-    for libdir in lib lib/some-triplet "$work/elsewhere/lib"; do
-      rm -rf build
+    # Folders relative to the prefix, absolute ones, a staged install and one elsewhere: what the file says must be where things lie.
+    for libdir in lib lib/some-triplet "$work/own/lib"; do
+      rm -rf build stage elsewhere
       "$CMAKE" -S "$SOURCE" -B build -G "$GENERATOR" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" \
-        -DMETAL_MARLIN_TOOLS=OFF -DCMAKE_INSTALL_PREFIX=/opt/marlin -DCMAKE_INSTALL_LIBDIR="$libdir" >configure.log
+        -DMETAL_MARLIN_TOOLS=OFF -DCMAKE_INSTALL_PREFIX=/opt/marlin/ -DCMAKE_INSTALL_LIBDIR="$libdir" >configure.log
+      touch build/libmetal-marlin.a build/libmetal-marlin.so build/libmetal-marlin.dylib # which nothing here reads
       case $libdir in
-        /*) place=$libdir expected=$libdir include=/opt/marlin/include ;;
-        *) place=$work/stage/opt/marlin/$libdir expected=$place include=$work/stage/opt/marlin/include ;;
+        /*) full=$libdir ;;
+        *) full=/opt/marlin/$libdir ;;
       esac
-      mkdir -p "$place/pkgconfig" && cp build/metal-marlin.pc "$place/pkgconfig/"
-      export PKG_CONFIG_PATH="$place/pkgconfig"
-      found=$(realpath -m "$(pkg-config --variable=libdir metal-marlin)")
-      [ "$found" = "$expected" ] || fail "LIBDIR $libdir: libdir is $found, expected $expected"
-      found=$(realpath -m "$(pkg-config --variable=includedir metal-marlin)")
-      [ "$found" = "$include" ] || fail "LIBDIR $libdir: includedir is $found, expected $include"
+      DESTDIR=$work/stage "$CMAKE" --install build --component dev >install.log
+      clean_package_file "$work/stage$full" "$full" /opt/marlin/include
+      [ "$full" != "$libdir" ] || continue
+      "$CMAKE" --install build --component dev --prefix "$work/elsewhere" >install.log
+      mkdir -p moved && rm -rf moved/here && mv elsewhere moved/here
+      expect_folder "$work/moved/here/$libdir" libdir "$work/moved/here/$libdir"
+      expect_folder "$work/moved/here/$libdir" includedir "$work/moved/here/include"
     done
+    ;;
+  uninstall)
+    "$CMAKE" --build "$BUILD" --target help | grep -q uninstall || fail "there is no target uninstall"
+    # What `cmake --install` and the target do, in a folder of its own: other suites install from the same build folder.
+    "$CMAKE" --install "$BUILD" --prefix "$work/stage/opt" >install.log
+    (cd stage && find opt ! -type d | sed 's|^|/|') >install_manifest.txt
+    echo kept >stage/opt/include/metal_marlin/of_somebody_else.h
+    DESTDIR=$work/stage "$CMAKE" -D BUILD="$work" -P "$SOURCE/cmake/uninstall.cmake" 2>uninstall.log || { cat uninstall.log; fail "uninstall"; }
+    left=$(find stage ! -type d)
+    [ "$left" = stage/opt/include/metal_marlin/of_somebody_else.h ] || fail "expected one file of somebody else, found: $left"
+    [ ! -e "stage/opt/$LIBDIR/cmake/metal-marlin" ] || fail "a folder of this project is left"
+    [ -d "stage/opt/$LIBDIR/cmake" ] || fail "a folder is gone that others may have made"
+    ! "$CMAKE" -D BUILD="$work" -P "$SOURCE/cmake/uninstall.cmake" 2>again.log || fail "it uninstalls what is not installed"
+    grep -q 'install_manifest.txt' again.log || { cat again.log; fail "another error was expected"; }
     ;;
   moved_prefix)
     cp -R "$prefix" first && mv first second
@@ -134,31 +163,41 @@ case $case in
     umask 077 # of whoever builds them, and of no package
     (cd "$BUILD" && "$CPACK" -G DEB -B "$work") >cpack.log || { cat cpack.log; fail "cpack"; }
     umask 022
-    places="libmetal-marlin0=usr/$LIBDIR/libmetal-marlin\.so\.[0-9.]*
-      libmetal-marlin-dev=usr/(include|$LIBDIR/(pkgconfig|cmake))/.*|usr/$LIBDIR/libmetal-marlin\.(a|so)
-      metal-marlin=usr/bin/metal-marlin|usr/share/(man|bash-completion|zsh|fish)/.*"
+    installed_libdir=$LIBDIR
+    LIBDIR=lib/$("$CC" -print-multiarch)
+    places="libmetal-marlin0=same=usr/$LIBDIR/libmetal-marlin\.so\.[0-9.]*
+      libmetal-marlin-dev=same=usr/(include|$LIBDIR/(pkgconfig|cmake)|share/doc/libmetal-marlin-dev)/.*|usr/$LIBDIR/libmetal-marlin\.(a|so)
+      metal-marlin=foreign=usr/bin/metal-marlin|usr/share/(man|bash-completion|zsh|fish)/.*"
     for place in $places; do
-      package=${place%%=*}
+      package=${place%%=*} files=${place#*=*=} architectures=${place#*=}
       dpkg-deb -x "$package"_*.deb root
-      dpkg-deb --fsys-tarfile "$package"_*.deb | tar -t | sed -n '/[^/]$/s|^\./||p' | grep -v "^usr/share/doc/$package/" >"$package.files"
+      dpkg-deb --fsys-tarfile "$package"_*.deb | tar -t | sed -n '/[^/]$/s|^\./||p' |
+        grep -v -E "^usr/share/(doc/$package/(copyright|changelog.*\.gz)|lintian/overrides/$package)\$" >"$package.files"
       others=$(dpkg-deb -c "$package"_*.deb | grep -v -E '^([d-]rwxr-xr-x|-rw-r--r--|lrwxrwxrwx) root/root ' || true)
       [ -z "$others" ] || fail "not for all to read, or not root's: $others"
-      others=$(grep -v -x -E "${place#*=}" "$package.files" || true)
+      others=$(grep -v -x -E "$files" "$package.files" || true)
       [ -z "$others" ] || fail "$package has, and should not: $others"
+      [ "$(dpkg-deb -f "$package"_*.deb Multi-Arch)" = "${architectures%%=*}" ] || fail "$package is not Multi-Arch: ${architectures%%=*}"
       [ "$package" = libmetal-marlin0 ] ||
         dpkg-deb -f "$package"_*.deb Depends | grep -q "libmetal-marlin0 (= $(dpkg-deb -f "$package"_*.deb Version))" ||
         fail "$package does not depend on its own version of the library"
     done
     [ "$(ls -- *.deb | wc -l)" = 3 ] || fail "more than three packages: $(ls -- *.deb)"
-    sort -- *.files | sed 's|^usr/||; s|\.1\.gz$|.1|; s|zsh/vendor-completions|zsh/site-functions|' >packaged
-    (cd "$prefix" && find . ! -type d | sed 's|^\./||' | sort) >installed
+    sort -- *.files | sed "s|^usr/||; s|\.1\.gz\$|.1|; s|zsh/vendor-completions|zsh/site-functions|
+      s|^$LIBDIR/|$installed_libdir/|; s|^share/doc/libmetal-marlin-dev/|share/doc/metal-marlin/|" | sort >packaged
+    # The license is in the file copyright there, and the changelog beside it.
+    (cd "$prefix" && find . ! -type d | sed 's|^\./||' | grep -v '^share/doc/metal-marlin/\(LICENSE\|CHANGELOG\.md\)$' | sort) >installed
     diff installed packaged || fail "what cmake --install installs is not what is in exactly one package"
+    clean_package_file "$work/root/usr/$LIBDIR" "/usr/$LIBDIR" /usr/include
+    ! readelf -d root/usr/bin/metal-marlin | grep -E 'RPATH|RUNPATH' || fail "the command of the package has a path of its own to the library"
+    sh "$here/symbols.sh" "$SOURCE" "$work"
+    export PKG_CONFIG_SYSROOT_DIR="$work/root" PKG_CONFIG_ALLOW_SYSTEM_CFLAGS=1 PKG_CONFIG_ALLOW_SYSTEM_LIBS=1
     use_prefix "$work/root/usr"
     ;;
   lintian)
     command -v lintian >/dev/null || skip "lintian is not here to check packages"
     [ -e "$SCRATCH/packages/packaged" ] || skip "there are no packages to check"
-    lintian --allow-root --fail-on error "$SCRATCH"/packages/*.deb
+    lintian --allow-root --fail-on error,warning "$SCRATCH"/packages/*.deb
     ;;
   readme)
     python3 -B "$SOURCE/tests/readme.py" run "$SOURCE/README.md" "$prefix" "$work/page"
@@ -171,5 +210,6 @@ case $case in
       grep -q "examples/${file##*/} " "$SOURCE/examples/README.md" || fail "examples/README.md does not run ${file##*/}"
     done
     ;;
+  recipe_*) sh "$here/recipes.sh" "${case#recipe_}" "$SOURCE" "$BUILD" ;;
   *) fail "no case $case" ;;
 esac

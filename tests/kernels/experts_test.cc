@@ -71,7 +71,7 @@ TEST_P(Experts, KeepNanAndInfinityInTheirRows) {
         Case c = spec(compute, 70, 150);
         c.a_type = a_type;
         Mixture m(c, mix);
-        m.poison();
+        m.put_special_values();
         ASSERT_EQ(m.pack(2), MARLIN_OK);
         ASSERT_TRUE(m.run());
         EXPECT_TRUE(m.check()) << c.describe() << ", " << mix.experts << " experts";
@@ -137,11 +137,11 @@ TEST(ExpertsOfActOrder, AreThoseOfFloat64) {
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
     for (const trial::Order order : {trial::Order::permuted, trial::Order::unequal}) {
       for (const int64_t tokens : {1, 12}) {
-        for (const bool poisoned : {false, true}) {
+        for (const bool special : {false, true}) {
           Case c = trial::case_of(trial::kKinds[1], compute, 1, 70, 256);
           c.order = order;
           Mixture m(c, {tokens, 5, 3, Pick::random, false, MARLIN_F32});
-          if (poisoned) m.poison();
+          if (special) m.put_special_values();
           ASSERT_EQ(m.pack(2), MARLIN_OK);
           ASSERT_TRUE(m.run());
           EXPECT_TRUE(m.check()) << c.describe();

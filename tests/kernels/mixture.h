@@ -55,7 +55,7 @@ class Mixture {
   marlin_status pack(uint32_t threads);
 
   /// NaN, infinity, -0 and subnormals in the first rows of A.
-  void poison() { trial::poison_activations(like_); }
+  void put_special_values() { trial::put_special_activations(like_); }
 
   marlin_gemm_desc desc() const;
 

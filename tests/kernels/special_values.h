@@ -12,8 +12,8 @@ inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double kInf = std::numeric_limits<double>::infinity();
 
 /// NaN and, where the type has one, infinity in the scales of two rows; the other rows must not notice.
-inline void poison_scales(Trial& t) {
-  t.poisoned = true;
+inline void put_special_scales(Trial& t) {
+  t.special = true;
   const int64_t last = t.scales.view().cols - 1, n = t.spec.n;
   switch (t.spec.scale_type) {
     case MARLIN_E8M0:
@@ -37,8 +37,8 @@ inline void poison_scales(Trial& t) {
   }
 }
 
-inline void poison_activations(Trial& t) {
-  t.poisoned = true;
+inline void put_special_activations(Trial& t) {
+  t.special = true;
   const int64_t k = t.spec.k;
   for (int64_t i = 0; i < k; ++i) t.a.set(0, i, i % 3 == 0 ? -0.0 : i % 3 == 1 ? 0.0 : 0x1p-130);
   if (t.spec.m < 5) return;

@@ -12,8 +12,8 @@ namespace {
 using trial::Case;
 using trial::kInf;
 using trial::kNaN;
-using trial::poison_activations;
-using trial::poison_scales;
+using trial::put_special_activations;
+using trial::put_special_scales;
 using trial::Trial;
 
 struct Modes {
@@ -61,8 +61,8 @@ TEST_P(SpecialValues, ReachExactlyTheOutputsThatUseThem) {
           c.bias_type = MARLIN_F32;
           c.threads = 2;
           Trial t(c);
-          poison_scales(t);
-          poison_activations(t);
+          put_special_scales(t);
+          put_special_activations(t);
           t.bias.set(0, 10, kNaN);
           t.bias.set(0, 11, -kInf);
           ASSERT_TRUE(t.pack());
@@ -127,7 +127,7 @@ TEST_P(SpecialValues, HostModesDoNotMatter) {
       c.threads = 3;
       c.epilogue = MARLIN_EPILOGUE_SILU;
       Trial t(c);
-      poison_activations(t);
+      put_special_activations(t);
       std::vector<uint8_t> expected;
       for (const Modes& modes : kModes) {
         SCOPED_TRACE(modes.name);
@@ -148,7 +148,7 @@ TEST_P(SpecialValues, HostModesDoNotMatter) {
 
 TEST_P(SpecialValues, UnpackKeepsSubnormalsUnderFlushToZero) {
   Trial t(trial::case_of(trial::kKinds[GetParam()], MARLIN_COMPUTE_DEFAULT, 1, 20, 150));
-  poison_scales(t);
+  put_special_scales(t);
   ASSERT_TRUE(t.pack());
   testing::AssertionResult same = testing::AssertionSuccess();
   const oracle::FlushToZero mode(true);

@@ -29,6 +29,7 @@ struct Case {
   marlin_dtype a_type = MARLIN_F32, c_type = MARLIN_F32, bias_type = 0;  ///< bias 0: none
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   bool accumulate = false;
+  bool row_invariant = false;
   Strides strides = Strides::contiguous;
   int64_t m = 1, n = 1, k = 1;
   uint32_t threads = 1;
@@ -100,7 +101,7 @@ class Trial {
   Matrix values, kept, scales, zeros, group_index, a, bias, c;
   std::vector<double> tensor_scales;  ///< one a part, or empty
   std::vector<double> c_before;       ///< [m][columns]; used when accumulating
-  bool poisoned = false;              ///< has special values, after which little may be left of a sum
+  bool special = false;               ///< has special values, after which little may be left of a sum
   double worst = 0;                   ///< largest error / bound that check() saw
   std::unique_ptr<Trial> other;       ///< when spec.together: packed, run (on this one's A) and checked with this one
 

@@ -46,6 +46,17 @@ def answers(scratch):
 
 
 @test
+def batches_give_the_logits_of_tokens_alone(scratch):
+    for compute in "default", "int8":
+        for threads in "1", "3":
+            out, _ = run("--verify-batches", "--compute", compute, "--threads", threads)
+            counts = re.findall(r"batches of (\d+): (\d+) of 200 tokens .*: (\d+)\)", out)
+            expect_equal([(batch, same) for batch, same, _ in counts], [("2", "200"), ("7", "200"), ("64", "200")], out)
+    _, err = run("--verify-batches", "--context", "100", code=1)
+    expect("200 tokens, and the context has 100" in err or "201 tokens, and the context has 100" in err, err)
+
+
+@test
 def seeds(scratch):
     say = lambda seed: run("--prompt", "Tell me a story.", "--temperature", "1.5", "--max-tokens", "30", "--seed", seed)[0]
     first = say("1")

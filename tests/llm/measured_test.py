@@ -65,6 +65,9 @@ def the_table_of_a_race(_scratch):
     head, rows = chat_race.table([{**record, "candidate": name, "tokens_per_s": rate} for name, rate in rates.items()])
     expect_equal(rows, [("Q4_1", "pp128", "300.0", "150.0", "100.0", "200.0", "1.50", "0.75")])
     expect_equal(head[-2:], ("ours int8 / best other", "ours default / best other"))
+    rates["llama.cpp with the plugin int8"] = 250.0
+    head, rows = chat_race.table([{**record, "candidate": name, "tokens_per_s": rate} for name, rate in rates.items()])
+    expect_equal((head[-1], rows[0][-3:]), ("llama.cpp with the plugin int8 / best other", ("1.50", "0.75", "1.25")))
 
 
 @test

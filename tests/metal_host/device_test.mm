@@ -253,7 +253,13 @@ TEST_F(DeviceTest, CompiledLibraries) {
   DeviceOptions compiled;
   compiled.shaders.library = std::as_bytes(std::span(bytes));
   open(compiled);
+  constexpr std::string_view kMore[] = {"kernel void more() {}"};
+  compiled.shaders.sources = kMore;
   EXPECT_NE(kernel("scale"), nullptr);
+  EXPECT_CODE(device->kernel("more", {}).status(), MARLIN_E_NOT_FOUND);
+  open(compiled);
+  EXPECT_NE(kernel("scale"), nullptr);
+  EXPECT_NE(kernel("more"), nullptr) << "sources have what the library does not";
   bytes[0] = 'X';
   open(compiled);
   EXPECT_CODE(device->kernel("scale", kPlain).status(), MARLIN_E_DEVICE);

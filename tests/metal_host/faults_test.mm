@@ -166,11 +166,15 @@ TEST_F(Faults, MemoryOfTheDeviceIsResidentWhileItLives) {
   const auto resident = [&] {
     EXPECT_OK(on->fill(y, 0, 64, 1));
     EXPECT_OK(finish(*on));
+    EXPECT_EQ(metal_test_requested_allocations(), metal_test_resident_allocations())
+        << "the system makes memory resident when the command buffer runs, which then waits for it";
     return metal_test_resident_allocations();
   };
   EXPECT_EQ(resident(), 2u);
   second.reset();
   EXPECT_EQ(resident(), 1u);
+  const BufferRef third = buffer(64, Placement::device);
+  EXPECT_EQ(resident(), 2u);
 }
 
 TEST_F(Faults, ResidencyIsNoNeed) {

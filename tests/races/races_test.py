@@ -22,7 +22,7 @@ import goals  # noqa: E402
 import outputs  # noqa: E402
 import pages  # noqa: E402
 import racing  # noqa: E402
-from charts import ticks  # noqa: E402
+from charts import Chart, ticks  # noqa: E402
 from peer import Absent, Peer, Product  # noqa: E402
 from weights import FORMATS, Weights, expert_ids, nmse, to_bf16, weights_of  # noqa: E402
 
@@ -315,8 +315,18 @@ class PagesTest(unittest.TestCase):
         for name, text in made.items():
             circles = xml.etree.ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}circle")
             places = [(float(each.get("cx")), float(each.get("cy"))) for each in circles]
-            self.assertEqual(len(places), len(self.RECORDS), name)
-            self.assertTrue(all(84 <= x <= 800 and 64 <= y <= 470 for x, y in places), places)
+            legend = [(x, y) for x, y in places if x > 800]
+            self.assertEqual(len(legend), 3 if name == "roofline.svg" else 0, name)  # points have dots there, lines have lines
+            self.assertEqual(len(places) - len(legend), len(self.RECORDS), name)
+            self.assertTrue(all(84 <= x <= 800 and 64 <= y <= 470 for x, y in places if x <= 800), places)
+
+    def test_notes_fit_beside_the_drawing(self):
+        chart = Chart("title", ("x", 1, 2, [1]), ("y", 1, 2, [1]))
+        chart.notes("at the upper edge: far beyond this axis", "short")
+        texts = [each for each in xml.etree.ElementTree.fromstring(chart.svg()).iter("{http://www.w3.org/2000/svg}text") if each.get("font-size") == "11"]
+        self.assertEqual(" ".join(each.text for each in texts), "at the upper edge: far beyond this axis short")
+        for each in texts:
+            self.assertLess(float(each.get("x")) + 6.1 * len(each.text), 980, each.text)
 
     def test_the_page_keeps_its_words(self):
         page = (TOP / "docs" / "performance.md").read_text("utf-8")

@@ -111,8 +111,8 @@ Element weighted_sum(const Product& p, const std::vector<double>& scales, const 
 /// keeping the order inside a group, and each group is padded to a multiple of slot_group, which is the packer's choice
 /// (`explain` tells it).
 struct Activations {
-  std::vector<double> value;   ///< d * q, [m][k]
-  std::vector<bool> poisoned;  ///< [m]: NaN or infinity in the row
+  std::vector<double> value;     ///< d * q, [m][k]
+  std::vector<bool> not_finite;  ///< [m]: NaN or infinity in the row
 };
 Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a);
 

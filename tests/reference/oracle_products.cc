@@ -34,7 +34,7 @@ std::vector<std::vector<int64_t>> blocks_of(const Weights& w) {
 }
 
 /// Of a row of A or W.
-struct Facts {
+struct RowStatistics {
   bool nan = false, infinite = false;
   bool overflows = false;  // parts of a finite weight may be infinite in float32
   double largest = 0;
@@ -49,7 +49,7 @@ struct Facts {
 /// Decoded once: the values, and what each adds to S a unit of activation; both [k][n].
 struct DecodedWeights {
   std::vector<double> value, magnitude;
-  std::vector<Facts> facts;  // [n]
+  std::vector<RowStatistics> statistics;  // [n]
 };
 
 double magnitude_of(const Weights& w, int64_t row, int64_t column, double decoded) {
@@ -76,7 +76,7 @@ DecodedWeights decode(const Weights& w) {
   DecodedWeights d;
   d.value.resize(at(w.n * w.k));
   d.magnitude.resize(at(w.n * w.k));
-  d.facts.resize(at(w.n));
+  d.statistics.resize(at(w.n));
   for (int64_t r = 0; r < w.n; ++r) {
     for (int64_t k = 0; k < w.k; ++k) {
       const double v = value(w, r, k);
@@ -84,12 +84,12 @@ DecodedWeights decode(const Weights& w) {
       const bool nan = std::isnan(w.scale[group]) || (!w.zero.empty() && std::isnan(w.zero[group])) ||
                        (!w.tensor_scale.empty() && std::isnan(w.tensor_scale[at(r)]));
       // 0 * infinity is NaN, but a kernel that scales a group's sum may rightly get infinity: only a stored NaN must stay one.
-      Facts& facts = d.facts[at(r)];
-      if (std::isfinite(v)) facts.largest = std::max(facts.largest, std::fabs(v));
-      facts.nan |= nan;
-      facts.infinite |= !nan && !std::isfinite(v);
+      RowStatistics& statistics = d.statistics[at(r)];
+      if (std::isfinite(v)) statistics.largest = std::max(statistics.largest, std::fabs(v));
+      statistics.nan |= nan;
+      statistics.infinite |= !nan && !std::isfinite(v);
       const double magnitude = magnitude_of(w, r, k, v);
-      facts.overflows |= magnitude * tensor_range(w, r) >= kHuge;
+      statistics.overflows |= magnitude * tensor_range(w, r) >= kHuge;
       d.value[at(k * w.n + r)] = v;
       d.magnitude[at(k * w.n + r)] = magnitude;
     }
@@ -114,10 +114,10 @@ class RowSums {
  public:
   RowSums(const Product& p, const DecodedWeights& d) : p_(p), d_(d), n_(at(p.weights->n)) {}
 
-  std::vector<Approximate> compute(const double* a, bool poisoned) {
+  std::vector<Approximate> compute(const double* a, bool not_finite) {
     sum_.assign(n_, 0);
     magnitude_.assign(n_, 0);
-    Facts row;
+    RowStatistics row;
     for (int64_t k = 0; k < p_.weights->k; ++k) {
       row.see(a[k]);
       const double x = a[k], y = std::fabs(x), *value = &d_.value[at(k) * n_], *magnitude = &d_.magnitude[at(k) * n_];
@@ -127,15 +127,15 @@ class RowSums {
       }
     }
     std::vector<Approximate> out(n_);
-    for (size_t n = 0; n < n_; ++n) out[n] = finish(n, row, poisoned);
+    for (size_t n = 0; n < n_; ++n) out[n] = finish(n, row, not_finite);
     return out;
   }
 
  private:
-  Approximate finish(size_t n, const Facts& row, bool poisoned) const {
-    const Facts& column = d_.facts[n];
+  Approximate finish(size_t n, const RowStatistics& row, bool not_finite) const {
+    const RowStatistics& column = d_.statistics[n];
     const double bias = p_.bias.empty() ? 0 : p_.bias[n];
-    if (poisoned || row.nan || column.nan || std::isnan(bias)) return {Element::nan, kNaN, 0};
+    if (not_finite || row.nan || column.nan || std::isnan(bias)) return {Element::nan, kNaN, 0};
     if (row.infinite || column.infinite || std::isinf(bias)) return {Element::non_finite, kNaN, 0};
     const auto k = static_cast<double>(p_.weights->k);
     // With INT8 activations it is the product of the two scales that may be flushed, and 127 * 127 of it are lost.
@@ -223,15 +223,15 @@ double apply_epilogue(marlin_epilogue epilogue, double gate, double up) {
 Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a) {
   Activations out;
   out.value.resize(a.size());
-  out.poisoned.resize(at(m));
+  out.not_finite.resize(at(m));
   const auto blocks = blocks_of(w);
   for (int64_t r = 0; r < m; ++r) {
     const double* x = &a[at(r * w.k)];
     for (const auto& block : blocks) {
-      Facts facts;
-      for (const int64_t k : block) facts.see(x[k]);
-      if (facts.nan || facts.infinite) out.poisoned[at(r)] = true;
-      const double d = static_cast<float>(facts.largest / 127);
+      RowStatistics statistics;
+      for (const int64_t k : block) statistics.see(x[k]);
+      if (statistics.nan || statistics.infinite) out.not_finite[at(r)] = true;
+      const double d = static_cast<float>(statistics.largest / 127);
       if (d == 0) continue;
       for (const int64_t k : block) {
         const double q = std::nearbyint(static_cast<float>(x[k] / d));
@@ -267,7 +267,7 @@ std::vector<Element> multiply(const Product& p) {
   std::vector<Element> out(at(p.m * columns));
   for (int64_t m = 0; m < p.m; ++m) {
     const double* a = int8 ? &quantized.value[at(m * w.k)] : &p.a[at(m * w.k)];
-    const auto row = sums.compute(a, int8 && quantized.poisoned[at(m)]);
+    const auto row = sums.compute(a, int8 && quantized.not_finite[at(m)]);
     for (int64_t n = 0; n < columns; ++n) {
       const size_t index = at(m * columns + n);
       if (columns == w.n) {

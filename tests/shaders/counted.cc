@@ -21,9 +21,10 @@ std::vector<int64_t> groups_of(const Kind& kind) {
 
 /// Bytes that the kernel ought to write to threadgroup memory: activations or sums, nothing of the weights.
 double own_threadgroup_bytes(const KernelRow& row, uint64_t padded_m, marlin_dtype a_type) {
-  const bool staged = row.columns == 128;
-  const auto width = static_cast<uint64_t>(oracle::bytes_of(a_type));
-  return static_cast<double>(staged ? padded_m * kCountedK * width * (kCountedN / 128) : padded_m * kCountedN * 4 * 4);
+  const auto width = static_cast<uint64_t>(oracle::bytes_of(a_type)), columns = static_cast<uint64_t>(row.columns);
+  const uint64_t sharers = row.threads / columns;  // simdgroups that share the K of 32 columns
+  if (row.shares_a()) return static_cast<double>(padded_m * kCountedK * width * (kCountedN / columns));
+  return row.matrix() && sharers == 1 ? 0 : static_cast<double>(padded_m * kCountedN * 4 * sharers);
 }
 
 }  // namespace
@@ -65,10 +66,9 @@ testing::AssertionResult count(const Case& product, Counted& out) {
   const auto &codes = c.buffers.at(MARLIN_BUFFER_CODES), &scales = c.buffers.at(MARLIN_BUFFER_SCALES),
              &a = c.buffers.at(MARLIN_BUFFER_A);
   const auto passes = static_cast<uint64_t>(out.passes), padded_m = passes * static_cast<uint64_t>(row.rows);
-  const bool matrix = std::string(row.family) == "regdecode", staged = row.columns == 128;
   const double tiles_of_columns = kCountedN / 128.0, blocks = kCountedK / 128.0;
   std::optional<double> a_goal;
-  if (staged) a_goal = 1;
+  if (row.shares_a()) a_goal = 128.0 / static_cast<double>(row.columns);
   out.quantities = {
       {"codes", ratio(codes.bytes_read, out.packed_code_bytes * passes), 1, Goal::exactly},
       {"+ scales", ratio(codes.bytes_read + scales.bytes_read, (codes.unique_bytes_read + scales.unique_bytes_read) * passes),
@@ -77,7 +77,7 @@ testing::AssertionResult count(const Case& product, Counted& out) {
       {"scale lines", ratio(scales.simdgroup_lines, scales.unique_lines * passes), 1, Goal::exactly},
       {"A lines", ratio(a.simdgroup_lines, a.unique_lines) / tiles_of_columns, a_goal, Goal::exactly},
       {"barriers", ratio(c.threadgroup_barriers, c.threadgroups) / blocks, 1, Goal::at_most},
-      {"MMAs", ratio(512 * c.matrix_multiplies, padded_m * kCountedN * kCountedK), matrix ? 1 : 0, Goal::exactly},
+      {"MMAs", ratio(512 * c.matrix_multiplies, padded_m * kCountedN * kCountedK), row.matrix() ? 1 : 0, Goal::exactly},
       {"memory", static_cast<double>(c.threadgroup_memory), 16 << 10, Goal::at_most},
       {"for W", static_cast<double>(c.threadgroup_bytes_written) - own_threadgroup_bytes(row, padded_m, s.a_type), 0,
        Goal::exactly},

@@ -20,7 +20,7 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out);
 inline constexpr int64_t kCountedN = 256, kCountedK = 1024;
 inline constexpr int64_t kCountedM[] = {1, 2, 4, 8, 16, 32, 64, 128};
-/// Every kind with groups that its files have, at each M; and the staged tiles with other activations.
+/// Every kind with groups that its files have, at each M; and the tiles that share A with other activations.
 std::vector<Case> counted_cases();
 
 enum class Goal : uint8_t { exactly, at_most };

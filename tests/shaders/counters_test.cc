@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "campaigns.h"
 #include "counted.h"
 
 namespace shaders {
@@ -10,11 +11,12 @@ namespace {
 
 /// The most that is accepted where a goal cannot be met; docs/decisions/0004-metal-kernels.md says why.
 double accepted(const Case& product, const Counted& counted, const std::string& quantity) {
-  const bool wide = counted.kernel.starts_with("regdecode_m64"), staged = wide || counted.kernel.starts_with("regdecode_m32");
+  const bool shares_a = counted.kernel.ends_with("_threadgroup"),
+             wide = shares_a && counted.kernel.starts_with("regdecode_m64");
   // Between two barriers no more than half of the 16 KB can be read while as much is written.
-  if (staged && quantity == "barriers") return (wide ? 64.0 : 32.0) * oracle::bytes_of(product.a_type) * 128 / (8 << 10);
+  if (shares_a && quantity == "barriers") return (wide ? 64.0 : 32.0) * oracle::bytes_of(product.a_type) * 128 / (8 << 10);
   // The four simdgroups that share K each load the only record of a row.
-  if (product.group == 0 && !staged && quantity == "scale lines") return 4;
+  if (product.group == 0 && !shares_a && quantity == "scale lines") return 4;
   // Lanes of a row ask for the same scale in one load, whose lines are touched once.
   if (product.kind.sparse && quantity == "+ scales") return 1.25;
   return 0;
@@ -37,6 +39,28 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Work, testing::ValuesIn(counted_cases()), [](c
   const char* const a_type = i.param.a_type == MARLIN_F32 ? "_f32" : i.param.a_type == MARLIN_F16 ? "_f16" : "_bf16";
   return std::string(i.param.kind.name) + "_g" + std::to_string(i.param.group) + "_m" + std::to_string(i.param.m) + a_type;
 });
+
+/// The other shapes of the kernels do the same work, with the registers and the threadgroup memory that Apple's GPUs have.
+class AlternativeWork : public testing::TestWithParam<KernelRow> {};
+
+TEST_P(AlternativeWork, IsThatOfTheUsualKernels) {
+  const KernelRow& row = GetParam();
+  for (const Kind& kind : {kKinds[0], kKinds[4]}) {
+    const Case product{kind, 32, row.rows, MARLIN_F16, row.suffix};
+    Counted counted, largest;
+    ASSERT_TRUE(count(product, counted));
+    ASSERT_TRUE(count({kind, 32, 64, MARLIN_F16, "m64_n128_threadgroup"}, largest));
+    EXPECT_EQ(counted.counters.buffers.at(MARLIN_BUFFER_CODES).unique_bytes_read, counted.packed_code_bytes);
+    for (const Quantity& quantity : counted.quantities)
+      EXPECT_TRUE(quantity.met() || quantity.value <= accepted(product, counted, quantity.name))
+          << counted.kernel << ": " << quantity.name << " is " << quantity.value << ", its goal " << *quantity.goal;
+    EXPECT_LE(counted.counters.registers_estimated, largest.counters.registers_estimated) << counted.kernel;
+    if (!whole_campaigns()) break;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, AlternativeWork, testing::ValuesIn(alternatives_to_run()),
+                         [](const auto& i) { return std::string(i.param.family) + "_" + i.param.suffix; });
 
 class TensorWork : public testing::TestWithParam<Case> {};
 

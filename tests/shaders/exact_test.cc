@@ -13,7 +13,7 @@ class Decoding : public testing::TestWithParam<Kind> {};
 /// Scales of any bits: NaN, infinity, float32 subnormals; E8M0 rows that span all exponents, and so take float32 scales.
 TEST_P(Decoding, UnpackIsExactForScalesOfAnyBits) {
   Spec s = spec_of(GetParam(), 1, 70, 364);
-  s.wild_scales = true;
+  s.any_scales = true;
   s.tensor = GetParam().zeros == ZeroKind::additive ? 0 : GetParam().sparse ? 2 : 1;
   Problem problem(s);
   ASSERT_TRUE(problem.pack());

@@ -43,7 +43,8 @@ TEST_P(ExpertWork, IsThatOfEachExpertOnceATile) {
   CountedExperts counted;
   ASSERT_TRUE(count(GetParam(), counted));
   EXPECT_TRUE(meets_its_goals(counted));
-  // As the tables of dense products have it: loads of four spans from the same row, or a staged row of whole lines.
+  // As the tables of dense products have it: loads of four spans from the same row, or a row in threadgroup memory, of whole
+  // lines.
   const double rows = of(counted, "rows").value, most = counted.kernel.ends_with("threadgroup") ? rows : 16 * rows;
   EXPECT_LE(of(counted, "A lines").value, most) << counted.kernel;
   if (counted.kernel.starts_with("gemv")) {
@@ -134,8 +135,8 @@ struct Waste {
 void PrintTo(const Waste& waste, std::ostream* out) { *out << waste.name; }
 constexpr Waste kWaste[] = {
     {"tiles_of_one_row", "route.metal", "#include \"epilogue.h\"", "#include \"epilogue.h\"\n#define tile_rows top_k", "codes"},
-    {"weights_read_twice", "gemv.metal", "for (int b = walk.begin + simdgroup;",
-     "for (ushort twice = 0; twice < 2; twice++)\n    for (int b = (sums.clear(), walk.begin + simdgroup);", "codes"},
+    {"weights_read_twice", "gemv.metal", "for (int b = walk.begin + sharer;",
+     "for (ushort twice = 0; twice < 2; twice++)\n    for (int b = (sums.clear(), walk.begin + sharer);", "codes"},
     {"rows_stored_twice", "gemv.metal", "if (tile.has(m) && n < args.n)",
      "if (tile.has(m) && n < args.n) write_sum(0.0f, tile.of_c(m), n, group.z, factors, bias, c, partials, args);\n    "
      "if (tile.has(m) && n < args.n)",

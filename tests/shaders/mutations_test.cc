@@ -67,10 +67,10 @@ constexpr Mutation kMutations[] = {
     {"gemv_columns", "metal/gemv.metal", "tile.has(m) && n < args.n", "tile.has(m)", kInt4, 1},
     {"rows_past_m", "metal/product.h", "min(first + i, last)", "first + i", kInt4, 5},
     {"ragged_read", "metal/activations.h", "if (k + i < K) v[i] = row[k + i]", "v[i] = row[k + i]", kInt4, 1},
-    {"staged_buffer", "metal/regdecode.metal", "shared[stage % S::kBuffers]", "shared[0]", kInt4, 20},
-    {"staged_barrier", "metal/regdecode.metal", "if (S::kBuffers == 1) threadgroup_barrier", "if (false) threadgroup_barrier",
+    {"shared_buffer", "metal/regdecode.metal", "shared[stage % S::kBuffers]", "shared[0]", kInt4, 20},
+    {"shared_barrier", "metal/regdecode.metal", "if (S::kBuffers == 1) threadgroup_barrier", "if (false) threadgroup_barrier",
      kInt4, 40},
-    {"staged_lane", "metal/regdecode.metal", "lane_at(2 * span + quad % 2,", "lane_at(2 * span,", kInt4, 20},
+    {"shared_lane", "metal/regdecode.metal", "lane_at(2 * span + quad % 2,", "lane_at(2 * span,", kInt4, 20},
     {"fragment_half", "metal/regdecode.metal", "+ 4 * (fragment_row(lane) % 2)", "+ 2 * (fragment_row(lane) % 2)", kInt4, 12},
     {"store_row", "metal/regdecode.metal", "2 * fragment_column(lane) + e; }", "2 * fragment_column(lane) + (1 - e); }", kInt4,
      20},
@@ -173,7 +173,7 @@ Problem problem_of(const Mutation& mutation) {
     s.epilogue = MARLIN_EPILOGUE_SWIGLU;
     s.interleaved = true;
   }
-  s.wild_scales = mutation.what == Mutation::unpack;
+  s.any_scales = mutation.what == Mutation::unpack;
   const bool large_scales = mutation.what == Mutation::large_scales;
   if (large_scales) {
     s.int8 = true;

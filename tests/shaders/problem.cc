@@ -95,24 +95,14 @@ struct SerialRunner final : metal_marlin::TaskRunner {
 
 }  // namespace
 
-const std::vector<KernelRow>& kernel_rows() {
-#define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads) \
-  {family, suffix, m_min, m_max, rows, columns, threads},
-#define MARLIN_GPU_HELPER(name, columns)
-  static const std::vector<KernelRow> rows = {
-#include "backends/gpu/kernels.inc"
-  };
-#undef MARLIN_GPU_PRODUCT
-#undef MARLIN_GPU_HELPER
-  return rows;
-}
-
 const KernelRow& kernel_row(const Spec& spec) {
   for (const KernelRow& row : kernel_rows()) {
     if (spec.suffix.empty() ? !row.tensor() && spec.m >= row.m_min && (row.m_max == 0 || spec.m <= row.m_max)
                             : spec.suffix == row.suffix)
       return row;
   }
+  for (const KernelRow& row : alternative_rows())
+    if (spec.suffix == row.suffix) return row;
   ADD_FAILURE() << "no kernel row for " << spec.describe();
   return kernel_rows().front();
 }
@@ -151,13 +141,19 @@ metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::KernelCodes codes, co
   const std::string a_name = spec.int8 ? "i8" : float_name(spec.a_type), a_type = spec.int8 ? "char" : msl_name(spec.a_type);
   *name = std::string(row.family) + "_" + gpu::kernel_codes_name(codes) + "_" + a_name + "_" + row.suffix;
   const std::string one = std::string(gpu::kernel_codes_name(codes)) + "," + codes_type(codes) + "," + a_name + "," + a_type;
-  const std::string only =
-      std::string(row.family) == "gemv"
-          ? "MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")"
-          : "MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" + std::string(row.columns == 32 ? "DIRECT" : "THREADGROUP") +
-                "(__VA_ARGS__," + std::to_string(row.rows) + ")";
-  return library((row.tensor() ? "metal4/regdecode_tensor.metal" : "metal/" + std::string(row.family) + ".metal"),
-                 {"MARLIN_PRODUCTS(X)=X(" + one + ")", only}, setting)
+  const std::string tile = std::to_string(row.rows) + "," + std::to_string(row.columns), suffix = row.suffix;
+  std::vector<std::string> defines = {"MARLIN_PRODUCTS(X)=X(" + one + ")"};
+  if (row.matrix()) {
+    defines.push_back("MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" +
+                      std::string(row.shares_a() ? "THREADGROUP" : "DIRECT") + "(__VA_ARGS__," + tile + ")");
+  } else if (const size_t sharers = suffix.find("_s"); sharers != std::string::npos) {
+    defines.push_back("MARLIN_GEMV_ROWS(X,...)=");
+    defines.push_back("MARLIN_GEMV_SHAPES(X,...)=X(__VA_ARGS__," + tile + "," + suffix.substr(sharers + 2) + ")");
+  } else {
+    defines.push_back("MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")");
+  }
+  return library((row.tensor() ? "metal4/regdecode_tensor.metal" : "metal/" + std::string(row.family) + ".metal"), defines,
+                 setting)
       .kernel(*name);
 }
 
@@ -178,7 +174,7 @@ Problem::Problem(const Spec& s) : spec(s) {
     meta.tensor_scales = {{0, 0.75f, spec.tensor == 2}};
     if (spec.n > 3) meta.tensor_scales.push_back({spec.n / 2, 1.7f, spec.tensor == 2});
   }
-  metal_marlin::fill_randomly(source, random, !spec.wild_scales);
+  metal_marlin::fill_randomly(source, random, !spec.any_scales);
   std::normal_distribution<double> normal;
   a.resize(at(spec.m * spec.k));
   // With an epilogue sums of about 1, where it bends.

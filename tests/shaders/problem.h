@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/gpu/pack.h"
+#include "kernel_rows.h"
 #include "metal_on_cpu/metal_on_cpu.h"
 #include "oracle.h"
 #include "unit/cpu_memory_source.h"
@@ -33,22 +34,14 @@ struct Spec {
   int64_t m = 1, n = 32, k = 128;
   marlin_dtype a_type = MARLIN_F16, c_type = MARLIN_F32, bias_type = 0;
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
-  bool int8 = false, accumulate = false, odd_strides = false, wild_scales = false;
+  bool int8 = false, accumulate = false, odd_strides = false, any_scales = false;
   int64_t splits = 1;
-  std::string suffix;  ///< of the kernel, "m16_n32_direct"; empty: the row of kernels.inc that serves m without tensors
+  std::string suffix;  ///< of the kernel, "m16_n32_direct"; empty: the row of kernel_rows() that serves m without tensors
   uint32_t seed = 1;
 
   std::string describe() const;
 };
 
-/// A row of src/backends/gpu/kernels.inc.
-struct KernelRow {
-  const char *family, *suffix;
-  int64_t m_min, m_max, rows, columns;
-  uint32_t threads;
-  bool tensor() const { return std::string(suffix).ends_with("_tensor"); }
-};
-const std::vector<KernelRow>& kernel_rows();
 const KernelRow& kernel_row(const Spec& spec);
 
 /// How kernels are compiled and run; changed by tests of the tests.

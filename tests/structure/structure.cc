@@ -1,7 +1,9 @@
 #include "structure.h"
 
 #include <algorithm>
+#include <cctype>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -212,6 +214,69 @@ Breaches words(const fs::path& root) {
     for (size_t i = 0; i < file.lines.size(); ++i) {
       std::smatch match;
       if (std::regex_search(file.lines[i], match, unwanted)) breaches.push_back(at(file, i, "says " + match.str()));
+    }
+  }
+  return breaches;
+}
+
+namespace {
+
+// The name of the type that the line defines, if it is one that once named several.
+std::string ambiguous_type(const std::string& line) {
+  if (line.find("struct ") == line.npos && line.find("class ") == line.npos && line.find("using ") == line.npos) return "";
+  static const std::regex type(R"re(^ *(?:struct|class|enum class|using) (Chunk|Parts?|Walk|Place|Job)\b(?!<))re");
+  std::smatch match;
+  return std::regex_search(line, match, type) ? match.str(1) : "";
+}
+
+// The words of a text. A ~ within each keeps this file from breaking its own rule.
+std::vector<std::string> words_of(std::string text) {
+  std::erase(text, '~');
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
+
+// What a line says that has another word now. Regular expressions would take minutes here.
+std::string renamed_word(const std::string& line) {
+  static const std::vector<std::string> renamed = words_of(
+      "telling_r~ows with_h~eight odd_s~cales w4~sym cuts_l~ast_tile takes_s~parse_meta format_by_s~pelling ehavio~ur "
+      "eighbo~ur "
+      "uanti~se uanti~sing uanti~sation ptimi~se ptimi~sing ptimi~sation ormali~se nitiali~se nitiali~sing ecogni~se "
+      "ecogni~sing "
+      "rgani~se rgani~sation eriali~se peciali~se ummari~se enerali~se");
+  // The first is LLVM's word for a value that nothing may depend on, the second the field's for a pointer.
+  static const std::vector<std::string> of_llvm = words_of("oiso~n i32 oiso~nValue oiso~nMask asan"),
+                                        of_pointers = words_of("wil~d");
+  const auto says = [&](const std::string& word) { return line.find(word) != std::string::npos; };
+  const auto found = std::find_if(renamed.begin(), renamed.end(), says);
+  if (found != renamed.end()) return *found;
+  if (says(of_llvm[0]) && std::none_of(of_llvm.begin() + 1, of_llvm.end(), says)) return of_llvm[0];
+  for (size_t at = 0; (at = line.find(of_pointers[0], at)) != std::string::npos; at += of_pointers[0].size()) {
+    const auto letter = [&](size_t i) { return i < line.size() && std::isalnum(static_cast<unsigned char>(line[i])); };
+    const size_t end = at + of_pointers[0].size();
+    const bool whole_word = !letter(end) && (at == 0 || !letter(at - 1));
+    if (whole_word && line.compare(std::min(end + 1, line.size()), 7, "pointer") != 0) return of_pointers[0];
+  }
+  return "";
+}
+
+}  // namespace
+
+Breaches renamed_words(const fs::path& root) {
+  Breaches breaches;
+  std::map<std::string, std::string> first;
+  std::set<std::string> extensions = kCode;
+  extensions.insert({".md", ".1"});
+  for (const File& file : files(root,
+                                {"include", "src", "shaders", "tools", "examples", "bindings", "tests", "docs", "README.md",
+                                 "CONTRIBUTING.md", "SECURITY.md"},
+                                extensions)) {
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      const std::string word = renamed_word(file.lines[i]), type = ambiguous_type(file.lines[i]);
+      if (!word.empty()) breaches.push_back(at(file, i, "says " + word + ": docs/glossary.md has another word"));
+      if (type.empty()) continue;
+      const auto [known, is_new] = first.try_emplace(type, at(file, i, ""));
+      if (!is_new) breaches.push_back(at(file, i, "names a second type " + type + ", after " + known->second));
     }
   }
   return breaches;

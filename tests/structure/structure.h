@@ -20,6 +20,9 @@ Breaches line_widths(const std::filesystem::path& root);
 Breaches nested_conditionals(const std::filesystem::path& root);
 /// No notes of things left undone and no paths of somebody's machine.
 Breaches words(const std::filesystem::path& root);
+/// No word that has been replaced by one of the glossary, no British spelling, and of each word that once named several types
+/// no second type.
+Breaches renamed_words(const std::filesystem::path& root);
 /// src/ neither prints nor ends the process, and sets no instruction set for a whole file. The library's build does not name
 /// the test-bed.
 Breaches library_manners(const std::filesystem::path& root);

@@ -41,6 +41,7 @@ TEST(Structure, FilesAreShort) { EXPECT_THAT(file_lengths(kProject), IsEmpty());
 TEST(Structure, LinesAreNarrow) { EXPECT_THAT(line_widths(kProject), IsEmpty()); }
 TEST(Structure, ConditionalsAreNotNested) { EXPECT_THAT(nested_conditionals(kProject), IsEmpty()); }
 TEST(Structure, NothingIsLeftUndone) { EXPECT_THAT(words(kProject), IsEmpty()); }
+TEST(Structure, RenamedWordsAreGone) { EXPECT_THAT(renamed_words(kProject), IsEmpty()); }
 TEST(Structure, TheLibraryNeitherPrintsNorExits) { EXPECT_THAT(library_manners(kProject), IsEmpty()); }
 TEST(Structure, SourcesAreListed) { EXPECT_THAT(sources_listed(kProject), IsEmpty()); }
 TEST(Structure, CheckpointsAreDescribed) { EXPECT_THAT(data_described(kProject), IsEmpty()); }
@@ -132,6 +133,28 @@ TEST(StructureRules, FindUnwantedWords) {
   EXPECT_THAT(found, Contains(HasSubstr("bindings/rust/generate.py:1")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/a.cc:1")));
   EXPECT_THAT(found, Contains(HasSubstr("docs/a.md:1")));
+}
+
+TEST(StructureRules, FindRenamedWords) {
+  const Tree tree({{"src/core/a.cc",
+                    "int w4sy"
+                    "m;\nstruct Place {};\nstruct Part<4> {};\n"},
+                   {"tests/unit/b.cc",
+                    "  struct Place {\nvoid poiso"
+                    "n();\n// a wild-pointer and a wild pointer\n"},
+                   {"tests/gpu/c.cc",
+                    "<2 x i32> poiso"
+                    "n, <2 x i32>\ntemplate <class Place>\n"},
+                   {"docs/d.md",
+                    "It recogni"
+                    "ses neighbo"
+                    "rs.\nA stall_cycle, a tall order.\n"}});
+  const Breaches found = renamed_words(tree.root());
+  EXPECT_EQ(found.size(), 4u);
+  EXPECT_THAT(found, Contains(HasSubstr("docs/d.md:1: says e")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/a.cc:1: says w4sy")));
+  EXPECT_THAT(found, Contains(HasSubstr("tests/unit/b.cc:1: names a second type Place, after src/core/a.cc:2")));
+  EXPECT_THAT(found, Contains(HasSubstr("tests/unit/b.cc:2: says oiso")));
 }
 
 TEST(StructureRules, FindBadManners) {

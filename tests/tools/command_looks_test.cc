@@ -1,9 +1,17 @@
 // How the command looks and speaks: tables that fit, colors, help, suggestions, reasons told once, noise.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
 #include "run_command.h"
 #include "tools/measure.h"
@@ -45,8 +53,8 @@ TEST(Tables, FitByCuttingTheMiddleOfTexts) {
             "----------------------  ------\n"
             "model.laye…p.down_proj  123456\n"
             "ähnlich                      7\n");
-  table.fit(5);  // numbers stay whole, and 20 characters of texts
-  EXPECT_THAT(table.render(), HasSubstr("model.lay….down_proj  123456\n"));
+  table.fit(5);  // numbers stay whole, and 14 characters of texts
+  EXPECT_THAT(table.render(), HasSubstr("model.…wn_proj  123456\n"));
 }
 
 TEST(Tables, WhatIsTheSameEverywhereIsToldOnce) {
@@ -57,6 +65,60 @@ TEST(Tables, WhatIsTheSameEverywhereIsToldOnce) {
   EXPECT_THAT(table.render(), StartsWith("layer  layout  N\n")) << "there is room";
   table.fit(10);
   EXPECT_EQ(table.render(), "everywhere: layout gguf\n\nlayer  N\n-----  -\na      1\nb      2\n");
+}
+
+TEST(Tables, ASingleRowIsToldToo) {
+  Table table({{"layer"}, {"layout"}, {"N"}});
+  table.row({"a", "gguf", "1"});
+  table.fit(10);
+  EXPECT_EQ(table.render(), "everywhere: layout gguf\n\nlayer  N\n-----  -\na      1\n");
+}
+
+/// What the command prints on a terminal of 80 columns, line by line.
+std::vector<std::string> on_a_terminal(const std::vector<std::string>& arguments) {
+  const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+  EXPECT_TRUE(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+  const std::string name = ptsname(terminal);
+  const int held = open(name.c_str(), O_RDWR | O_NOCTTY);  // keeps the text until it is read
+  winsize size = {};
+  size.ws_row = 25, size.ws_col = 80;
+  EXPECT_EQ(ioctl(held, TIOCSWINSZ, &size), 0);
+  constexpr char kEnd = '\1';  // of the text
+  std::string text;
+  std::thread reader([&] {
+    char piece[4096];
+    while (text.find(kEnd) == std::string::npos) {
+      const ssize_t n = read(terminal, piece, sizeof piece);
+      if (n <= 0) break;
+      text.append(piece, static_cast<size_t>(n));
+    }
+  });
+  RunOptions options;
+  options.out = name;
+  EXPECT_EQ(run_command(arguments, options).exit_code, 0);
+  EXPECT_EQ(write(held, &kEnd, 1), 1);
+  close(held);
+  reader.join();
+  close(terminal);
+  std::vector<std::string> lines;
+  std::istringstream in(text.substr(0, text.find(kEnd)));
+  for (std::string line; std::getline(in, line);) lines.push_back(line.substr(0, line.find('\r')));
+  return lines;
+}
+
+TEST(Inspect, FitsEightyColumns) {
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(data(""))) {
+    if (!entry.is_directory()) continue;
+    ++files;
+    const auto lines = on_a_terminal({"inspect", entry.path().string(), "--color", "never"});
+    EXPECT_GT(lines.size(), 3u) << entry.path();
+    for (const std::string& line : lines) {
+      const auto continued = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) == 0x80; });
+      EXPECT_LE(line.size() - static_cast<size_t>(continued), 80u) << entry.path() << ": " << line;
+    }
+  }
+  EXPECT_GT(files, 40u);
 }
 
 TEST(Words, PluralsAndSuggestions) {

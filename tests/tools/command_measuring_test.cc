@@ -84,6 +84,24 @@ TEST(Bench, RacesSparseWeightsAgainstDenseOnes) {
   EXPECT_THAT(table.out, HasSubstr("over dense"));
 }
 
+TEST(Bench, RacesRowInvariantProductsAgainstUsualOnes) {
+  const Ran ran = run_command(
+      {"bench", "-n", "96", "-k", "160", "-m", "1,70", "--format", "nvfp4", "--row-invariant", "--seconds", "0.002", "--json"});
+  ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  const auto records = records_of(ran.out);
+  ASSERT_EQ(records.size(), 8u);  // computes, M, with the flag and without
+  for (size_t i = 0; i < records.size(); ++i) {
+    EXPECT_EQ(records[i].contains("over_usual"), i % 2 == 1) << records[i];
+    if (i % 2 == 0) continue;
+    EXPECT_EQ(records[i].at("M"), records[i - 1].at("M"));
+    const double times = records[i].at("seconds").get<double>() / records[i - 1].at("seconds").get<double>();
+    EXPECT_NEAR(records[i].at("over_usual").get<double>(), times, 1e-6 * times);
+  }
+  const Ran table = run_command({"bench", "-n", "64", "-k", "64", "-m", "1", "--format", "fp4", "--row-invariant", "--seconds",
+                                 "0.002", "--compute", "default"});
+  EXPECT_THAT(table.out, HasSubstr("over usual"));
+}
+
 TEST(Bench, MultipliesByMixturesOfExperts) {
   const std::vector<std::string> experts = {"bench", "-n", "40", "-k", "64", "--experts", "6", "--seconds", "0.002"};
   const auto with = [&](const std::vector<std::string>& more) {

@@ -7,7 +7,7 @@
 #include "checkpoint_operands.h"
 #include "formats/codecs.h"
 
-namespace metal_marlin::testing {
+namespace metal_marlin::testing::checkpoint_awq_gemv_tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -244,4 +244,4 @@ TEST(CheckpointAwqGemv, FilesTellTheGroupSizeByConfigOrByPadding) {
 }
 
 }  // namespace
-}  // namespace metal_marlin::testing
+}  // namespace metal_marlin::testing::checkpoint_awq_gemv_tests

@@ -8,7 +8,7 @@
 #include "checkpoint_files.h"
 #include "formats/codecs.h"
 
-namespace metal_marlin::testing {
+namespace metal_marlin::testing::checkpoint_hqq_tests {
 namespace {
 
 using ::testing::AllOf;
@@ -151,4 +151,4 @@ TEST(CheckpointHqq, UnreadKindsNameTheReason) {
 }
 
 }  // namespace
-}  // namespace metal_marlin::testing
+}  // namespace metal_marlin::testing::checkpoint_hqq_tests

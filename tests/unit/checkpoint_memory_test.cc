@@ -9,7 +9,7 @@
 #include "checkpoints/gguf_parts.h"
 #include "counting_new.h"
 
-namespace metal_marlin::testing {
+namespace metal_marlin::testing::checkpoint_memory_tests {
 namespace {
 
 constexpr size_t kConstant = size_t{1} << 20;
@@ -246,4 +246,4 @@ TEST(CheckpointMemory, Index) {
 }
 
 }  // namespace
-}  // namespace metal_marlin::testing
+}  // namespace metal_marlin::testing::checkpoint_memory_tests

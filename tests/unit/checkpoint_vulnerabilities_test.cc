@@ -8,7 +8,7 @@
 
 #include "checkpoint_files.h"
 
-namespace metal_marlin::testing {
+namespace metal_marlin::testing::checkpoint_vulnerabilities_tests {
 namespace {
 
 using ::testing::HasSubstr;
@@ -230,4 +230,4 @@ TEST(CheckpointVulnerability, SafetensorsProductsThatWrapToSmallNumbers) {
 }
 
 }  // namespace
-}  // namespace metal_marlin::testing
+}  // namespace metal_marlin::testing::checkpoint_vulnerabilities_tests

@@ -7,7 +7,7 @@
 
 #include "convert_files.h"
 
-namespace metal_marlin {
+namespace metal_marlin::convert_round_trip_tests {
 namespace {
 
 using testing::ScratchFolder;
@@ -220,4 +220,4 @@ INSTANTIATE_TEST_SUITE_P(All, RoundTrip, ::testing::ValuesIn(kCases),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace metal_marlin
+}  // namespace metal_marlin::convert_round_trip_tests

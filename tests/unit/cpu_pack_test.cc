@@ -76,14 +76,14 @@ class Packing : public testing::Test {
 };
 
 /// One place of the packed layout, read as the comment of layout.h says and not as the packer writes.
-struct Place {
+struct PackedWeight {
   bool kept;
   uint32_t code;  // where kept
   GroupScale group;
 };
 
 /// A kept code and its position stand where layout.h says.
-void read_sparse_place(const uint8_t* codes, int64_t block, int64_t v, int64_t c, int64_t s, Place& place) {
+void read_sparse_place(const uint8_t* codes, int64_t block, int64_t v, int64_t c, int64_t s, PackedWeight& place) {
   const uint8_t* const group = codes + (block * 4 + v) * 192;
   const int64_t quad = s / 4, unit = quad / 4, in_unit = quad % 4;
   const uint32_t positions = load<uint32_t>(group + 128 + 4 * c);
@@ -101,12 +101,12 @@ void read_zero(const PanelLayout& l, const uint8_t* zeros, int64_t group, int64_
     to.zero = decode_scale(l.zero_type, zeros + at * static_cast<int64_t>(scale_bytes(l.zero_type)));
 }
 
-Place read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
+PackedWeight read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
   const PanelLayout& l = weights.layout;
   const auto* super =
       reinterpret_cast<const uint8_t*>(weights.data.data()) + column / 64 * l.panel_bytes() + slot / 128 * l.super_bytes();
   const int64_t v = column % 64 / 16, c = column % 16, block = slot % 128 / 32, s = slot % 32;
-  Place place{true, 0, {}};
+  PackedWeight place{true, 0, {}};
   if (l.sparse) {
     read_sparse_place(super, block, v, c, s, place);
   } else if (l.expansion == Expansion::integers) {
@@ -160,7 +160,7 @@ TEST_F(Packing, PutsEveryElementWhereTheLayoutSays) {
       }
       const int64_t group = k < 0 ? -1 : meta.group_index.empty() ? k / meta.group_size : meta.group_index[k];
       for (int64_t n = 0; n < layout.panels() * 64; ++n) {
-        const Place place = read_place(*packed, n, slot);
+        const PackedWeight place = read_place(*packed, n, slot);
         if (k >= 0 && n < meta.n) {
           const GroupScale expected = decode_group(meta, source.all(), n, group);
           if (meta.sparse) {

@@ -167,8 +167,8 @@ TEST_P(Int8Rows, TakeHugeAndTinyActivations) {
     if (!plan_gemm(o.problem, 3, {features, row.name}).ok()) continue;
     // The sums of a group, before their scale, would be beyond the largest float.
     // (Additive zeros multiply d times the sum of the activations, which must itself be finite.)
-    const bool wild = kind.scale == ScaleType::f32 && kind.zero == ZeroKind::none;
-    const float factors[] = {1.0f, wild ? 0x1p125f : 0x1p108f, 0x1p-135f};
+    const bool huge_scales = kind.scale == ScaleType::f32 && kind.zero == ZeroKind::none;
+    const float factors[] = {1.0f, huge_scales ? 0x1p125f : 0x1p108f, 0x1p-135f};
     for (size_t r = 0; r < 3; ++r) {
       for (float& x : o.rows[r]) x *= factors[r];
       encode_floats(MARLIN_F32, o.rows[r].data(), k, o.a.data() + r * static_cast<size_t>(o.problem.a.stride) * 4);

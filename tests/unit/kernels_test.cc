@@ -216,11 +216,12 @@ TEST(PreparedActivations, OfGatheredFloatsMarkRowsThatAreNotFinite) {
     return marked;
   };
   for (const ActivationForm form : {ActivationForm::bf16, ActivationForm::f32})
-    for (const float wild : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::nanf("")})
+    for (const float not_finite :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::nanf("")})
       for (const int64_t at : {int64_t{0}, int64_t{31}, int64_t{32}, kK - 1})
         for (const bool gather : {false, true}) {
           std::vector<float> a(kRows * kK, 1.0f);
-          a[static_cast<size_t>(kK + at)] = a[static_cast<size_t>(4 * kK + at)] = wild;  // rows 1 and 4 of A
+          a[static_cast<size_t>(kK + at)] = a[static_cast<size_t>(4 * kK + at)] = not_finite;  // rows 1 and 4 of A
           const MatrixView view{a.data(), kRows, kK, kK, MARLIN_F32};
           PrepareArgs args;
           args.a = &view;

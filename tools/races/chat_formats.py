@@ -126,7 +126,7 @@ def drawing(found):
     for each, size, value in zip(found, sizes, values):
         chart.mark(size, value, colors[each["name"]], each["layout"] == GGUF, f"{each['name']}, {each['layout']}: {value:.2f}, {size:.1f} MB")
     for name, color in colors.items():
-        chart.legend(name, color)
+        chart.legend_mark(name, color)
     chart.notes("disc: GGUF, embedding INT8", "ring: safetensors, embedding quantized, too", "at the upper edge: beyond this axis")
     return chart.svg()
 

@@ -3,7 +3,6 @@ tokens of a prompt run together and generated tokens run one by one, each from a
 import datetime
 import json
 import pathlib
-import random
 import re
 import statistics
 import subprocess
@@ -15,11 +14,13 @@ import chat_formats
 import ours
 import pages
 import records
-from ggml import QUIET
-from peer import Absent, imported, needs, settle
+from llama import Apart
+from peer import Absent
 
 LLAMA = chat_formats.TOP / "build" / "compare" / "llama"  # where ./dev puts the one that pip compiles for this machine
+PLUGIN = chat_formats.TOP / "build" / "ggml" / "libggml-metal-marlin.so"  # which the suite ggml builds
 CONTEXT = 1024
+Q4_0 = chat_formats.Variant("Q4_0", chat_formats.GGUF, "--format q4_0")  # --format int4 would keep the codes of a Q4_1 file
 FEWEST = 3  # rounds
 EXCERPT = slice(4000, 6000)  # of a text, on which nats a token show that all run the same model
 
@@ -52,75 +53,16 @@ class Chat:
         self.process.wait()
 
 
-class Llama:
-    """llama.cpp, through the C functions that its Python package declares."""
-
-    def __init__(self, folder, model, threads, flash_attention):
-        if str(folder) not in sys.path:
-            sys.path.insert(0, str(folder))
-        self.l = imported("llama_cpp")
-        self.l.llama_log_set(QUIET, None)
-        self.l.llama_backend_init()
-        self.name = "llama.cpp" if flash_attention else "llama.cpp -fa off"
-        self.about = f"llama-cpp-python {self.l.__version__}, {' '.join(self.l.llama_print_system_info().decode().replace('|', ' ').split())}"
-        params = self.l.llama_model_default_params()
-        params.n_gpu_layers = 0
-        self.model = self.l.llama_model_load_from_file(str(model).encode(), params)
-        needs(self.model, f"it does not read {model}")
-        params = self.l.llama_context_default_params()
-        params.n_ctx, params.n_threads, params.n_threads_batch = CONTEXT, threads, threads
-        if not flash_attention:  # else it decides
-            params.flash_attn_type = self.l.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        self.context = self.l.llama_init_from_model(self.model, params)
-        needs(self.context, "it makes no context")
-        vocabulary = self.l.llama_model_get_vocab(self.model)
-        self.vocabulary = self.l.llama_vocab_n_tokens(vocabulary)
-        self.opening = [self.l.llama_vocab_bos(vocabulary)] if self.l.llama_vocab_get_add_bos(vocabulary) else []
-
-    def _decode(self, batch):
-        if self.l.llama_decode(self.context, batch) != 0:
-            raise chat_formats.Failed("llama_decode failed")
-        self.l.llama_synchronize(self.context)
-
-    def _forget(self):
-        self.l.llama_memory_clear(self.l.llama_get_memory(self.context), False)
-
-    def time(self, prompt, generate):
-        """The seconds of one run. A batch gives the logits of its last token."""
-        draw = lambda count: (self.l.llama_token * count)(*random.choices(range(self.vocabulary), k=count))
-        batches = [(draw(prompt), prompt)] if prompt else [(draw(1), 1) for _ in range(generate)]
-        self._forget()
-        start = time.perf_counter()
-        for tokens, count in batches:
-            self._decode(self.l.llama_batch_get_one(tokens, count))
-        seconds = time.perf_counter() - start
-        settle()
-        return seconds
-
-    def nats(self, _text, tokens):
-        import numpy as np
-        self._forget()
-        count = len(self.opening) + len(tokens)
-        batch = self.l.llama_batch_init(count, 0, 1)
-        batch.n_tokens = count
-        for at, token in enumerate(self.opening + tokens):
-            batch.token[at], batch.pos[at], batch.n_seq_id[at], batch.seq_id[at][0], batch.logits[at] = token, at, 1, 0, 1
-        self._decode(batch)
-        logits = np.ctypeslib.as_array(self.l.llama_get_logits(self.context), (count, self.vocabulary))[len(self.opening):-1].astype(np.float64)
-        self.l.llama_batch_free(batch)
-        logits -= logits.max(1, keepdims=True)
-        return float(np.mean(np.log(np.exp(logits).sum(1)) - logits[range(len(logits)), tokens[1:]]))
-
-    def close(self):
-        self.l.llama_free(self.context)
-        self.l.llama_model_free(self.model)
-
-
 def candidates(options, model, threads, about):
     found = [Chat(options.chat, model, compute, threads, about) for compute in ("int8", "default")]
+    settings = [{}, {"flash_attention": False}]
+    if options.plugin.exists():
+        settings += [{"plugin": str(options.plugin), "compute": compute} for compute in ("int8", "default")]
+    else:
+        print(f"left out: llama.cpp with the plugin: expected {options.plugin}, which ./dev test ggml builds", file=sys.stderr, flush=True)
     try:
-        for flash_attention in True, False:
-            found.append(Llama(options.llama, model, threads, flash_attention))
+        for each in settings:
+            found.append(Apart(str(options.llama), str(model), threads, CONTEXT, **each))
     except Absent as why:
         print(f"left out: llama.cpp: {why}", file=sys.stderr, flush=True)
     return found
@@ -152,7 +94,7 @@ def measured(options, keep):
         tokens = [int(each) for each in chat_formats.run(options.chat, options.model, "--tokenize", "--null", stdin=text).split()]
         models = {parts_of_name(options.model)[1]: options.model}
         if not options.as_fetched:
-            models["Q4_0"] = chat_formats.make(options.command, options.model, chat_formats.VARIANTS["gguf-int4-g32"], folder)
+            models["Q4_0"] = chat_formats.make(options.command, options.model, Q4_0, folder)
         for name, model in models.items():
             print(f"{name}: {model.name}", file=sys.stderr, flush=True)
             found = candidates(options, model, threads, machine.about())
@@ -172,14 +114,16 @@ def measured(options, keep):
 def table(found):
     """(head, rows): tokens per second, one line for each model and work, with the rate of ours divided by the fastest other rate."""
     names = list(dict.fromkeys(each["candidate"] for each in found))
-    mine, others = ([each for each in names if each.startswith("ours") == own] for own in (True, False))
+    mine = [each for each in names if each.startswith("ours")]
+    plugin = [each for each in names if "with the plugin" in each]
+    others = [each for each in names if each not in mine + plugin]
     rows = []
     for model, work in dict.fromkeys((each["model"], each["work"]) for each in found):
         rate = {each["candidate"]: each["tokens_per_s"] for each in found if (each["model"], each["work"]) == (model, work)}
         best = max((rate[each] for each in others), default=None)
         rows.append((model, work, *(f"{rate[each]:.1f}" for each in names),
-                     *(f"{rate[each] / best:.2f}" for each in mine if best)))
-    return ("file", "work", *names, *(f"{each} / best other" for each in mine if others)), rows
+                     *(f"{rate[each] / best:.2f}" for each in mine + plugin if best)))
+    return ("file", "work", *names, *(f"{each} / best other" for each in mine + plugin if others)), rows
 
 
 def about(found):
@@ -215,6 +159,7 @@ def parsed(arguments):
     parser.add_argument("--as-fetched", action="store_true", help="leave out the Q4_0 file made from the model")
     parser.add_argument("--seconds", type=float, default=150, help="time for all races (default 150); three rounds at least")
     parser.add_argument("--llama", type=pathlib.Path, default=LLAMA, metavar="DIR", help="a folder with the Python package llama_cpp")
+    parser.add_argument("--plugin", type=pathlib.Path, default=PLUGIN, metavar="FILE", help="the plugin for ggml (default %(default)s)")
     return parser.parse_args(arguments)
 
 

@@ -98,7 +98,7 @@ def roofline(records):
         words = f"{label(each)} {each['format']}, M = {each['M']}: {each['gflops']:.0f} GFLOP/s, {100 * each['fraction_of_limit']:.0f}% of its limit"
         chart.mark(x, y, colors[label(each)], each["candidate"] == "ours", words)
     for name, color in colors.items():
-        chart.legend(name, color)
+        chart.legend_mark(name, color)
     chart.notes(f"reading memory: {read:.1f} GB/s", *(f"{name}: {peak:.0f} Gop/s" for name, peak in peaks.items()), "disc: ours; ring: others")
     return chart.svg()
 

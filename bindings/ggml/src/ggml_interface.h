@@ -1,5 +1,5 @@
 // What ggml and a backend library hand each other. ggml's headers name these structs and keep their
-// members to themselves; the layout is the same from ggml 0.10.0 to 0.21.0, on 64-bit machines.
+// members to themselves; the layout is the same from ggml 0.10.0 to 0.25.3, on 64-bit machines.
 // `void*` stands for members that are not used here.
 #pragma once
 
@@ -15,7 +15,7 @@ struct ggml_backend_reg {
   const char* (*get_name)(ggml_backend_reg_t);
   size_t (*get_device_count)(ggml_backend_reg_t);
   ggml_backend_dev_t (*get_device)(ggml_backend_reg_t, size_t index);
-  void* get_proc_address;
+  void* (*get_proc_address)(ggml_backend_reg_t, const char* name);
   void* context;
 };
 

@@ -1,5 +1,6 @@
 #include "packed_buffer.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -77,11 +78,32 @@ void PackedBuffer::fill(const ggml_tensor& tensor, uint8_t value, size_t offset,
   std::memset(to, value, size);
 }
 
-void PackedBuffer::set(const ggml_tensor& tensor, const void* data, size_t offset, size_t size) {
+void PackedBuffer::note_written(const ggml_tensor& tensor) {
+  const auto* begin = static_cast<const char*>(tensor.data);
+  const char* end = begin + ggml_nbytes(&tensor);
+  {
+    const std::lock_guard lock(mutex_);
+    const char*& known = written_[begin];
+    if (known != nullptr && known >= end) return;
+    known = end;
+  }
+  forget(begin, static_cast<size_t>(end - begin));
+}
+
+bool PackedBuffer::is_written(const ggml_tensor& tensor) {
+  const auto* begin = static_cast<const char*>(tensor.data);
+  const char* end = begin + ggml_nbytes(&tensor);
+  const std::lock_guard lock(mutex_);
+  return std::ranges::any_of(
+      written_, [&](const auto& range) { return range.first < end && begin < range.second; });
+}
+
+void PackedBuffer::set(const ggml_tensor& tensor, const void* data, size_t offset, size_t size,
+                       bool pack_it) {
   char* to = static_cast<char*>(tensor.data) + offset;
   forget(to, size);
   std::memcpy(to, data, size);
-  if (block_type(tensor.type) == nullptr || size != ggml_nbytes(&tensor)) return;
+  if (!pack_it || block_type(tensor.type) == nullptr || size != ggml_nbytes(&tensor)) return;
   // ggml gives no way to fail here: what cannot be packed fails again, and is told, when it is
   // multiplied by.
   Weights ignored;
@@ -118,9 +140,12 @@ const BufferFunctions kBufferFunctions = {
     .memset_tensor = [](ggml_backend_buffer_t buffer, ggml_tensor* tensor, uint8_t value,
                         size_t offset,
                         size_t size) { packed_buffer(buffer).fill(*tensor, value, offset, size); },
-    .set_tensor = [](ggml_backend_buffer_t buffer, ggml_tensor* tensor, const void* data,
-                     size_t offset,
-                     size_t size) { packed_buffer(buffer).set(*tensor, data, offset, size); },
+    .set_tensor =
+        [](ggml_backend_buffer_t buffer, ggml_tensor* tensor, const void* data, size_t offset,
+           size_t size) {
+          packed_buffer(buffer).set(*tensor, data, offset, size,
+                                    buffer->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        },
     .get_tensor =
         [](ggml_backend_buffer_t, const ggml_tensor* tensor, void* data, size_t offset,
            size_t size) {

@@ -1,5 +1,5 @@
-// A buffer of host memory that holds tensors as ggml wrote them and, of each matrix of 4- or 8-bit
-// blocks, a packed copy.
+// A buffer of host memory that holds tensors as ggml wrote them and, of each matrix of quantized
+// blocks that products read, a packed copy.
 #pragma once
 
 #include <metal_marlin/metal_marlin.hpp>
@@ -33,10 +33,21 @@ struct BlockType {
   int64_t elements;
   size_t bytes;
 };
+inline constexpr uint32_t kAdditive = MARLIN_PACK_ADDITIVE_ZEROS;
+inline constexpr uint32_t kTwoLevel = MARLIN_PACK_TWO_LEVEL_SCALES;
 inline constexpr BlockType kBlockTypes[] = {
     {GGML_TYPE_Q4_0, MARLIN_INT4, 0, 32, 18},
-    {GGML_TYPE_Q4_1, MARLIN_INT4, MARLIN_PACK_ADDITIVE_ZEROS, 32, 20},
+    {GGML_TYPE_Q4_1, MARLIN_INT4, kAdditive, 32, 20},
+    {GGML_TYPE_Q5_0, MARLIN_INT5, 0, 32, 22},
+    {GGML_TYPE_Q5_1, MARLIN_INT5, kAdditive, 32, 24},
     {GGML_TYPE_Q8_0, MARLIN_INT8, 0, 32, 34},
+    {GGML_TYPE_Q2_K, MARLIN_INT2, kAdditive | kTwoLevel, 256, 84},
+    {GGML_TYPE_Q3_K, MARLIN_INT3, kTwoLevel, 256, 110},
+    {GGML_TYPE_Q4_K, MARLIN_INT4, kAdditive | kTwoLevel, 256, 144},
+    {GGML_TYPE_Q5_K, MARLIN_INT5, kAdditive | kTwoLevel, 256, 176},
+    {GGML_TYPE_Q6_K, MARLIN_INT6, kTwoLevel, 256, 210},
+    {GGML_TYPE_IQ4_NL, MARLIN_IQ4, 0, 32, 18},
+    {GGML_TYPE_IQ4_XS, MARLIN_IQ4, kTwoLevel, 256, 136},
     {GGML_TYPE_MXFP4, MARLIN_MXFP4, 0, 32, 17},
     {GGML_TYPE_NVFP4, MARLIN_NVFP4, 0, 64, 36}};
 /// NULL for all other types.
@@ -53,11 +64,15 @@ class PackedBuffer {
 
   char* base() const { return memory_.get(); }
   void clear(uint8_t value, size_t size);
-  /// Packs what a call writes whole; the rest is packed when it is first multiplied by.
-  void set(const ggml_tensor& tensor, const void* data, size_t offset, size_t size);
+  /// With `pack`, packs what a call writes whole; the rest is packed when it is first multiplied
+  /// by.
+  void set(const ggml_tensor& tensor, const void* data, size_t offset, size_t size, bool pack);
   void fill(const ggml_tensor& tensor, uint8_t value, size_t offset, size_t size);
   /// The packed matrix: from memory, or packed now. On failure `error` says why.
   marlin_status pack(const Matrix& matrix, Weights& out, marlin_error& error);
+  /// A graph writes there, as it does into a cache of keys: from now on the bytes are no weights.
+  void note_written(const ggml_tensor& tensor);
+  bool is_written(const ggml_tensor& tensor);
 
  private:
   struct Free {
@@ -70,6 +85,7 @@ class PackedBuffer {
   std::unique_ptr<char, Free> memory_;
   std::mutex mutex_;
   std::map<Matrix, Weights> packed_;
+  std::map<const char*, const char*> written_;  // begin and end of what graphs write
 };
 
 /// The matrix at [i3][i2] of a tensor of blocks.

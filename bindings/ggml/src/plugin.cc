@@ -2,77 +2,25 @@
 // buffers pack weights.
 #include <metal_marlin/metal_marlin.hpp>
 
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <new>
 
+#include "backend.h"
+#include "gpu.h"
 #include "log.h"
 #include "packed_buffer.h"
-#include "products.h"
+#include "version.h"
 
 namespace marlin_ggml {
 namespace {
 
 constexpr const char* kName = "METAL-MARLIN";
-
-/// The host's ggml, loaded from anywhere, has to be the one whose headers this was compiled with.
-bool is_our_ggml() {
-  int major = -1, minor = -1;
-  if (std::sscanf(ggml_version(), "%d.%d", &major, &minor) != 2 || major != MARLIN_GGML_MAJOR ||
-      minor != MARLIN_GGML_MINOR) {
-    log(GGML_LOG_LEVEL_WARN, "built for ggml %d.%d, found ggml %s: not used", MARLIN_GGML_MAJOR,
-        MARLIN_GGML_MINOR, ggml_version());
-    return false;
-  }
-  for (const BlockType& block : kBlockTypes) {
-    if (ggml_blck_size(block.type) == block.elements && ggml_type_size(block.type) == block.bytes)
-      continue;
-    log(GGML_LOG_LEVEL_WARN,
-        "expected blocks of %d elements in %d bytes for type %d, found %d in %d: not used",
-        static_cast<int>(block.elements), static_cast<int>(block.bytes),
-        static_cast<int>(block.type), static_cast<int>(ggml_blck_size(block.type)),
-        static_cast<int>(ggml_type_size(block.type)));
-    return false;
-  }
-  // ggml adds a header of 32 bytes to each.
-  if (ggml_tensor_overhead() != sizeof(ggml_tensor) + 32 ||
-      std::strcmp(ggml_op_name(GGML_OP_MUL_MAT), "MUL_MAT") != 0 ||
-      std::strcmp(ggml_op_name(GGML_OP_MUL_MAT_ID), "MUL_MAT_ID") != 0) {
-    log(GGML_LOG_LEVEL_WARN, "ggml's tensors or operations are not those of its headers: not used");
-    return false;
-  }
-  return true;
-}
-
-// --- a backend: a stream of the context
-// ----------------------------------------------------------------------------------
-
-struct Backend {
-  ggml_backend interface{};
-  std::unique_ptr<marlin_stream, void (*)(marlin_stream*)> stream;
-  Products products;
-  explicit Backend(marlin_stream* s) : stream(s, marlin_stream_destroy), products(s) {}
-};
-
-ggml_status compute_graph(ggml_backend_t backend, ggml_cgraph* graph) {
-  Products& products = static_cast<Backend*>(backend->context)->products;
-  try {
-    for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
-      const ggml_tensor& node = *ggml_graph_node(graph, i);
-      // The others that supports_op lets through are views: nothing is to be done for them.
-      if ((node.op != GGML_OP_MUL_MAT && node.op != GGML_OP_MUL_MAT_ID) || ggml_is_empty(&node) ||
-          (node.flags & GGML_TENSOR_FLAG_COMPUTE) == 0)
-        continue;
-      const ggml_status status = products.compute(node);
-      if (status != GGML_STATUS_SUCCESS) return status;
-    }
-  } catch (const std::bad_alloc&) {
-    log(GGML_LOG_LEVEL_ERROR, "no memory for activations");
-    return GGML_STATUS_ALLOC_FAILED;
-  }
-  return GGML_STATUS_SUCCESS;
-}
+/// What llama.cpp calls a device with memory of the host, to which it gives whole layers. To one
+/// that is an accelerator of the CPU (ACCEL), it gives weights, but the norms of the same layers to
+/// the CPU, and it turns flash attention off.
+constexpr enum ggml_backend_dev_type kType = GGML_BACKEND_DEVICE_TYPE_IGPU;
 
 // --- the device, its buffers and its registry: one of each, as long as the library is loaded
 // ---------------------------------
@@ -83,6 +31,7 @@ struct Plugin {
   ggml_backend_device device{};
   ggml_backend_buffer_type buffers{};
   marlin_device_info info{};
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;  // of backends to come
 
   Plugin();
   Plugin(const Plugin&) = delete;
@@ -94,28 +43,66 @@ Plugin& plugin() {
   return the_one;
 }
 
+Backend& backend_of(ggml_backend_t backend) { return *static_cast<Backend*>(backend->context); }
+
 ggml_backend_t init_backend(ggml_backend_dev_t device, const char*) {
   static uint8_t guid[16] = {'m', 'e', 't', 'a', 'l', '-', 'm', 'a',
                              'r', 'l', 'i', 'n', '-', 'c', 'p', 'u'};
-  auto error = metal_marlin::make<marlin_error>();
-  marlin_stream* stream = nullptr;
-  if (marlin_stream_create(plugin().context, nullptr, &stream, &error) != MARLIN_OK) {
-    log(GGML_LOG_LEVEL_ERROR, "%s", error.message);
-    return nullptr;
+  auto interface = std::make_unique<ggml_backend>();
+  auto backend = Backend::create(plugin().context, &plugin().buffers,
+                                 static_cast<int>(plugin().info.threads), plugin().compute);
+  if (backend == nullptr) return nullptr;
+  interface->guid = &guid;
+  interface->get_name = [](ggml_backend_t) { return kName; };
+  interface->free = [](ggml_backend_t b) {
+    delete &backend_of(b);
+    delete b;
+  };
+  interface->graph_compute = [](ggml_backend_t b, ggml_cgraph* graph) {
+    return backend_of(b).compute(graph);
+  };
+  interface->device = device;
+  interface->context = backend.release();
+  return interface.release();
+}
+
+// --- functions that a host finds by name
+// ----------------------------------------------------------------------------------
+
+void set_n_threads(ggml_backend_t backend, int threads) {
+  backend_of(backend).set_threads(threads);
+}
+
+void set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, void* user) {
+  backend_of(backend).set_abort_callback(callback, user);
+}
+
+/// False, with a line in the log, for a name that is none.
+bool parse_compute(const char* name, marlin_compute& out) {
+  if (std::strcmp(name, "default") == 0) {
+    out = MARLIN_COMPUTE_DEFAULT;
+  } else if (std::strcmp(name, "int8") == 0) {
+    out = MARLIN_COMPUTE_INT8;
+  } else {
+    log(GGML_LOG_LEVEL_ERROR, "compute: expected \"default\" or \"int8\", found \"%s\"", name);
+    return false;
   }
-  auto* backend = new (std::nothrow) Backend(stream);
-  if (backend == nullptr) {
-    marlin_stream_destroy(stream);
-    return nullptr;
-  }
-  ggml_backend& interface = backend->interface;
-  interface.guid = &guid;
-  interface.get_name = [](ggml_backend_t) { return kName; };
-  interface.free = [](ggml_backend_t b) { delete static_cast<Backend*>(b->context); };
-  interface.graph_compute = compute_graph;
-  interface.device = device;
-  interface.context = backend;
-  return &interface;
+  return true;
+}
+
+bool set_compute(ggml_backend_t backend, const char* name) {
+  marlin_compute compute;
+  if (!parse_compute(name, compute)) return false;
+  backend_of(backend).set_compute(compute);
+  return true;
+}
+
+void* proc_address(ggml_backend_reg_t, const char* name) {
+  const auto is = [name](const char* other) { return std::strcmp(name, other) == 0; };
+  if (is("ggml_backend_set_n_threads")) return reinterpret_cast<void*>(set_n_threads);
+  if (is("ggml_backend_set_abort_callback")) return reinterpret_cast<void*>(set_abort_callback);
+  if (is("ggml_backend_metal_marlin_set_compute")) return reinterpret_cast<void*>(set_compute);
+  return nullptr;
 }
 
 ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
@@ -126,34 +113,43 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
   return nullptr;
 }
 
+void get_memory(ggml_backend_dev_t, size_t* free, size_t* total) {
+  *free = *total = 0;
+  if (cpu_device() != nullptr) ggml_backend_dev_memory(cpu_device(), free, total);
+}
+
 void get_props(ggml_backend_dev_t, ggml_backend_dev_props* props) {
   *props = {};
   props->name = kName;
   props->description = plugin().info.name;
-  props->type = GGML_BACKEND_DEVICE_TYPE_ACCEL;
+  props->type = kType;
+  get_memory(nullptr, &props->memory_free, &props->memory_total);
 }
 
+/// Products by packed weights are the library's. ggml's CPU backend computes all else inside of
+/// this one, so that all layers of a model are one piece of its graph.
 bool supports_op(ggml_backend_dev_t, const ggml_tensor* op) {
-  switch (op->op) {
-    case GGML_OP_NONE:
-    case GGML_OP_VIEW:
-    case GGML_OP_RESHAPE:
-    case GGML_OP_PERMUTE:
-    case GGML_OP_TRANSPOSE:
-      return true;
-    default:
-      return is_product(*op, &plugin().buffers);
-  }
+  return is_product(*op, &plugin().buffers) ||
+         (cpu_device() != nullptr && ggml_backend_dev_supports_op(cpu_device(), op));
+}
+
+/// None of the CPU's: a layer that a program leaves on the CPU stays there whole.
+bool supports_buft(ggml_backend_dev_t, ggml_backend_buffer_type_t buft) {
+  return buft == &plugin().buffers;
 }
 
 Plugin::Plugin() {
   info.struct_size = sizeof info;
   for (uint32_t i = 0;
-       marlin_device_get(i, &info, nullptr) == MARLIN_OK && info.backend != MARLIN_BACKEND_CPU;)
-    ++i;
+       marlin_device_get(i, &info, nullptr) == MARLIN_OK && info.backend != MARLIN_BACKEND_CPU; ++i)
+    if (const std::string why = why_unused(info); !why.empty())
+      log(GGML_LOG_LEVEL_INFO, "%s", why.c_str());
   auto error = metal_marlin::make<marlin_error>();
   auto desc = metal_marlin::make<marlin_context_desc>();
   desc.backend = MARLIN_BACKEND_CPU;
+  desc.threads = info.threads;
+  desc.parallel_for = Team::parallel_for;
+  Team::set_width(info.threads);
   desc.log = [](void*, int32_t level, const char* message) {
     log(level == 1   ? GGML_LOG_LEVEL_ERROR
         : level == 2 ? GGML_LOG_LEVEL_WARN
@@ -162,25 +158,23 @@ Plugin::Plugin() {
   };
   if (marlin_context_create(&desc, &context, &error) != MARLIN_OK)
     log(GGML_LOG_LEVEL_ERROR, "%s", error.message);
+  if (const char* name = std::getenv("GGML_METAL_MARLIN_COMPUTE")) parse_compute(name, compute);
 
   reg.api_version = kGgmlApiVersion;
   reg.get_name = [](ggml_backend_reg_t) { return kName; };
   reg.get_device_count = [](ggml_backend_reg_t) { return size_t{1}; };
   reg.get_device = [](ggml_backend_reg_t, size_t) { return &plugin().device; };
+  reg.get_proc_address = proc_address;
 
   device.get_name = [](ggml_backend_dev_t) { return kName; };
   device.get_description = [](ggml_backend_dev_t) -> const char* { return plugin().info.name; };
-  device.get_memory = [](ggml_backend_dev_t, size_t* free, size_t* total) {
-    *free = *total = 0;
-  };  // the host's, as of BLAS
-  device.get_type = [](ggml_backend_dev_t) { return GGML_BACKEND_DEVICE_TYPE_ACCEL; };
+  device.get_memory = get_memory;
+  device.get_type = [](ggml_backend_dev_t) { return kType; };
   device.get_props = get_props;
   device.init_backend = init_backend;
   device.get_buffer_type = [](ggml_backend_dev_t) { return &plugin().buffers; };
   device.supports_op = supports_op;
-  device.supports_buft = [](ggml_backend_dev_t, ggml_backend_buffer_type_t buft) {
-    return buft == &plugin().buffers || ggml_backend_buft_is_host(buft);
-  };
+  device.supports_buft = supports_buft;
   device.reg = &reg;
 
   // Not host memory to ggml: a host writes into that without a call, and what is packed would be
@@ -195,10 +189,10 @@ Plugin::Plugin() {
 }  // namespace marlin_ggml
 
 extern "C" __attribute__((visibility("default"))) int ggml_backend_score(void) {
-  return marlin_ggml::is_our_ggml() ? 1 : 0;
+  return marlin_ggml::fits_this_ggml() ? 1 : 0;
 }
 
 extern "C" __attribute__((visibility("default"))) ggml_backend_reg_t ggml_backend_init(void) {
   using namespace marlin_ggml;
-  return is_our_ggml() && plugin().context != nullptr ? &plugin().reg : nullptr;
+  return fits_this_ggml() && plugin().context != nullptr ? &plugin().reg : nullptr;
 }

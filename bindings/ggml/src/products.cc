@@ -86,6 +86,7 @@ ggml_status Products::add(const ggml_tensor& weights, int64_t i2, int64_t i3, co
       packed_buffer(buffer_of(weights)).pack(matrix_of(weights, i2, i3), packed, error);
   if (status != MARLIN_OK) return failed(status, error, "weights", weights.name);
   auto next = metal_marlin::make<marlin_gemm_desc>();
+  next.compute = compute_;
   next.weights = packed.get();
   next.a = matrix(a.data, a.count, a.columns, a.stride);
   next.c = matrix(c.data, c.count, c.columns, c.stride);

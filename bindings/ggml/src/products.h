@@ -18,6 +18,7 @@ class Products {
   explicit Products(marlin_stream* stream) : stream_(stream) {}
   /// `node` is a product and has elements. What fails is logged. May throw std::bad_alloc.
   ggml_status compute(const ggml_tensor& node);
+  void set_compute(marlin_compute compute) { compute_ = compute; }
 
  private:
   /// `count` rows of F32, `stride` elements apart.
@@ -32,6 +33,7 @@ class Products {
   ggml_status run(const ggml_tensor& node);
 
   marlin_stream* stream_;
+  marlin_compute compute_ = MARLIN_COMPUTE_DEFAULT;
   std::vector<marlin_gemm_desc> products_;
   std::vector<Weights> weights_;  // of products_
   std::vector<float> gathered_, results_;

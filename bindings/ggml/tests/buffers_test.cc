@@ -9,11 +9,11 @@ namespace ggml_test {
 namespace {
 
 Graph product(ggml_type type, unsigned seed = 7) {
-  return {
-      {random_input(type, {128, 48, 2, 1}, seed), random_input(GGML_TYPE_F32, {128, 3, 2, 1}, 8)},
-      [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
-        return ggml_mul_mat(ctx, in[0], in[1]);
-      }};
+  return {{random_input(type, {columns(type, 128), 48, 2, 1}, seed),
+           random_input(GGML_TYPE_F32, {columns(type, 128), 3, 2, 1}, 8)},
+          [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
+            return ggml_mul_mat(ctx, in[0], in[1]);
+          }};
 }
 
 Bytes bytes_of(const ggml_tensor* tensor, size_t piece) {

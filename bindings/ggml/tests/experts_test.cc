@@ -28,8 +28,9 @@ std::string name(const ::testing::TestParamInfo<Experts::ParamType>& info) {
 }
 
 Graph graph_of(ggml_type type, const Choice& choice) {
-  return {{random_input(type, {kK, kN, kExperts, 1}, 3),
-           random_input(GGML_TYPE_F32, {kK, choice.rows, choice.tokens, 1}, 4),
+  const int64_t k = columns(type, kK);
+  return {{random_input(type, {k, kN, kExperts, 1}, 3),
+           random_input(GGML_TYPE_F32, {k, choice.rows, choice.tokens, 1}, 4),
            integers({choice.used, choice.tokens, 1, 1}, choice.ids)},
           [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
             return ggml_mul_mat_id(ctx, in[0], in[1], in[2]);

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -28,8 +29,14 @@ using Backend = std::unique_ptr<ggml_backend, Freed<ggml_backend_free>>;
 using Scheduler = std::unique_ptr<ggml_backend_sched, Freed<ggml_backend_sched_free>>;
 
 /// The types that the plugin multiplies by.
-inline constexpr ggml_type kTypes[] = {GGML_TYPE_Q4_0, GGML_TYPE_Q4_1, GGML_TYPE_Q8_0,
-                                       GGML_TYPE_MXFP4, GGML_TYPE_NVFP4};
+inline constexpr ggml_type kTypes[] = {
+    GGML_TYPE_Q4_0,   GGML_TYPE_Q4_1,   GGML_TYPE_Q5_0,  GGML_TYPE_Q5_1, GGML_TYPE_Q8_0,
+    GGML_TYPE_Q2_K,   GGML_TYPE_Q3_K,   GGML_TYPE_Q4_K,  GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,
+    GGML_TYPE_IQ4_NL, GGML_TYPE_IQ4_XS, GGML_TYPE_MXFP4, GGML_TYPE_NVFP4};
+/// A multiple of 64 columns in blocks of 64, or as many blocks of this type if they are longer.
+inline int64_t columns(ggml_type type, int64_t k) {
+  return k / 64 * std::max<int64_t>(64, ggml_blck_size(type));
+}
 
 /// Loads the plugin once; the test fails when it cannot be.
 ggml_backend_dev_t plugin_device();

@@ -6,7 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <string>
+
+#include "../src/gpu.h"
 
 namespace {
 
@@ -18,6 +21,7 @@ struct Lie {
   int64_t more_elements = 0;
   size_t more_overhead = 0;
   const char* mul_mat = "MUL_MAT";
+  int interface = 2;
   const char* says;
 };
 Lie lie;
@@ -45,15 +49,27 @@ __attribute__((visibility("default"))) size_t ggml_tensor_overhead(void) {
 __attribute__((visibility("default"))) const char* ggml_op_name(ggml_op op) {
   return op == GGML_OP_MUL_MAT ? lie.mul_mat : original<&ggml_op_name>("ggml_op_name")(op);
 }
+// A registry begins with the number of its interface.
+__attribute__((visibility("default"))) ggml_backend_reg_t
+ggml_backend_dev_backend_reg(ggml_backend_dev_t device) {
+  const ggml_backend_reg_t reg =
+      original<&ggml_backend_dev_backend_reg>("ggml_backend_dev_backend_reg")(device);
+  *reinterpret_cast<int*>(reg) = lie.interface;
+  return reg;
+}
 }
 
 namespace {
 
 const Lie kLies[] = {
-    {.name = "MinorBelow", .version = "0.9.11", .says = "found ggml 0.9.11: not used"},
-    {.name = "MinorAbove", .version = "0.99.0", .says = "found ggml 0.99.0: not used"},
-    {.name = "Major", .version = "1.20.2", .says = "found ggml 1.20.2: not used"},
-    {.name = "NoVersion", .version = "unknown", .says = "found ggml unknown: not used"},
+    {.name = "MinorBelow", .version = "0.9.11", .says = "expected ggml 0.10 to 0.25"},
+    {.name = "InterfaceOfANewerOne",
+     .version = "0.99.0",
+     .interface = 3,
+     .says = "found ggml 0.99.0 with version 3: not used"},
+    {.name = "NoVersion",
+     .version = "unknown",
+     .says = "found ggml unknown with version 2: not used"},
     {.name = "BlockBytes",
      .type = GGML_TYPE_NVFP4,
      .more_bytes = 1,
@@ -87,6 +103,12 @@ TEST(Acceptance, OfTheGgmlThatItWasBuiltFor) {
   EXPECT_NE(init(), nullptr);
 }
 
+TEST(Acceptance, OfANewerOneWithTheSameInterface) {
+  lie = {.name = "", .version = "1.2.3", .says = ""};
+  EXPECT_GT(score(), 0);
+  lie = {};
+}
+
 TEST_P(Refusal, IsALineOfTheLog) {
   lie = GetParam();
   std::string log;
@@ -99,6 +121,20 @@ TEST_P(Refusal, IsALineOfTheLog) {
   ggml_log_set(nullptr, nullptr);
   lie = {};
 }
+TEST(Gpus, ThatCouldBeUsedAreALineOfTheLog) {
+  marlin_device_info device{};
+  device.backend = MARLIN_BACKEND_CUDA;
+  std::snprintf(device.name, sizeof device.name, "NVIDIA H200");
+  EXPECT_THAT(marlin_ggml::why_unused(device),
+              ::testing::StartsWith("NVIDIA H200 is not used: the products run on the CPU"));
+  EXPECT_LE(marlin_ggml::why_unused(device).size(), 400u) << "a line of the log";
+  std::snprintf(device.why_not, sizeof device.why_not, "there is no driver");
+  EXPECT_EQ(marlin_ggml::why_unused(device), "") << "the library could not use it either";
+  device = {};
+  device.backend = MARLIN_BACKEND_CPU;
+  EXPECT_EQ(marlin_ggml::why_unused(device), "");
+}
+
 INSTANTIATE_TEST_SUITE_P(Ggml, Refusal, ::testing::ValuesIn(kLies),
                          [](const auto& info) { return std::string(info.param.name); });
 

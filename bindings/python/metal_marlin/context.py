@@ -8,12 +8,12 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from ctypes import byref
-from typing import Any
+from typing import Any, cast
 
 from . import _abi, errors
 from ._abi import Backend, DType
 from ._library import Handle, Library, Owner, constant, default_library, expected, sized
-from .operands import BY_NAME, BYTES, Buffer
+from .operands import BY_NAME, BYTES, Buffer, Place
 
 Log = Callable[[int, str], None]
 LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO}
@@ -54,6 +54,36 @@ def devices(library: Library | None = None) -> list[Device]:
         found.append(Device(Backend(info.backend), info.index, name, isa, info.memory_bytes, why_not, info.threads))
 
 
+class ContextOwner(Owner):
+    """Owns a context, and knows its device."""
+
+    @functools.cached_property
+    def device(self) -> Device:
+        """AUTO takes the first usable backend with its first device."""
+        desc = self._keeps
+        for each in devices(self.library):
+            if each.index == desc.device_index and (each.backend == desc.backend or (desc.backend == Backend.AUTO and not each.why_not)):
+                return each
+        raise errors.from_status(_abi.Status.NO_DEVICE, f"there is no device {desc.device_index} of {Backend(desc.backend).name} any more")
+
+
+    @functools.cached_property
+    def where(self) -> tuple[Backend, int]:
+        """The backend and the index of its device. Only for AUTO the devices are asked, which wakes up their drivers."""
+        desc = self._keeps
+        if desc.backend == Backend.AUTO:
+            return self.device.backend, self.device.index
+        return Backend(desc.backend), int(desc.device_index)
+
+
+def place_on(within: ContextOwner, stream: int | None) -> Place:
+    """Where operands may lie for work in this context, on a stream as DLPack numbers it."""
+    backend, index = within.where
+    if backend == Backend.CUDA:
+        return Place(index, f"a context of CUDA device {index}", stream)
+    return Place(why=f"a context of the {backend.name} backend")
+
+
 class Context(Handle):
     """A device with its kernels, caches and threads. Any number of threads may use it at once.
 
@@ -77,13 +107,18 @@ class Context(Handle):
         constant(backend, Backend, "backend")
         desc = sized(_abi.marlin_context_desc, backend=backend, device_index=device_index, threads=threads, tune_ms=tune_ms)
         desc.log = type(desc.log)(lambda _, level, message: log(level, message.decode(errors="replace")))
-        owner = Owner(library or default_library(), _abi.marlin_context(), keeps=desc)
+        owner = ContextOwner(library or default_library(), _abi.marlin_context(), keeps=desc)
         self._owner = owner.create("marlin_context_create", byref(desc))
 
     @property
     def backend(self) -> Backend:
         """As it was asked for; AUTO, if nothing in particular was."""
         return Backend(self._live()._keeps.backend)
+
+    @property
+    def device(self) -> Device:
+        """The one that it runs on, also when AUTO chose it."""
+        return cast(ContextOwner, self._live()).device
 
     def __repr__(self) -> str:
         if self._owner is None:
@@ -106,6 +141,10 @@ class Context(Handle):
 
 
 @functools.lru_cache(maxsize=None)
-def shared_context(backend: Backend = Backend.AUTO) -> Context:
-    """The one of this process that unpickled weights live in."""
-    return Context(backend)
+def _shared(backend: int, device_index: int) -> Context:
+    return Context(Backend(backend), device_index)
+
+
+def shared_context(backend: Backend = Backend.AUTO, device_index: int = 0) -> Context:
+    """The one of this process for this device, in which unpickled weights live and the layers of torch that are moved to it."""
+    return _shared(backend, device_index)

@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 import dataclasses
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -95,6 +95,34 @@ class Buffer:
 
 
 @dataclasses.dataclass(frozen=True)
+class Place:
+    """Where the operands of a call may lie, beside host memory.
+
+    cuda    the index of the CUDA device that the call runs on. None: it runs on no CUDA device
+    why     what the device is, as messages put it
+    stream  a cudaStream_t as DLPack numbers it, on which the call runs. None: the call cannot be ordered with the work of others
+    """
+
+    cuda: int | None = None
+    why: str = "what this call reads and writes"
+    stream: int | None = None
+
+    def check(self, device: _dlpack.Device, name: str) -> None:
+        if device.type in _dlpack.HOST:
+            return
+        if self.cuda is None or device.type not in (_dlpack.CUDA, _dlpack.MANAGED):
+            raise errors.argument(f"{name} is {device}, expected host memory for {self.why}")
+        if device.index != self.cuda:
+            raise errors.argument(f"{name} is {device}, expected CUDA device {self.cuda} for {self.why}")
+        if self.stream is None:
+            how = "a Stream(context, native=...) over the stream of CUDA on which it is written, or no stream"
+            raise errors.argument(f"{name} is {device}, whose work the library's own Stream cannot wait for: expected {how}")
+
+
+ON_HOST = Place()
+
+
+@dataclasses.dataclass(frozen=True)
 class Operand:
     """Where an array lies. It holds the array, so that the memory stays."""
 
@@ -106,6 +134,11 @@ class Operand:
     writable: bool
     keeps: object
     buffer: Buffer | None = None  # that it is a part of
+    device: _dlpack.Device = _dlpack.Device(1, 0)
+
+    @property
+    def on_device(self) -> bool:
+        return self.device.type not in _dlpack.HOST
 
     @property
     def rows(self) -> int:
@@ -124,6 +157,8 @@ class Operand:
             raise errors.argument(f"{self.name} has no memory: it was freed")
         stride = self._row_stride()
         matrix = _abi.marlin_matrix(data=self.address, rows=self.rows, cols=self.cols, row_stride=stride, dtype=self.dtype)
+        if self.on_device:
+            matrix.memory = _abi.Memory.CUDA
         if self.buffer is not None and self.buffer.owner.library is library:
             matrix.data, matrix.memory = self.buffer.owner.handle.value, _abi.Memory.BUFFER
             matrix.offset_bytes = self.address - self.buffer.address
@@ -152,19 +187,32 @@ class Operand:
         return errors.argument(f"{self.name}: expected {expected}, found {found}; make it contiguous")
 
 
-def operand(array: Any, name: str, dtypes: Sequence[DType] = ALL) -> Operand:
-    """array: a numpy array, a Bits, or anything with __dlpack__, in host memory; at least one dimension.
+def operand(array: Any, name: str, dtypes: Sequence[DType] = ALL, place: Place = ON_HOST) -> Operand:
+    """array: a numpy array, a Bits, or anything with __dlpack__, in host memory or where `place` says; at least one dimension.
 
     dtypes  what a message lists; the library itself checks types that it knows
     """
     given = None
     if isinstance(array, Bits):
         array, given = array.array, array.dtype
-    read = _of_numpy if isinstance(array, np.ndarray) else _of_dlpack
-    found = read(array, name, given, dtypes)
+    if isinstance(array, np.ndarray):
+        found = _of_numpy(array, name, given, dtypes)
+    else:
+        found = _of_dlpack(array, name, given, dtypes, place)
     if not found.shape:
         raise errors.argument(f"{name} has no dimension, expected 1 or more")
     return found
+
+
+def on_one_device(operands: Iterable[Operand]) -> bool:
+    """Whether the operands of a call are on a CUDA device. An array of Context.zeros() may be with them, other host memory may not."""
+    each = list(operands)
+    device = next((one for one in each if one.on_device), None)
+    host = next((one for one in each if not one.on_device and one.buffer is None), None)
+    if device is not None and host is not None:
+        found = f"{device.name} is {device.device} and {host.name} {host.device}"
+        raise errors.argument(f"{found}, expected all arrays of a call on one device")
+    return device is not None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -216,10 +264,12 @@ def _buffer_of(array: np.ndarray[Any, Any]) -> Buffer | None:
     return getattr(base, "buffer", None)
 
 
-def _of_dlpack(array: Any, name: str, given: DType | None, dtypes: Sequence[DType]) -> Operand:
+def _of_dlpack(array: Any, name: str, given: DType | None, dtypes: Sequence[DType], place: Place) -> Operand:
     if not hasattr(array, "__dlpack__"):
         raise TypeError(f"{name} is a {type(array).__name__}, expected a numpy array or one that has __dlpack__")
-    tensor, writable, capsule = _dlpack.read(array, name)
+    device = _dlpack.device_of(array)
+    place.check(device, name)
+    tensor, writable, capsule = _dlpack.read(array, name, None if device.type in _dlpack.HOST else place.stream)
     dtype = BY_CODE.get((tensor.code, tensor.bits)) if given is None else _as(given, tensor.bits // 8, name)
     if dtype is None or tensor.lanes != 1:
         found = f"code {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes"
@@ -227,7 +277,7 @@ def _of_dlpack(array: Any, name: str, given: DType | None, dtypes: Sequence[DTyp
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _contiguous(shape)
     address = tensor.data + tensor.byte_offset if tensor.data else 0
-    return Operand(name, address, shape, strides, dtype, writable, capsule)
+    return Operand(name, address, shape, strides, dtype, writable, capsule, device=device)
 
 
 def _contiguous(shape: Sequence[int]) -> tuple[int, ...]:

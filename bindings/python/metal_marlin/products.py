@@ -12,9 +12,11 @@ import numpy as np
 
 from . import _abi, errors
 from ._abi import Compute, DType, Epilogue
+from ._dlpack import NO_ORDER
 from ._library import Owner, constant, expected, sized
-from .operands import FLOATS, INDICES, Operand, numpy_type, operand
-from .stream import Stream, submit
+from .context import ContextOwner, place_on
+from .operands import FLOATS, INDICES, Operand, numpy_type, on_one_device, operand
+from .stream import Stream, number_of, submit
 from .weights import Weights
 
 TWO_INPUT = (Epilogue.SWIGLU, Epilogue.GEGLU_TANH, Epilogue.SWIGLU_OAI)
@@ -23,16 +25,18 @@ TWO_INPUT = (Epilogue.SWIGLU, Epilogue.GEGLU_TANH, Epilogue.SWIGLU_OAI)
 @dataclasses.dataclass
 class Gemm:
     """One product, C[M, N] = f(A[M, K] W^T + bias) (+ C). Arrays are numpy's or of any library with DLPack, float32, float16 or
-    bfloat16 each on its own, and are used where they lie.
+    bfloat16 each on its own, and are used where they lie. With weights in a context of CUDA they may be on its device, all of them.
 
     a           [..., K]
     weights     [N, K]
     bias        [N] or None, in the order of the weights' rows
     out         [..., N], or N / 2 columns for SWIGLU, GEGLU_TANH and SWIGLU_OAI. None: a new numpy array, of a's type if numpy
-                has it, else float32
+                has it, else float32; with `a` on a device it must be given
     compute     DEFAULT: activations as given, sums in float32; INT8: activations rounded in blocks of 32
     epilogue    f
     accumulate  add to what `out` holds
+    row_invariant  a row of `out` has the same bits whatever the number of rows is, and whatever the others hold: those that it has
+                   alone. UnsupportedError where a device has no kernels for it
 
     A mixture of experts takes weights of E experts and routes each row of a, a token, to top_k of them.
 
@@ -52,16 +56,20 @@ class Gemm:
     accumulate: bool = False
     expert_ids: Any = None
     expert_scales: Any = None
+    row_invariant: bool = False
 
     def run(self, stream: Stream | None = None) -> Any:
-        """Computes it and returns `out`; on a stream it is written when Stream.wait() has said so."""
-        call = Call(self)
-        submit(stream, call.owner.library, call, "marlin_gemm", byref(call.desc))
+        """Computes it and returns `out`; on a stream it is written when Stream.wait() has said so.
+
+        Arrays on a CUDA device: without a stream it runs on the legacy default stream, behind the work that the arrays come from.
+        """
+        call = Call(self, number_of(stream))
+        submit(stream, call.within, call.operands, call, "marlin_gemm", byref(call.desc))
         return call.out
 
     def explain(self) -> dict[str, str]:
         """Which kernel it would run on, which tiles, and why."""
-        call = Call(self)
+        call = Call(self, NO_ORDER)
         needed = ctypes.c_size_t()
         function = "marlin_explain", byref(call.desc)
         call.owner.library.call(*function, None, 0, byref(needed))
@@ -71,26 +79,31 @@ class Gemm:
         return {key: value for key, _, value in (line.partition(": ") for line in lines)}
 
     def descriptor(self) -> Descriptor:
-        """For C code that calls the library itself."""
+        """For C code that calls the library itself, and that orders its work with that of arrays on a device."""
         return Descriptor(self)
 
 
 class Call:
-    """A Gemm as the library takes it, with all that has to live during the call."""
+    """A Gemm as the library takes it, with all that has to live during the call.
 
-    def __init__(self, product: Gemm) -> None:
+    stream  that it runs on, as DLPack numbers it; None: it cannot be told
+    """
+
+    def __init__(self, product: Gemm, stream: int | None) -> None:
         expected(product, Gemm, "the product")
         hint = ": a and weights seem to be swapped" if isinstance(product.a, Weights) else ""
         self.owner: Owner = expected(product.weights, Weights, "weights", hint)._live()
         constant(product.compute, Compute, "compute")
         constant(product.epilogue, Epilogue, "epilogue")
-        self._keeps: list[Operand] = []
+        self.within: ContextOwner = self.owner._keeps
+        self._place = place_on(self.within, stream)
+        self.operands: list[Operand] = []
         a = self._kept(product.a, "a")
         ids = None if product.expert_ids is None else self._kept(product.expert_ids, "expert_ids", INDICES)
         leading = self._leading(a, ids, product.expert_scales is not None)
         if product.out is None and product.accumulate:
             raise errors.argument("accumulate adds to `out`, which is not given")
-        self.out = product.out if product.out is not None else self._new_out(product, leading, a.dtype)
+        self.out = product.out if product.out is not None else self._new_out(product, leading, a)
         out = self._kept(self.out, "out")
         # The library compares the rows; how they are grouped only this side knows.
         if out.shape[:-1] != leading:
@@ -100,7 +113,8 @@ class Call:
             _abi.marlin_gemm_desc,
             compute=product.compute,
             epilogue=product.epilogue,
-            flags=_abi.MARLIN_GEMM_ACCUMULATE if product.accumulate else 0,
+            flags=(_abi.MARLIN_GEMM_ACCUMULATE if product.accumulate else 0)
+            | (_abi.MARLIN_GEMM_ROW_INVARIANT if product.row_invariant else 0),
             weights=self.owner.handle,
             a=a.matrix(library=self.owner.library),
             c=out.matrix(written=True, library=self.owner.library),
@@ -113,8 +127,8 @@ class Call:
             self.desc.expert_scales = self._kept(product.expert_scales, "expert_scales").matrix(library=self.owner.library)
 
     def _kept(self, array: Any, name: str, dtypes: Sequence[DType] = FLOATS) -> Operand:
-        self._keeps.append(operand(array, name, dtypes))
-        return self._keeps[-1]
+        self.operands.append(operand(array, name, dtypes, self._place))
+        return self.operands[-1]
 
     @staticmethod
     def _leading(a: Operand, ids: Operand | None, summed: bool) -> tuple[int, ...]:
@@ -127,9 +141,11 @@ class Call:
         return ids.shape[:-1] if summed else ids.shape
 
     @staticmethod
-    def _new_out(product: Gemm, leading: tuple[int, ...], dtype: DType) -> np.ndarray[Any, Any]:
+    def _new_out(product: Gemm, leading: tuple[int, ...], a: Operand) -> np.ndarray[Any, Any]:
+        if a.on_device:
+            raise errors.argument(f"a is {a.device}, and out is not given: expected an array on that device")
         columns = product.weights.info().n // (2 if product.epilogue in TWO_INPUT else 1)
-        return np.empty((*leading, columns), numpy_type(dtype) or np.float32)
+        return np.empty((*leading, columns), numpy_type(a.dtype) or np.float32)
 
 
 class Descriptor:
@@ -141,7 +157,8 @@ class Descriptor:
     """
 
     def __init__(self, product: Gemm) -> None:
-        self._call = Call(product)
+        self._call = Call(product, NO_ORDER)
+        on_one_device(self._call.operands)
 
     @property
     def address(self) -> int:
@@ -164,19 +181,21 @@ def gemm(
     *,
     expert_ids: Any = None,
     expert_scales: Any = None,
+    row_invariant: bool = False,
 ) -> Any:
     """One product, done on return unless it is on a stream: the arguments are those of Gemm, the result is `out`."""
-    return Gemm(a, weights, bias, out, compute, epilogue, accumulate, expert_ids, expert_scales).run(stream)
+    return Gemm(a, weights, bias, out, compute, epilogue, accumulate, expert_ids, expert_scales, row_invariant).run(stream)
 
 
 class Calls:
     """Products as the library takes several."""
 
-    def __init__(self, products: Sequence[Gemm]) -> None:
-        self.each = [Call(product) for product in products]
-        self.library = self.each[0].owner.library
+    def __init__(self, products: Sequence[Gemm], stream: int | None) -> None:
+        self.each = [Call(product, stream) for product in products]
+        self.within = self.each[0].within
+        self.operands = [each for call in self.each for each in call.operands]
         for product in products:
-            product.weights._live(self.library)
+            product.weights._live(self.within.library)
         self.descs = (POINTER(_abi.marlin_gemm_desc) * len(products))(*(pointer(call.desc) for call in self.each))
 
 
@@ -185,8 +204,8 @@ def gemm_many(products: Sequence[Gemm], stream: Stream | None = None) -> list[An
     once. All are checked before any is done, and their weights must be of one context. Returns their `out`."""
     if not products:
         return []
-    calls = Calls(products)
-    submit(stream, calls.library, calls, "marlin_gemm_many", calls.descs, len(calls.each))
+    calls = Calls(products, number_of(stream))
+    submit(stream, calls.within, calls.operands, calls, "marlin_gemm_many", calls.descs, len(calls.each))
     return [call.out for call in calls.each]
 
 
@@ -199,6 +218,6 @@ def prepare(products: Sequence[Gemm], max_rows: int, stream: Stream | None = Non
     """
     if not products:
         return 0
-    calls, needed = Calls(products), c_uint64()
-    submit(stream, calls.library, calls, "marlin_prepare", calls.descs, len(calls.each), max_rows, byref(needed))
+    calls, needed = Calls(products, NO_ORDER), c_uint64()
+    submit(stream, calls.within, calls.operands, calls, "marlin_prepare", calls.descs, len(calls.each), max_rows, byref(needed))
     return needed.value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -11,11 +12,12 @@ import numpy as np
 import torch
 
 from . import errors
-from ._abi import Compute, DType, Format
+from ._abi import Backend, Compute, DType, Format
 from ._library import constant, expected
+from ._torch_streams import current_stream, release
 from .context import Context, shared_context
 from .operands import Bits
-from .products import gemm
+from .products import Gemm
 from .progress import Wanted, shown
 from .quantize import Quantize
 from .weights import Part, Weights
@@ -28,17 +30,47 @@ _numbers = itertools.count()
 
 
 def _linear(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int, compute: int = 0) -> torch.Tensor:
+    found = _weights[weights]
+    _check_devices(x, bias, found)
     out = x.new_empty((*x.shape[:-1], columns))
     # A tensor that wants gradients does not lend its memory.
-    gemm(x.detach().contiguous(), _weights[weights], None if bias is None else bias.detach(), out, Compute(compute))
+    product = Gemm(x.detach().contiguous(), found, None if bias is None else bias.detach(), out, Compute(compute))
+    if x.device.type == "cpu":
+        product.run()
+    else:
+        with torch.cuda.device(x.device), current_stream(found._live()._keeps) as stream:
+            product.run(stream)
     return out
+
+
+def _check_devices(x: torch.Tensor, bias: torch.Tensor | None, weights: Weights) -> None:
+    device = device_of(weights)
+    if x.device != device:
+        how = f'Linear.to("{x.device}") packs the weights for it, as to() of the whole model does'
+        raise errors.argument(f"x is on {x.device}, expected {device}, for which the weights are packed; {how}")
+    if bias is not None and bias.device != device:
+        raise errors.argument(f"bias is on {bias.device}, expected {device}, for which the weights are packed")
+
+
+def device_of(weights: Weights) -> torch.device:
+    """Where activations have to be for these weights. Other devices than those of CUDA take them from host memory."""
+    backend, index = weights._live()._keeps.where
+    return torch.device("cuda", index) if backend == Backend.CUDA else torch.device("cpu")
+
+
+def _context_for(device: torch.device) -> Context:
+    """The shared one for activations on this device."""
+    if device.type == "cuda":
+        return shared_context(Backend.CUDA, torch.cuda.current_device() if device.index is None else device.index)
+    # A GPU of Apple's shares the host's memory. To ask for other devices would wake up drivers that nobody needs.
+    return shared_context(Backend.AUTO if sys.platform == "darwin" else Backend.CPU)
 
 
 def _shape_of(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int, compute: int = 0) -> torch.Tensor:
     return x.new_empty((*x.shape[:-1], columns))
 
 
-_operator: Any = torch.library.custom_op("metal_marlin::linear", _linear, mutates_args=(), device_types="cpu")
+_operator: Any = torch.library.custom_op("metal_marlin::linear", _linear, mutates_args=(), device_types=("cpu", "cuda"))
 _operator.register_fake(_shape_of)
 
 # The tensors of a layer in a state_dict, beside its bias. `packing` says what the others are; its first number is a version.
@@ -57,7 +89,7 @@ def _state_of(weights: Weights) -> dict[str, torch.Tensor]:
         state[SCALES] = _tensor(part.scales)
     if part.tensor_scale is not None:
         state[TENSOR_SCALE] = torch.tensor([part.tensor_scale], dtype=torch.float32)
-    return state
+    return {name: tensor.to(device_of(weights)) for name, tensor in state.items()}
 
 
 def _tensor(array: Any) -> torch.Tensor:
@@ -74,8 +106,10 @@ def _weights_of(context: Context, state: Mapping[str, Any], name: str) -> Weight
     if packing[0] != VERSION or len(packing) != 7:
         raise errors.argument(f"{name}{PACKING} is of version {packing[0]}, expected {VERSION}")
     _, number, group_size, n, k, sparse, interleaved = packing
-    format, values = Format(number), state[name + VALUES]
+    format, values = Format(number), state[name + VALUES].cpu()
     scales: Any = state.get(name + SCALES)
+    if scales is not None:
+        scales = scales.cpu()
     tensor_scale = state.get(name + TENSOR_SCALE)
     special: dict[str, Any] = {"obeys_2_4": bool(sparse), "gate_up_interleaved": bool(interleaved)}
     if scales is None:
@@ -87,8 +121,31 @@ def _weights_of(context: Context, state: Mapping[str, Any], name: str) -> Weight
     return Weights.pack(context, Part(format, values, scales, group_size=group_size, n=n, k=k, **special))
 
 
+# Of weights that were moved: what they were packed into, so that layers that share weights go on to do so.
+_moved: weakref.WeakKeyDictionary[Weights, weakref.ref[Weights]] = weakref.WeakKeyDictionary()
+
+
+def _moved_to(weights: Weights, device: torch.device) -> Weights:
+    context = _context_for(device)
+    known = _moved[weights]() if weights in _moved else None
+    if known is not None and known.context._owner is context._owner:
+        return known
+    try:
+        parts = weights.parts()
+    except errors.UnsupportedError as error:
+        why = f"{error.message}, in a context of {device}"
+        raise errors.from_status(error.status, f"to {device}: {why}") from None
+    found = Weights.pack(context, *parts, experts=weights.info().experts)
+    _moved[weights] = weakref.ref(found)
+    return found
+
+
 class Linear(torch.nn.Module):
-    """y = x W^T + bias on packed weights: x [..., K] of float32, float16 or bfloat16 on the CPU gives y [..., N] of the same type.
+    """y = x W^T + bias on packed weights: x [..., K] of float32, float16 or bfloat16 gives y [..., N] of the same type.
+
+    x and the bias are on the device for which the weights are packed, a CUDA device or else the CPU. `to`, `cuda` and `cpu` of the
+    layer or of its model pack the weights anew for another device, from their codes and scales: Weights.parts() says of which
+    weights. On a CUDA device the layer runs on torch's current stream, and may be captured into a graph.
 
     For inference: it has no gradients. A state_dict holds codes and scales (Weights.parts() says of which weights), and
     load_state_dict() packs them; so torch.save() works with it and with whole models.
@@ -100,8 +157,11 @@ class Linear(torch.nn.Module):
         super().__init__()
         constant(compute, Compute, "compute")
         self.compute = compute
+        device = device_of(expected(weights, Weights, "weights"))
+        if bias is not None and bias.device.type != "meta":
+            bias = bias.to(device)
         self.bias = None if bias is None else torch.nn.Parameter(bias.detach(), requires_grad=False)
-        self._take(expected(weights, Weights, "weights"))
+        self._take(weights)
 
     def _take(self, weights: Weights) -> None:
         info = weights.info()
@@ -109,6 +169,18 @@ class Linear(torch.nn.Module):
         self.weights = weights
         self._number = next(_numbers)
         _weights[self._number] = weights
+        if device_of(weights).type == "cuda":
+            weakref.finalize(weights, release, weakref.ref(weights._live()._keeps)).atexit = False
+
+    def _go_to(self, device: torch.device) -> None:
+        if device.type in ("cpu", "cuda") and device != device_of(self.weights):
+            self._take(_moved_to(self.weights, device))
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Linear:
+        """What moves the tensors of a module: the device to which this one moves the weights is where an empty one goes."""
+        self._go_to(fn(torch.empty(0, device=device_of(self.weights))).device)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = torch.ops.metal_marlin.linear(x, self.bias, self._number, self.out_features, int(self.compute))
@@ -121,9 +193,11 @@ class Linear(torch.nn.Module):
         return f"{self.in_features}, {self.out_features}, {info.format.name}{group}, bias={self.bias is not None}{compute}"
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Another process has other numbers."""
+        """Another process has other numbers, and torch.load() may have put the bias on another device."""
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._take(self.weights)
+        if self.bias is not None:
+            self._go_to(self.bias.device)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -167,13 +241,13 @@ def quantize_(
     """Replaces the torch.nn.Linear layers of a model, in place, and returns their names. Each is freed when it is replaced.
 
     quantize   format, group size and how
+    context    for the new layers, whose bias goes to its device. None: one for the device of each layer
     wanted     asked with the name and layer: whether to replace it
     progress   called with the done and all elements and a layer's name; True: a bar
     compute    of the new layers
     """
     expected(quantize, Quantize, "quantize")
     constant(compute, Compute, "compute")
-    own = context if context is not None else Context()
     layers = [(name, layer) for name, layer in model.named_modules() if type(layer) is torch.nn.Linear and wanted(name, layer)]
     names, total, done = [name for name, _ in layers], sum(layer.weight.numel() for _, layer in layers), 0
     packed: dict[int, Weights] = {}  # tied layers stay tied
@@ -185,7 +259,8 @@ def quantize_(
             done += layer.weight.numel()
             weights = packed.get(id(layer.weight))
             if weights is None:
-                weights = packed[id(layer.weight)] = Weights.quantize(own, layer.weight.detach().contiguous(), quantize)
+                own = context if context is not None else _context_for(layer.weight.device)
+                weights = packed[id(layer.weight)] = Weights.quantize(own, layer.weight.detach().cpu().contiguous(), quantize)
             _replace(model, name, Linear(weights, layer.bias, compute))
         if told is not None and names:
             told(total, total, names[-1])
@@ -199,20 +274,23 @@ def load_quantized_(
     names of the layers that it replaces. Nothing is quantized. The model takes all other tensors as the state has them, so that it
     may have been made on the device "meta". What is missing, or too much, is a RuntimeError, as of load_state_dict().
 
+    context  for the new layers. None: one for the device that the state has their codes on
     compute  of the new layers
     """
-    own = context if context is not None else shared_context()
     constant(compute, Compute, "compute")
     rest, names = dict(state), [name[: -len(PACKING) - 1] for name in state if name.endswith(f".{PACKING}")]
+    layers: list[Linear] = []
     for name in names:
         layer, prefix = model.get_submodule(name), f"{name}."
         if not isinstance(layer, (torch.nn.Linear, Linear)):
             raise errors.argument(f"{name} is a {type(layer).__name__} in the model, expected a Linear as in the state")
+        own = context if context is not None else _context_for(state[prefix + VALUES].device)
         weights = _weights_of(own, state, prefix)
         n, k, info = int(layer.out_features), int(layer.in_features), weights.info()
         if (n, k) != (info.n, info.k):
             raise errors.argument(f"{name} is [{n}, {k}] in the model, but [{info.n}, {info.k}] in the state")
-        _replace(model, name, Linear(weights, layer.bias, compute))
+        layers.append(Linear(weights, layer.bias, compute))
+        _replace(model, name, layers[-1])
         for tensor in (PACKING, VALUES, SCALES, TENSOR_SCALE):
             rest.pop(prefix + tensor, None)
     packed = {f"{name}.{tensor}" for name in names for tensor in (PACKING, VALUES)}
@@ -220,4 +298,7 @@ def load_quantized_(
     wrong = [name for name in missing if name not in packed]
     if wrong or unexpected:
         raise RuntimeError(f"the state lacks {wrong}, and has {list(unexpected)} too much")
+    for replaced in layers:  # whose bias is the state's own now
+        if replaced.bias is not None:
+            replaced.bias.data = replaced.bias.data.to(device_of(replaced.weights))
     return names

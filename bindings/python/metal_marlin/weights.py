@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from . import _abi, codes, errors
+from . import _abi, _dlpack, codes, errors
 from ._abi import Backend, DType, Format, GptqZeroF, Layout
 from ._library import Handle, Owner, constant, expected, sized
 from .checkpoint import Checkpoint, LayerInfo, layer_info, names_of
-from .context import Context, shared_context
-from .operands import ALL, BYTES, FLOATS, Bits, Operand, norms_of, numpy_type, operand
+from .context import Context, place_on, shared_context
+from .operands import ALL, BYTES, FLOATS, INDICES, Bits, Operand, norms_of, numpy_type, operand
 from .progress import Wanted, Watch, shown
 from .quantize import NOT_QUANTIZED, Quantize, flags_of, group_size_of
-from .stream import Stream, submit
+from .stream import Stream, number_of, submit
 
 # Two codes of these are a byte of the layout ROWS; other codes are a byte each.
 FOUR_BITS = (Format.INT4, Format.FP4, Format.MXFP4, Format.NVFP4, Format.IQ4, Format.NF4, Format.CODEBOOK4)
@@ -141,7 +141,8 @@ class Weights(Handle):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Codes and scales are pickled, and packed again by the process that reads them. See parts()."""
-        return _packed, (self.context.backend, self.info().experts, self.parts())
+        within = self.context._live()._keeps
+        return _packed, (self.context.backend, self.info().experts, self.parts(), within.device_index)
 
     @property
     def context(self) -> Context:
@@ -255,7 +256,7 @@ class Weights(Handle):
         """Decodes rows, bit-exactly, to [T, K] in the file's order of K: `rows` of them from first_row on, None: all that follow.
         Those of expert e begin at row e N.
 
-        out     float32, float16 or bfloat16 [T, K], which says T; None: a new float32 numpy array
+        out     float32, float16 or bfloat16 [T, K], which says T, also on the CUDA device of the weights; None: a new float32 numpy array
         stream  None: done on return
         """
         if out is None:
@@ -264,7 +265,12 @@ class Weights(Handle):
         return self._unpack(None, first_row, out, stream)
 
     def unpack_rows(self, ids: Any, out: Any = None, stream: Stream | None = None) -> Any:
-        """Decodes the rows of these numbers, an embedding: ids are integers [...], out is [..., K], as in unpack()."""
+        """Decodes the rows of these numbers, an embedding: ids are integers [...], out is [..., K], as in unpack().
+
+        With `out` on a CUDA device, ids are int32 there, contiguous, and an id that is no row gives NaN.
+        """
+        if hasattr(ids, "__dlpack_device__") and _dlpack.device_of(ids).type not in _dlpack.HOST:
+            return self._unpack_listed(ids, out, stream)
         given = np.asarray(ids)
         numbers = given.astype(np.int32).reshape(-1, 1)
         if given.dtype.kind not in "iu" or (numbers.reshape(given.shape) != given).any():
@@ -273,16 +279,28 @@ class Weights(Handle):
             out = np.empty((*given.shape, self.info().k), np.float32)
         return self._unpack(operand(numbers, "ids"), 0, out, stream)
 
+    def _unpack_listed(self, ids: Any, out: Any, stream: Stream | None) -> Any:
+        found = operand(ids, "ids", INDICES, place_on(self._live()._keeps, number_of(stream)))
+        if out is None:
+            raise errors.argument(f"ids are {found.device}, and out is not given: expected an array on that device")
+        if found.matrix().row_stride not in (0, found.cols):
+            raise errors.argument(f"ids have strides {found.strides}, expected contiguous numbers")
+        one_each = dataclasses.replace(found, shape=(found.rows * found.cols, 1), strides=(1, 1))
+        return self._unpack(one_each, 0, out, stream)
+
     def _unpack(self, ids: Operand | None, first_row: int, out: Any, stream: Stream | None) -> Any:
-        owner, to = self._live(), operand(out, "out", FLOATS)
+        owner = self._live()
+        to = operand(out, "out", FLOATS, place_on(owner._keeps, number_of(stream)))
+        operands = [to] if ids is None else [to, ids]
         rows = None if ids is None else byref(ids.matrix())
         matrix = byref(to.matrix(written=True, library=owner.library))
-        submit(stream, owner.library, (owner, ids, to), "marlin_weights_unpack", owner.handle, rows, first_row, matrix)
+        uses = (owner, operands)
+        submit(stream, owner._keeps, operands, uses, "marlin_weights_unpack", owner.handle, rows, first_row, matrix)
         return out
 
 
-def _packed(backend: Backend, experts: int, parts: list[Part]) -> Weights:
-    return Weights.pack(shared_context(backend), *parts, experts=experts)
+def _packed(backend: Backend, experts: int, parts: list[Part], device_index: int = 0) -> Weights:
+    return Weights.pack(shared_context(backend, device_index), *parts, experts=experts)
 
 
 def load_layers(

@@ -83,6 +83,15 @@ def test_types_bias_and_epilogue(weights, x, dtype, out):
     close(c, before + a.astype(np.float64) @ w.T, 2 * step)
 
 
+def test_a_row_of_a_row_invariant_product_has_the_bits_that_it_has_alone(weights, x):
+    many = np.vstack([x] * 5)
+    together = mm.gemm(many, weights, row_invariant=True)
+    for row, bits in zip(many, together):
+        assert (mm.gemm(row[None], weights, row_invariant=True)[0].view(np.uint32) == bits.view(np.uint32)).all()
+    assert mm.Gemm(many, weights, row_invariant=True).explain()["row_invariant"].startswith("the same bits for any M")
+    assert "row_invariant" not in mm.Gemm(many, weights).explain()
+
+
 def test_two_inputs_give_half_the_columns(weights, x):
     w = weights.unpack().astype(np.float64)
     sums = x.astype(np.float64) @ w.T

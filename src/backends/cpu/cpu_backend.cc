@@ -160,8 +160,8 @@ class CpuBackend final : public Backend {
     run_gemm(products, *scratch, *runner_);
     for (const PlannedGemm& product : products) {
       if (!routes(product)) continue;
-      MARLIN_RETURN_IF_ERROR(run_experts(product.problem, product.plan.as<ExpertPlan>(), rules(),
-                                         *scratch, *runner_));
+      MARLIN_RETURN_IF_ERROR(
+          run_experts(product.problem, product.plan.as<ExpertPlan>(), rules(), *scratch, *runner_));
     }
     return {};
   }
@@ -198,6 +198,7 @@ class CpuBackend final : public Backend {
   Status tune(std::span<const PlannedGemm> products, int64_t max_m) {
     std::vector<GemmProblem> problems;
     for (const auto& [problem, own] : products) {
+      if (problem.row_invariant) continue;  // no profile chooses its kernels
       if (!problem.routing.present()) problems.push_back(problem);
       const size_t experts = problem.routing.present() ? problem.routing.stack->size() : 0;
       for (size_t e = 0; e < experts; ++e) problems.push_back(problem_of(problem, e));

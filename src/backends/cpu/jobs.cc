@@ -105,6 +105,7 @@ void multiply_item(const GemmJob& job, int64_t item, float* sums) {
   args.packed_a = job.packed_a;
   args.tile_begin = tile;
   args.tile_end = std::min(tile + job.tiles_per_item, job.layout.tiles);
+  args.block_by_block = job.problem.row_invariant;
   args.sums = parts == 1 ? sums : job.part_sums(panel, part);
   if (parts > 1) take_part(part, parts, layout, args);
   job.plan.row->multiply(args);

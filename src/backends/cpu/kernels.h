@@ -47,8 +47,9 @@ struct PanelArgs {
   ActivationLayout activations;
   const uint32_t* packed_a = nullptr;
   int64_t tile_begin = 0, tile_end = 0;
-  float* sums = nullptr;  ///< [(tile_end - tile_begin) * tile_rows][kPanelColumns], 64-byte
-                          ///< aligned; written, not read
+  bool block_by_block = false;  ///< INT8: every block is scaled alone, in the order of `blocks`
+  float* sums = nullptr;        ///< [(tile_end - tile_begin) * tile_rows][kPanelColumns], 64-byte
+                                ///< aligned; written, not read
 };
 using MultiplyPanel = void (*)(const PanelArgs&);
 
@@ -68,6 +69,18 @@ enum class BlockSums : uint8_t {
   always,          ///< all weights: sums also correct the offset of unsigned codes
 };
 
+/// The order in which a kernel adds the products of an element of C. Kernels of one order give a
+/// row the same bits.
+enum class Order : uint8_t {
+  own,             ///< like no other kernel
+  portable,        ///< slot by slot, with weights that contain their scale; INT8: as `blocks`, but
+                   ///< in float64
+  blocks,          ///< INT8: block by block, float(sum of a block) times (scale times d); with
+                   ///< PanelArgs::block_by_block
+  groups,          ///< the sum of a scale group in the order of lines of codes, times its scale
+  groups_of_pairs  ///< the same with BF16 activations, whose products are added two at a time
+};
+
 /// The contract of a kernel. kernels.inc names the fields that differ from these defaults.
 struct KernelRow {
   std::string_view name;
@@ -83,6 +96,7 @@ struct KernelRow {
   bool bf16_only = false;                     ///< serves BF16 activations only
   int64_t m_min = 1;  ///< the fewest rows of A for which it is chosen; any number works
   int64_t m_max = 0;  ///< the most; 0: no limit
+  Order order = Order::own;
 
   // The layout of its activations (activations.h). A kernel reads them only in this layout.
   int tile_rows = 0;       ///< most rows of a tile

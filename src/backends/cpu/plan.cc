@@ -71,9 +71,7 @@ int64_t rows_at_a_time(const KernelRow& row, const GemmProblem& problem) {
   return std::max(unit, rows / unit * unit);
 }
 
-/// Rows of one tile only: more rows are pieces enough.
-int64_t parts_of_k(const PanelLayout& layout, const ActivationLayout& activations) {
-  if (activations.tiles != 1) return 1;
+int64_t parts_of_k(const PanelLayout& layout) {
   return std::max<int64_t>(
       1, std::min(ceil_div(kFewPieces, layout.panels()), layout.superblocks() / kShortestPiece));
 }
@@ -89,7 +87,7 @@ Status check_compute(const GemmProblem& problem) {
 /// The row that the profile chose, or null: it chose none, or one that does not serve here.
 const KernelRow* tuned_row(const Demands& demands, const GemmProblem& problem, int64_t m,
                            const PlanRules& rules) {
-  if (rules.profile == nullptr || !rules.forced.empty()) return nullptr;
+  if (rules.profile == nullptr || !rules.forced.empty() || problem.row_invariant) return nullptr;
   const KernelChoice* const choice = rules.profile->find(class_of(problem, m));
   if (choice == nullptr) return nullptr;
   for (const KernelRow& row : kernel_rows())
@@ -110,6 +108,19 @@ Result<const KernelRow*> choose_row(const Demands& demands, int64_t m, const Pla
   return &kernel_rows()[index];
 }
 
+/// Of the kernels that add in the order of the kernel for a single row, the first for m rows. The
+/// most rows of a kernel do not matter: it may be the last of its order.
+Result<const KernelRow*> choose_row_of_order(const Demands& demands, int64_t m,
+                                             const PlanRules& rules) {
+  MARLIN_ASSIGN(const KernelRow* const lone, choose_row(demands, 1, rules));
+  if (lone->order == Order::own || !rules.forced.empty()) return lone;
+  for (const KernelRow& row : kernel_rows())
+    if (row.order == lone->order && m >= row.m_min && demands.met_by(row) &&
+        (row.features & ~rules.features.bits) == 0)
+      return &row;
+  return lone;
+}
+
 Result<GemmPlan> plan_with(const Demands& demands, const GemmProblem& problem, int64_t m,
                            const PlanRules& rules) {
   const CpuWeights& weights = weights_of(problem);
@@ -118,10 +129,16 @@ Result<GemmPlan> plan_with(const Demands& demands, const GemmProblem& problem, i
   plan.row = tuned_row(demands, problem, m, rules);
   plan.tuned = plan.row != nullptr;
   if (!plan.tuned) {
-    MARLIN_ASSIGN(plan.row, choose_row(demands, m, rules));
+    MARLIN_ASSIGN(plan.row, problem.row_invariant ? choose_row_of_order(demands, m, rules)
+                                                  : choose_row(demands, m, rules));
   }
-  const int64_t most = rows_at_a_time(*plan.row, problem), blocks = ceil_div(m, most);
-  const int64_t unit = row_unit(*plan.row);
+  // Rows of one tile have parts of K; more rows are pieces enough. A row-invariant product has them
+  // for any M, and then multiplies a tile at a time.
+  const int64_t parts = parts_of_k(weights.layout);
+  const bool tile_by_tile = problem.row_invariant && parts > 1;
+  const int64_t unit = tile_by_tile ? plan.row->tile_rows : row_unit(*plan.row);
+  const int64_t most = tile_by_tile ? unit : rows_at_a_time(*plan.row, problem);
+  const int64_t blocks = ceil_div(m, most);
   plan.m_block = std::min(m, round_up(ceil_div(m, blocks), unit));
   // Memory for the most unfavorable M up to m, so that what is reserved for one M serves every
   // smaller one.
@@ -129,12 +146,39 @@ Result<GemmPlan> plan_with(const Demands& demands, const GemmProblem& problem, i
   plan.activation_bytes = activation_layout(*plan.row, weights, capacity).bytes();
   if (is_two_input(problem.epilogue))
     plan.output_bytes = static_cast<uint64_t>(rows * pair_sum_columns(weights)) * 4;
-  const ActivationLayout layout = activation_layout(*plan.row, weights, m);
-  plan.k_parts = parts_of_k(weights.layout, layout);
+  const ActivationLayout layout =
+      activation_layout(*plan.row, weights, tile_by_tile ? plan.m_block : m);
+  if (layout.tiles == 1) plan.k_parts = parts;
   if (plan.k_parts > 1)
     plan.part_bytes =
         static_cast<uint64_t>(plan.k_parts * layout.tile_rows * pair_sum_columns(weights)) * 4;
   return plan;
+}
+
+/// The lines of a row-invariant product: the kernels of its order, and the one that would run
+/// without the promise.
+std::string explain_row_invariant(const KernelRow& row, const Demands& demands, int64_t m,
+                                  const PlanRules& rules) {
+  std::string text = "row_invariant: the same bits for any M, by";
+  const KernelRow* before = nullptr;
+  for (int64_t from = 1; from != 0;) {
+    const auto found = choose_row_of_order(demands, from, rules);
+    if (!found.ok()) break;
+    if (found.value() != before)
+      append(text, "%s %.*s from M = %" PRId64, before != nullptr ? "," : "",
+             static_cast<int>(found.value()->name.size()), found.value()->name.data(), from);
+    before = found.value();
+    int64_t next = 0;  // where another kernel may begin
+    for (const KernelRow& other : kernel_rows())
+      if (other.m_min > from && (next == 0 || other.m_min < next)) next = other.m_min;
+    from = next;
+  }
+  text += '\n';
+  const auto usual = choose_row(demands, std::max<int64_t>(m, 1), rules);
+  if (usual.ok() && usual.value() != &row)
+    append(text, "instead_of: %.*s\n", static_cast<int>(usual.value()->name.size()),
+           usual.value()->name.data());
+  return text;
 }
 
 const char* form_text(ActivationForm form) {
@@ -216,12 +260,16 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
     append(text, "act_order: columns of A are gathered while they are prepared\n");
   append(text, "scratch_bytes: %" PRIu64 "\n",
          plan.activation_bytes + plan.output_bytes + plan.part_bytes);
+  if (problem.row_invariant)
+    text += explain_row_invariant(row, Demands(problem, weights, rules.forced.empty()),
+                                  problem.a.rows, rules);
   if (plan.tuned) {
     append(text, "why: tuned: of the kernels that were measured on this machine, the fastest\n");
   } else {
-    append(text, "why: first kernel that this processor has for these types and M from %" PRId64,
+    append(text, "why: first kernel that this processor has for %s and M from %" PRId64,
+           problem.row_invariant ? "these types, in the order of M = 1," : "these types",
            row.m_min);
-    if (row.m_max != 0) append(text, " to %" PRId64, row.m_max);
+    if (row.m_max != 0 && !problem.row_invariant) append(text, " to %" PRId64, row.m_max);
     text += '\n';
   }
   if (rules.profile != nullptr) {

@@ -25,6 +25,12 @@ bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation
          (layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16);
 }
 
+/// One kernel alone, whatever M is: tensor cores add a step's products in an order of their own,
+/// and what the kernels of other tiles have in common was not proved on hardware.
+constexpr bool kernel_is_row_invariant(std::string_view family, std::string_view suffix) {
+  return family == "gemv" && suffix == "m8";
+}
+
 #define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups)          \
   {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix), \
     MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix),                                                 \
@@ -38,6 +44,7 @@ bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation
    true,                                                                                           \
    false,                                                                                          \
    groups,                                                                                         \
+   kernel_is_row_invariant(family, suffix),                                                        \
    nullptr,                                                                                        \
    false,                                                                                          \
    false,                                                                                          \
@@ -63,6 +70,7 @@ bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation
    true,                                                                                          \
    true,                                                                                          \
    kGroupsOfHopper,                                                                               \
+   false,                                                                                         \
    serves,                                                                                        \
    true,                                                                                          \
    (fp4_chunk_ns) != 0,                                                                           \

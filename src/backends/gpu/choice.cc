@@ -63,20 +63,34 @@ KernelCandidate candidate(const ProductKernel& kernel, const RowBlockLayout& lay
           serves && kernel.takes(activation, layout)};
 }
 
+/// Whether a kernel adds in the order that a product asks for.
+bool serves_order(const ProductKernel& kernel, const GemmProblem& problem) {
+  return kernel.row_invariant || !problem.row_invariant;
+}
+
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.
 Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const PlanRules& rules) {
   const RowBlockLayout& layout = weights_of(problem).layout;
   const ActivationKind activation = activation_of(problem);
   std::vector<KernelCandidate> all;
-  for (const ProductKernel& kernel : rules.policy.kernels)
-    for (int c = 0; c < kKernelCodes; ++c)
-      for (int a = 0; a < kActivationKinds; ++a)
-        all.push_back(candidate(kernel, layout, static_cast<KernelCodes>(c),
-                                static_cast<ActivationKind>(a),
-                                static_cast<KernelCodes>(c) == layout.codes &&
-                                    static_cast<ActivationKind>(a) == activation));
+  std::vector<const ProductKernel*> kernels;  // of the candidates
+  for (const auto some : {rules.policy.kernels, rules.policy.alternatives})
+    for (const ProductKernel& kernel : some)
+      for (int c = 0; c < kKernelCodes; ++c)
+        for (int a = 0; a < kActivationKinds; ++a) {
+          all.push_back(candidate(kernel, layout, static_cast<KernelCodes>(c),
+                                  static_cast<ActivationKind>(a),
+                                  static_cast<KernelCodes>(c) == layout.codes &&
+                                      static_cast<ActivationKind>(a) == activation));
+          kernels.push_back(&kernel);
+        }
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
-  return &rules.policy.kernels[index / (kKernelCodes * kActivationKinds)];
+  if (problem.row_invariant && !serves_order(*kernels[index], problem))
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "METAL_MARLIN_KERNEL asks for %.*s, which serves no product with "
+                         "MARLIN_GEMM_ROW_INVARIANT",
+                         static_cast<int>(rules.forced.size()), rules.forced.data());
+  return kernels[index];
 }
 
 /// How far m is from the rows that a kernel is meant for.
@@ -163,7 +177,8 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   for (size_t i = 0; i < count; ++i)
     candidates[i] =
         candidate(kernels[i], layout, layout.codes, activation,
-                  can_share(kernels[i], product_rows(problem, size), layout) &&
+                  serves_order(kernels[i], problem) &&
+                      can_share(kernels[i], product_rows(problem, size), layout) &&
                       health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
   const std::span<KernelCandidate> all(candidates.data(), count);
   if (routed && mean_rows(problem, size) <= kMostRowsOfRing)
@@ -189,6 +204,10 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   for (size_t i = 0; i < count; ++i)
     if (all[i].serves && (all[i].features & ~available(rules.device)) == 0)
       nearest = std::min(nearest, distance(kernels[i], m));
+  if (nearest == INT64_MAX && problem.row_invariant)
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "MARLIN_GEMM_ROW_INVARIANT: no kernel that computes right on this device "
+                         "keeps one order of additions for these types");
   for (size_t i = 0; i < count; ++i) {
     all[i].serves = all[i].serves && distance(kernels[i], m) == nearest;
     all[i].m_min = 1;
@@ -200,15 +219,16 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
 
 TunedKernel tuned_kernel(const GemmProblem& problem, int64_t size, const PlanRules& rules,
                          const KernelHealth::Reader& health) {
-  if (rules.profile == nullptr || !rules.forced.empty()) return {};
+  if (rules.profile == nullptr || !rules.forced.empty() || problem.row_invariant) return {};
   const KernelChoice* const choice = rules.profile->find(class_of(problem, size));
   if (choice == nullptr) return {};
   const KernelCodes codes = weights_of(problem).layout.codes;
   const ActivationKind activation = activation_of(problem);
-  for (const ProductKernel& kernel : rules.policy.kernels)
-    if (kernel.name(codes, activation) == choice->kernel &&
-        can_serve(kernel, problem, std::max<int64_t>(size, 1), rules, health))
-      return {&kernel, {choice->splits, choice->team}};
+  for (const auto kernels : {rules.policy.kernels, rules.policy.alternatives})
+    for (const ProductKernel& kernel : kernels)
+      if (kernel.name(codes, activation) == choice->kernel &&
+          can_serve(kernel, problem, std::max<int64_t>(size, 1), rules, health))
+        return {&kernel, {choice->splits, choice->team}};
   return {};
 }
 
@@ -222,6 +242,9 @@ std::vector<const ProductKernel*> measurable_kernels(const GemmProblem& problem,
     if (kernel.rows * kMostPasses >= rows &&
         kernel.rows <= std::max(kSmallTile, kMostPadding * rows) &&
         can_serve(kernel, problem, size, rules, health))
+      kernels.push_back(&kernel);
+  for (const ProductKernel& kernel : rules.policy.alternatives)
+    if (distance(kernel, rows) == 0 && can_serve(kernel, problem, size, rules, health))
       kernels.push_back(&kernel);
   return kernels;
 }

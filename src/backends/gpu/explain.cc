@@ -17,6 +17,17 @@ const char* probe_text(KernelHealth::State state) {
   }
 }
 
+/// The kernels of one order that serve a row-invariant product, with a comma between.
+std::string names_of_order(const GemmProblem& problem, const PlanRules& rules) {
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  const ActivationKind activation = activation_of(problem);
+  std::string names;
+  for (const ProductKernel& kernel : rules.policy.kernels)
+    if (kernel.row_invariant && kernel.takes(activation, layout))
+      names.append(names.empty() ? "" : ", ").append(kernel.name(layout.codes, activation));
+  return names;
+}
+
 }  // namespace
 
 void append_limits(std::string& text, const device::Kernel& kernel) {
@@ -54,9 +65,13 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
     append(text, "act_order: columns of A are put into the weights' order first\n");
   append(text, "scratch_bytes: %" PRIu64 "\n", plan.scratch_bytes());
   append(text, "probe: %s\n", probe_text(plan.health));
+  if (problem.row_invariant)
+    text += "row_invariant: the same bits for any M, by " + names_of_order(problem, rules) + "\n";
   const KernelHealth well;
+  GemmProblem usual = problem;
+  usual.row_invariant = false;
   const auto meant =
-      choose_product_kernel(problem, problem_size(problem), rules, KernelHealth::Reader(well));
+      choose_product_kernel(usual, problem_size(problem), rules, KernelHealth::Reader(well));
   if (!plan.tuned && meant.ok() && meant.value() != &kernel) {
     const std::string_view refused = meant.value()->name(layout.codes, plan.activation);
     append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());
@@ -75,11 +90,10 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
         estimated_ns(kernel, problem, std::max<int64_t>(problem_size(problem), 1), rules.device) /
             1000);
   } else {
-    append(
-        text,
-        "why: first kernel that computes right on this device for these types and M from %" PRId64,
-        kernel.m_min);
-    if (kernel.m_max != 0) append(text, " to %" PRId64, kernel.m_max);
+    append(text, "why: first kernel that computes right on this device for %s and M from %" PRId64,
+           problem.row_invariant ? "these types, in the order of M = 1," : "these types",
+           kernel.m_min);
+    if (kernel.m_max != 0 && !problem.row_invariant) append(text, " to %" PRId64, kernel.m_max);
     text += '\n';
   }
   if (rules.profile != nullptr)

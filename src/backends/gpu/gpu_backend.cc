@@ -201,7 +201,8 @@ class GpuBackend final : public Backend {
   /// Measures kernels for the classes of these products that the profile does not have.
   Status tune(std::span<const PlannedGemm> products, int64_t max_m) {
     std::vector<GemmProblem> problems;
-    for (const PlannedGemm& product : products) problems.push_back(product.problem);
+    for (const PlannedGemm& product : products)  // no profile chooses row-invariant kernels
+      if (!product.problem.row_invariant) problems.push_back(product.problem);
     const auto sound = [&](const ProductKernel& kernel,
                            const GemmProblem& problem) -> Result<bool> {
       const RowBlockLayout& layout = weights_of(problem).layout;

@@ -8,11 +8,19 @@ namespace {
 /// Some tens of cores want a few threadgroups each. Not measured on hardware yet.
 constexpr int64_t kGroupsWanted = 128;
 
-#define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads)                   \
+bool is_dense(const RowBlockLayout& layout, ActivationKind) {
+  return layout.codes != KernelCodes::fp4_sparse && layout.codes != KernelCodes::u4_sparse;
+}
+
+#define MARLIN_GPU_SPARSE(family, suffix)                \
+  MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix), \
+      MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix)
+#define MARLIN_GPU_NONE \
+  {}, {}
+#define MARLIN_GPU_ROW(family, suffix, m_min, m_max, rows, columns, threads, sparse, invariant,    \
+                       serves)                                                                     \
   {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix), \
-    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix),                                                 \
-    MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),                                         \
-    MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix)},                                         \
+    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix), sparse},                                        \
    m_min,                                                                                          \
    m_max,                                                                                          \
    rows,                                                                                           \
@@ -20,20 +28,37 @@ constexpr int64_t kGroupsWanted = 128;
    threads,                                                                                        \
    std::string_view(family) == "regdecode" && !std::string_view(suffix).ends_with("tensor"),       \
    std::string_view(suffix).ends_with("tensor"),                                                   \
-   kGroupsWanted},
+   kGroupsWanted,                                                                                  \
+   invariant,                                                                                      \
+   serves},
+
+#define MARLIN_GPU_PRODUCT(family, suffix, ...)                                  \
+  MARLIN_GPU_ROW(family, suffix, __VA_ARGS__, MARLIN_GPU_SPARSE(family, suffix), \
+                 std::string_view(family) == "gemv", nullptr)
+#define MARLIN_GPU_ALTERNATIVE(...)
 #define MARLIN_GPU_HELPER(name, columns)
 constexpr ProductKernel kProducts[] = {
 #include "backends/gpu/kernels.inc"
 };
 #undef MARLIN_GPU_PRODUCT
+#undef MARLIN_GPU_ALTERNATIVE
+
+#define MARLIN_GPU_PRODUCT(...)
+#define MARLIN_GPU_ALTERNATIVE(family, suffix, ...) \
+  MARLIN_GPU_ROW(family, suffix, __VA_ARGS__, MARLIN_GPU_NONE, false, is_dense)
+constexpr ProductKernel kAlternatives[] = {
+#include "backends/gpu/kernels.inc"
+};
+#undef MARLIN_GPU_ALTERNATIVE
 #undef MARLIN_GPU_HELPER
 
-#define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads)
+#define MARLIN_GPU_ALTERNATIVE(...)
 #define MARLIN_GPU_HELPER(name, columns) {name, columns},
 constexpr HelperKernel kHelpers[] = {
 #include "backends/gpu/kernels.inc"
 };
 #undef MARLIN_GPU_PRODUCT
+#undef MARLIN_GPU_ALTERNATIVE
 #undef MARLIN_GPU_HELPER
 
 /// The helper whose row of the table is `prefix`, with its full name.
@@ -64,15 +89,16 @@ constexpr bool is_boolean(uint32_t index) {
 }  // namespace
 
 const Policy& simdgroup_policy() {
-  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup};
+  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, "metal", kAlternatives};
   return kPolicy;
 }
 
 bool has_product_kernel(const Policy& policy, std::string_view name) {
   if (name.empty()) return false;  // the name of what a policy has no kernels for
-  for (const ProductKernel& kernel : policy.kernels)
-    for (const auto& names : kernel.names)
-      if (std::find(std::begin(names), std::end(names), name) != std::end(names)) return true;
+  for (const auto kernels : {policy.kernels, policy.alternatives})
+    for (const ProductKernel& kernel : kernels)
+      for (const auto& names : kernel.names)
+        if (std::find(std::begin(names), std::end(names), name) != std::end(names)) return true;
   return false;
 }
 

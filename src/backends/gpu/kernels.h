@@ -34,6 +34,9 @@ struct ProductKernel {
   bool matrix;            ///< needs simdgroup matrices
   bool tensor;            ///< needs tensor operations, and 16-bit activations
   int64_t groups_wanted;  ///< K is split when a product has fewer threadgroups than this
+  /// It serves row-invariant products: all such kernels of a policy add the products of an element
+  /// of C in one order, whatever their tile.
+  bool row_invariant;
   /// The weights and activations that it is compiled for; null: all of its kind of codes.
   bool (*serves)(const RowBlockLayout& layout, ActivationKind activation) = nullptr;
   /// Tiles go to as many threadgroups as the device runs at once, each of which takes one after
@@ -74,6 +77,8 @@ struct Policy {
   std::span<const ProductKernel> kernels;  ///< best first; at most kMostProductKernels
   SlotOrder order = SlotOrder::simdgroup;
   std::string_view backend = "metal";  ///< in the keys of profiles
+  /// Kernels that serve only where a profile or METAL_MARLIN_KERNEL names them.
+  std::span<const ProductKernel> alternatives = {};
 };
 /// Of GPUs with simdgroup matrices: Metal's. The kernels are those of kernels.inc.
 const Policy& simdgroup_policy();

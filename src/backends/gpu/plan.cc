@@ -78,6 +78,16 @@ int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t tiles, int64
   return std::max(wanted, ceil_div(blocks, most));
 }
 
+/// The tiles that K is split for, and teams share. Those of a row-invariant product are of one row,
+/// whatever M is: parts of K decide in which order the products of an element are added.
+int64_t tiles_to_split_for(const ProductKernel& kernel, const GemmProblem& problem, int64_t m) {
+  const int64_t n = weights_of(problem).layout.n;
+  if (kernel.shares_tiles) return 1;
+  if (problem.row_invariant) return tile_count(kernel, 1, n);
+  return std::max(expected_tiles(kernel, problem, m),
+                  tile_count(kernel, product_rows(problem, m), n));
+}
+
 /// Threadgroups along x of a persistent kernel. With routing, all items have them in common.
 int64_t persistent_groups(const ProductKernel& kernel, int64_t rows, const RowBlockLayout& layout,
                           const GemmPlan& plan, const device::Capabilities& device) {
@@ -275,10 +285,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.gathers = routed && (layout.permuted || kernel.shares_tiles);
   plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted || plan.gathers;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
-  const int64_t tiles =  // that K is split for, and teams share
-      kernel.shares_tiles
-          ? 1
-          : std::max(expected_tiles(kernel, problem, m), tile_count(kernel, all_rows, layout.n));
+  const int64_t tiles = tiles_to_split_for(kernel, problem, m);
   plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, tiles, blocks, tweaks.splits));
   plan.splits = ceil_div(blocks, plan.split_blocks);
   plan.partial = plan.splits > 1 || !finishes(kernel, problem);

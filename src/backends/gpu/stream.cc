@@ -114,7 +114,8 @@ Status GpuStream::wait(uint64_t timeout_ns) {
   // Work that was committed before continues even if this commit fails, and a host may reuse
   // operands once this function has returned.
   const Status committed = commit(), waited = queue_->wait(timeout_ns);
-  if (waited.code() == MARLIN_E_TIMEOUT) return waited;
+  // Too early, or in the middle of a capture: nothing has failed.
+  if (waited.code() == MARLIN_E_TIMEOUT || waited.code() == MARLIN_E_ARGUMENT) return waited;
   idle_ = committed.ok() && waited.ok() && kind_ == MARLIN_NATIVE_NONE;
   MARLIN_RETURN_IF_ERROR(committed);
   return keep(waited);

@@ -15,9 +15,9 @@
 
 namespace metal_marlin::metal {
 
-/// The kernels: compiled (the contents of a .metallib) or, if this is empty, sources that Metal
-/// compiles at run time. A source is compiled at the first request for a kernel that the sources
-/// before it do not have. Everything must outlive the device.
+/// The kernels: compiled (the contents of a .metallib, or nothing) and sources that Metal compiles
+/// at run time. A source is compiled at the first request for a kernel that neither the library nor
+/// the sources before it have. Everything must outlive the device.
 struct Shaders {
   std::span<const std::byte> library;
   std::span<const std::string_view> sources;

@@ -71,7 +71,7 @@ class Pipelines {
   Result<device::KernelRef> helper(std::string_view name);
 
  private:
-  /// Kernels of one language: compiled, or sources, which are compiled one by one when needed.
+  /// Kernels of one language: compiled, and sources, which are compiled one by one when needed.
   struct Unit {
     std::span<const std::byte> library;
     std::span<const std::string_view> sources;

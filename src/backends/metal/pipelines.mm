@@ -103,12 +103,13 @@ Pipelines::Pipelines(id<MTLDevice> device, const DeviceOptions& options)
 
 Result<id<MTLLibrary>> Pipelines::library_with(Unit& unit, std::string_view name) {
   NSString* const wanted = to_string(name);
-  const size_t count = unit.library.empty() ? unit.sources.size() : 1;
-  for (size_t i = 0; i < count; ++i) {
+  const size_t compiled = unit.library.empty() ? 0 : 1;
+  for (size_t i = 0; i < compiled + unit.sources.size(); ++i) {
     if (i == unit.loaded.size()) {
       MARLIN_RETURN_IF_ERROR(unit.refused);
-      auto loaded = unit.library.empty() ? compile_source(device_, unit.sources[i], unit.language)
-                                         : load_compiled(device_, unit.library);
+      auto loaded = i < compiled
+                        ? load_compiled(device_, unit.library)
+                        : compile_source(device_, unit.sources[i - compiled], unit.language);
       if (!loaded.ok()) {
         if (&unit == &tensor_) unit.refused = loaded.status();
         return loaded.status();

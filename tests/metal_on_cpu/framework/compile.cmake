@@ -11,6 +11,6 @@ endif()
 # Sanitizers of two compilers do not mix: with this, CMAKE_CXX_COMPILER must be clang++ too.
 set(METAL_FRAMEWORK_SANITIZE "" CACHE STRING "Sanitizers for everything built here: address,undefined or thread")
 if(METAL_FRAMEWORK_SANITIZE)
-  add_compile_options(-fsanitize=${METAL_FRAMEWORK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1)
+  add_compile_options(-fsanitize=${METAL_FRAMEWORK_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer -g1 -O1)
   add_link_options(-fsanitize=${METAL_FRAMEWORK_SANITIZE})
 endif()

@@ -235,6 +235,8 @@ pub const MARLIN_VALUE_F32: marlin_value_type = 13;
 /// marlin_gemm_desc::flags
 /// C += ...
 pub const MARLIN_GEMM_ACCUMULATE: u32 = 1;
+/// a row has the same bits whatever M is: see RESULTS
+pub const MARLIN_GEMM_ROW_INVARIANT: u32 = 2;
 /// marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags
 /// q \* s + zero: MLX, Q4_1, AWQ gemv_fast
 pub const MARLIN_PACK_ADDITIVE_ZEROS: u32 = 1;

@@ -105,8 +105,17 @@ impl<'a> Gemm<'a> {
     }
 
     /// Whether the result is added to what C holds.
-    pub fn accumulate(mut self, accumulate: bool) -> Self {
-        self.desc.flags = if accumulate { sys::MARLIN_GEMM_ACCUMULATE } else { 0 };
+    pub fn accumulate(self, accumulate: bool) -> Self {
+        self.set_flag(sys::MARLIN_GEMM_ACCUMULATE, accumulate)
+    }
+
+    /// Whether a row of C has the same bits whatever M is, and whatever the other rows hold: those that it has alone.
+    pub fn row_invariant(self, row_invariant: bool) -> Self {
+        self.set_flag(sys::MARLIN_GEMM_ROW_INVARIANT, row_invariant)
+    }
+
+    fn set_flag(mut self, flag: u32, on: bool) -> Self {
+        self.desc.flags = if on { self.desc.flags | flag } else { self.desc.flags & !flag };
         self
     }
 

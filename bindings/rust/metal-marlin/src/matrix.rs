@@ -179,6 +179,14 @@ pub(crate) fn describe<T: Element>(len: usize, rows: usize, cols: usize, stride:
     })
 }
 
+/// As long as its rows say: only the driver knows how long it is.
+fn describe_on_cuda<T: Element>(data: *const T, rows: usize, cols: usize, stride: usize) -> Result<sys::marlin_matrix> {
+    let mut raw = describe::<T>(usize::MAX, rows, cols, stride)?;
+    raw.data = data as *mut _;
+    raw.memory = sys::MARLIN_MEM_CUDA;
+    Ok(raw)
+}
+
 fn exact<T: Element>(len: usize, rows: usize, cols: usize) -> Result<()> {
     if rows.checked_mul(cols) == len.checked_mul(T::PACKED) {
         return Ok(());
@@ -205,6 +213,28 @@ impl<'a, T: Element> Matrix<'a, T> {
     pub fn row(data: &'a [T]) -> Self {
         let cols = data.len() * T::PACKED;
         Matrix::new(data, 1, cols).expect("a slice is one row of its length")
+    }
+
+    /// A matrix in memory of a CUDA device: device, managed or pinned memory, whose rows begin `stride` elements apart. `data` is
+    /// an address there, to which nothing in Rust need have access. The weights of a product with it are in a context of that
+    /// device.
+    ///
+    /// ```no_run
+    /// # use metal_marlin::*;
+    /// # fn f(weights: &Weights, stream: &mut Stream, x: *const F16, y: *mut F16) -> Result<()> {
+    /// // SAFETY: x and y are device memory of 8 rows, which live until the stream of the host is done, and only it uses y.
+    /// unsafe {
+    ///     let (x, y) = (Matrix::on_cuda(x, 8, 4096, 4096)?, MatrixMut::on_cuda(y, 8, 4096, 4096)?);
+    ///     stream.gemm(&Gemm::new(weights, x, y))
+    /// }
+    /// # }
+    /// ```
+    ///
+    /// # Safety
+    /// Until the work that uses the matrix is done on the device, the memory lives, holds what it describes, and nobody writes it
+    /// but work that the stream of the product waits for. `'a` is whatever the caller says: nothing ties it to the memory.
+    pub unsafe fn on_cuda(data: *const T, rows: usize, cols: usize, stride: usize) -> Result<Self> {
+        Ok(Matrix::from_raw(describe_on_cuda(data, rows, cols, stride)?))
     }
 
     /// A matrix in memory that Rust has no name for, such as a device pointer.
@@ -249,6 +279,15 @@ impl<'a, T: Element> MatrixMut<'a, T> {
     pub fn row(data: &'a mut [T]) -> Self {
         let cols = data.len() * T::PACKED;
         MatrixMut::new(data, 1, cols).expect("a slice is one row of its length")
+    }
+
+    /// A matrix in memory of a CUDA device, to be written: see [`Matrix::on_cuda`].
+    ///
+    /// # Safety
+    /// Until the work that uses the matrix is done on the device, the memory lives, holds what it describes, and nobody else reads
+    /// or writes it but work that the stream of the product waits for, or that waits for that stream.
+    pub unsafe fn on_cuda(data: *mut T, rows: usize, cols: usize, stride: usize) -> Result<Self> {
+        Ok(MatrixMut::from_raw(describe_on_cuda(data, rows, cols, stride)?))
     }
 
     /// A matrix in memory that Rust has no name for, such as a device pointer.

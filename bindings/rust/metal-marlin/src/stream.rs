@@ -41,10 +41,14 @@ impl Stream {
         unsafe { Stream::create(context, Native::NONE, ptr::null_mut(), Some(scratch)) }
     }
 
-    /// A stream on top of the host's own.
+    /// A stream on top of the host's own, such as a `cudaStream_t` with [`Native::CUDA_STREAM`], where NULL is the legacy default
+    /// stream. It works in order with what else the host gives to that stream, on matrices of [`Matrix::on_cuda`](crate::Matrix::on_cuda).
+    /// After [`prepare`](Stream::prepare), [`gemm`](Stream::gemm) may be captured into a CUDA graph. A [`scope`](Stream::scope) may
+    /// not, because it waits.
     ///
     /// # Safety
-    /// `native` is what `kind` says, of the context's device, and lives as long as this stream. What is encoded into a command
+    /// `native` is what `kind` says, of the context's device, and lives as long as this stream. This stream, the weights and the
+    /// matrices live as long as a graph that has captured them. What is encoded into a command
     /// buffer or encoder is done when the host has committed it and waited: such a stream has no [`scope`](Stream::scope), but
     /// [`gemm`](Stream::gemm).
     pub unsafe fn from_native(context: &Context, kind: Native, native: *mut c_void) -> Result<Stream> {

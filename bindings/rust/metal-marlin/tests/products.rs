@@ -132,6 +132,22 @@ fn strides_leave_the_gaps_alone() {
 }
 
 #[test]
+fn a_row_of_a_row_invariant_product_has_the_bits_that_it_has_alone() {
+    let (m, n, k) = (40, 32, 64);
+    let weights = quantized(&context(), Format::MXFP4, n, k);
+    let a = numbers(m * k, 1);
+    let (mut together, mut alone) = (vec![0.0f32; m * n], vec![0.0f32; n]);
+    let view = MatrixMut::new(&mut together, m, n).unwrap();
+    let mut product = Gemm::new(&weights, Matrix::new(&a, m, k).unwrap(), view).row_invariant(true);
+    assert!(product.explain().unwrap().contains("row_invariant: the same bits for any M"));
+    product.run().unwrap();
+    for (row, bits) in a.chunks(k).zip(together.chunks(n)) {
+        Gemm::new(&weights, Matrix::row(row), MatrixMut::row(&mut alone)).row_invariant(true).run().unwrap();
+        assert!(alone.iter().zip(bits).all(|(one, other)| one.to_bits() == other.to_bits()));
+    }
+}
+
+#[test]
 fn bias_epilogue_and_accumulation() {
     let (m, n, k) = (2, 32, 64);
     let weights = quantized(&context(), Format::INT8, n, k);

@@ -166,3 +166,23 @@ fn unscoped_work_is_for_those_who_promise() {
     let native = unsafe { Stream::from_native(&context, Native::CUDA_STREAM, std::ptr::null_mut()) };
     assert_fails(native, Status::ARGUMENT, "backend");
 }
+
+#[test]
+fn memory_of_a_cuda_device_is_for_its_backend() {
+    let context = context();
+    let weights = quantized(&context, Format::MXFP4, 32, 64);
+    // An address that only a device could read.
+    let (x, y) = (std::ptr::null::<F16>().wrapping_add(4096), std::ptr::null_mut::<f32>().wrapping_add(1 << 20));
+    // SAFETY: no work uses them, because this backend refuses them.
+    let (a, c) = unsafe { (Matrix::on_cuda(x, 2, 64, 80).unwrap(), MatrixMut::on_cuda(y, 2, 32, 32).unwrap()) };
+    let raw = *a.as_raw();
+    assert_eq!((raw.data as *const F16, raw.memory), (x, sys::MARLIN_MEM_CUDA));
+    assert_eq!((raw.rows, raw.cols, raw.row_stride, raw.dtype), (2, 64, 80, Dtype::F16.0));
+    assert_eq!(c.as_raw().memory, sys::MARLIN_MEM_CUDA);
+    assert_fails(Gemm::new(&weights, a, c).run(), Status::ARGUMENT, "memory");
+    // SAFETY: likewise.
+    unsafe {
+        assert_fails(Matrix::on_cuda(x, 2, 64, 63), Status::SHAPE, "does not fit a stride of 63");
+        assert_fails(MatrixMut::on_cuda(y, usize::MAX, 32, 32), Status::SHAPE, "does not fit");
+    }
+}

@@ -18,6 +18,8 @@ public struct Product {
   public var compute: Compute
   /// Whether the result is added to what C holds.
   public var accumulate: Bool
+  /// Whether a row of C has the same bits whatever M is, and whatever the other rows hold: those that it has alone.
+  public var rowInvariant: Bool
   /// Routes each token to `topK` of the weights' experts: [T, topK] of `Int32`; an id outside 0..<E contributes 0. ``a`` is then
   /// [T, K], or [T * topK, K] with a row for each expert of a token, and ``c`` is [T * topK, N].
   public var expertIDs: MatrixView?
@@ -26,11 +28,12 @@ public struct Product {
 
   public init(
     _ a: MatrixView, by weights: Weights, into c: MutableMatrixView, bias: MatrixView? = nil, epilogue: Epilogue = .none,
-    compute: Compute = .default, accumulate: Bool = false, expertIDs: MatrixView? = nil, expertScales: MatrixView? = nil
+    compute: Compute = .default, accumulate: Bool = false, expertIDs: MatrixView? = nil, expertScales: MatrixView? = nil,
+    rowInvariant: Bool = false
   ) {
     (self.weights, self.a, self.c, self.bias) = (weights, a, c, bias)
     (self.epilogue, self.compute, self.accumulate) = (epilogue, compute, accumulate)
-    (self.expertIDs, self.expertScales) = (expertIDs, expertScales)
+    (self.expertIDs, self.expertScales, self.rowInvariant) = (expertIDs, expertScales, rowInvariant)
   }
 
   /// Computes it; it is done on return.
@@ -64,7 +67,7 @@ public struct Product {
     desc.bias = bias?.raw ?? marlin_matrix()
     desc.epilogue = epilogue.rawValue
     desc.compute = compute.rawValue
-    desc.flags = accumulate ? MARLIN_GEMM_ACCUMULATE : 0
+    desc.flags = (accumulate ? MARLIN_GEMM_ACCUMULATE : 0) | (rowInvariant ? MARLIN_GEMM_ROW_INVARIANT : 0)
     desc.expert_ids = expertIDs?.raw ?? marlin_matrix()
     desc.expert_scales = expertScales?.raw ?? marlin_matrix()
     return desc

@@ -179,6 +179,7 @@ import Testing
     expect(MARLIN_VALUE_U32 as marlin_value_type, 12)
     expect(MARLIN_VALUE_F32 as marlin_value_type, 13)
     expect(MARLIN_GEMM_ACCUMULATE, 1)
+    expect(MARLIN_GEMM_ROW_INVARIANT, 2)
     expect(MARLIN_PACK_ADDITIVE_ZEROS, 1)
     expect(MARLIN_PACK_DIVIDE_SCALE, 2)
     expect(MARLIN_PACK_PRUNE_2_4, 4)

@@ -52,6 +52,29 @@ import Testing
     }
   }
 
+  @Test func aRowOfARowInvariantProductHasTheBitsThatItHasAlone() throws {
+    let (m, n, k) = (40, 32, 64)
+    let weights = try quantized(.mxfp4, n: n, k: k, in: context())
+    let x = numbers(m * k, seed: 1)
+    var (together, alone) = ([Float](repeating: 0, count: m * n), [Float](repeating: 0, count: n))
+    func multiply(_ a: Span<Float>, _ rows: Int, _ c: inout MutableSpan<Float>) throws {
+      try a.withView(rows: rows) { (a) throws(MarlinError) in
+        try c.withView(rows: rows) { (c) throws(MarlinError) in
+          let product = Product(a, by: weights, into: c, rowInvariant: true)
+          #expect(try product.explanation().contains("row_invariant: the same bits for any M"))
+          try product.run()
+        }
+      }
+    }
+    var all = together.mutableSpan
+    try multiply(x.span, m, &all)
+    for row in 0..<m {
+      var one = alone.mutableSpan
+      try multiply(x.span.extracting(row * k..<(row + 1) * k), 1, &one)
+      #expect(alone == Array(together[row * n..<(row + 1) * n]))
+    }
+  }
+
   @Test func biasEpilogueAndAccumulation() throws {
     let (n, k) = (32, 64)
     let weights = try quantized(.mxfp4, n: n, k: k, in: context())

@@ -20,6 +20,7 @@
 // 16 lookups. In F32, it takes 384 FMA, 12 FMA for scales, 32 lookups and as many shifts.
 #if defined(__x86_64__)
 
+#include <type_traits>
 #include <utility>
 
 #include "backends/cpu/chunks.h"
@@ -104,6 +105,21 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_float_step(const uint8_t* codes, const
   fence();
 }
 
+/// The steps of 8 slots line by line, in the order of the kernel for few rows, which reads one line
+/// at a time (Order::groups): those of a line of 8-bit codes are every second one, and those of a
+/// line of pairs of floats are 4 apart.
+template <ActivationForm kForm, CodeKind kCode>
+constexpr auto steps_line_by_line() {
+  constexpr bool kBf16 = kForm == ActivationForm::bf16;
+  if constexpr (is_eight_bits(kCode))
+    return std::conditional_t<kBf16, std::integer_sequence<int, 0, 2, 1, 3>,
+                              std::integer_sequence<int, 0, 2, 4, 6, 1, 3, 5, 7>>{};
+  else if constexpr (!kBf16 && is_float_line(kCode) && kCode != CodeKind::f32)
+    return std::integer_sequence<int, 0, 4, 1, 5, 2, 6, 3, 7>{};
+  else
+    return std::make_integer_sequence<int, kBf16 ? 4 : 8>{};
+}
+
 template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int... kStep>
 MARLIN_AVX512 MARLIN_INLINE void multiply_float_slots(std::integer_sequence<int, kStep...>,
                                                       const uint8_t* codes, const uint32_t* x,
@@ -154,8 +170,8 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
             if (tile.ahead != 0)
               for (int w = 0; w < kWide; ++w)
                 fetch_lines(octet + w * Lines::kBytes + tile.ahead, kLines * 64);
-            multiply_float_slots<kForm, kCode, kRows, kWide>(
-                std::make_integer_sequence<int, kSteps>{}, octet, x, part);
+            multiply_float_slots<kForm, kCode, kRows, kWide>(steps_line_by_line<kForm, kCode>(),
+                                                             octet, x, part);
           } else {
             Codes lines[kWide][2];
 #pragma GCC unroll 2
@@ -170,8 +186,8 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
                 if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
               }
             }
-            multiply_slots<kForm, kCode, kRows, kWide>(std::make_integer_sequence<int, kSteps>{},
-                                                       lines, table, x, part);
+            multiply_slots<kForm, kCode, kRows, kWide>(steps_line_by_line<kForm, kCode>(), lines,
+                                                       table, x, part);
           }
         }
 #pragma GCC unroll 2

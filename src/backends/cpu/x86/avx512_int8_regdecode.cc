@@ -75,7 +75,8 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
                     out.expanded.supers[s].bytes);
   }
   float power = 0;
-  out.paired = kCode == CodeKind::fp4 && shape.scale_type == ScaleType::e4m3 && shape.shift == 0 &&
+  out.paired = !args.block_by_block && kCode == CodeKind::fp4 &&
+               shape.scale_type == ScaleType::e4m3 && shape.shift == 0 &&
                pair_scales(shape, super, blocks, out.pairs, power);
   out.smallest = out.largest = std::bit_cast<uint32_t>(power);
   if (out.paired) return;
@@ -284,7 +285,7 @@ template <CodeKind kCode>
 void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float* row_stats) {
   const Int8ScaleChunk& chunk = tile.chunk;
   const int group = args.layout->slot_group;
-  if (group > kBlockSlots) {
+  if (group > kBlockSlots && !args.block_by_block) {
     if (*std::max_element(row_stats, row_stats + rows) <= kOverflowProne)
       return in_halves<8>(tile, rows,
                           []<int kRows>(const Tile& part) { multiply_groups<kCode, kRows>(part); });
@@ -319,7 +320,7 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
       multiply_blocks<kCode, kParts, Factor::finite, 1>(row);
     });
   };
-  group == kBlockSlots ? blocks.template operator()<1>() : blocks.template operator()<2>();
+  group >= kBlockSlots ? blocks.template operator()<1>() : blocks.template operator()<2>();
 }
 
 }  // namespace

@@ -25,10 +25,10 @@ llvm::Value* text_constant(Builder& b, llvm::StringRef text) {
   return b.CreateGlobalString(text, name);
 }
 
-struct Place {
+struct DebugPlace {
   llvm::Value *file, *line, *column;
 };
-Place place_of(Builder& b, const llvm::DebugLoc& at) {
+DebugPlace place_of(Builder& b, const llvm::DebugLoc& at) {
   return {text_constant(b, at ? at->getFilename() : ""), b.getInt32(at ? at.getLine() : 0), b.getInt32(at ? at.getCol() : 0)};
 }
 
@@ -73,7 +73,7 @@ std::vector<std::string> call_collectives(llvm::Module& module, const llvm::Modu
     for (llvm::User* user : llvm::make_early_inc_range(f.users())) {
       auto* call = llvm::cast<llvm::CallInst>(user);
       Builder b(call);
-      const Place place = place_of(b, call->getDebugLoc());
+      const DebugPlace place = place_of(b, call->getDebugLoc());
       llvm::Value* value = call_library(b, name, call->getType(), llvm::SmallVector<llvm::Value*>(call->args()),
                                         {place.file, place.line, place.column});
       if (value) call->replaceAllUsesWith(value);
@@ -106,7 +106,7 @@ void place_threadgroup_variables(llvm::Module& module, const std::vector<std::st
         llvm::Type *word = b.getInt32Ty(), *size = b.getInt64Ty(), *pointer = b.getPtrTy();
         auto function = module.getOrInsertFunction(
             "msl_threadgroup_variable", llvm::FunctionType::get(pointer, {word, size, size, pointer, pointer, word}, false));
-        const Place place = place_of(b, b.getCurrentDebugLocation());
+        const DebugPlace place = place_of(b, b.getCurrentDebugLocation());
         at = b.CreateCall(function, {b.getInt32(id), b.getInt64(bytes), b.getInt64(align.value()),
                                      text_constant(b, source_name(name)), place.file, place.line});
       }

@@ -44,8 +44,8 @@ void metal_test_fail_archive(size_t nth);  /* making, adding to and serializing 
 void metal_test_fail_counters(size_t nth); /* newCounterSampleBuffer... returns an error */
 /* The n-th command buffer to run ends with this MTLCommandBufferError: before its first command, or after its last. */
 void metal_test_fail_command_buffer(size_t nth, long code, bool late);
-/* From now on every command buffer that runs ends with this MTLCommandBufferError before its first command, as those of an app in
-   the background do; 0: no longer. */
+/* From now on every command buffer that runs ends with this MTLCommandBufferError before its first command, as those of an app
+   in the background do; 0: no longer. */
 void metal_test_refuse_command_buffers(long code);
 /* Calls `call` once, amid the next newComputePipelineState..., on its thread. */
 void metal_test_call_in_pipeline(void (*call)(void* user), void* user);
@@ -69,6 +69,8 @@ void metal_test_require_safe_math(bool on);
 void metal_test_working_set(unsigned long long bytes);
 /* How many allocations the residency sets held that the last committed command buffer uses. */
 size_t metal_test_resident_allocations(void);
+/* Of how many of these requestResidency was called, after they were committed and before the command buffer was. */
+size_t metal_test_requested_allocations(void);
 /* How many waits for fences have run. */
 size_t metal_test_fence_waits(void);
 

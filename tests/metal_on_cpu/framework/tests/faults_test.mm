@@ -200,8 +200,7 @@ TEST_F(Faults, ARemovedDeviceFailsEverything) {
 TEST_F(Faults, CommandBuffersAreRefusedAsLongAsATestWants) {
   @autoreleasepool {
     metal_test_refuse_command_buffers(MTLCommandBufferErrorNotPermitted);
-    for (int i = 0; i < 2; ++i)
-      EXPECT_EQ(run_add().error.code, static_cast<NSInteger>(MTLCommandBufferErrorNotPermitted));
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(run_add().error.code, static_cast<NSInteger>(MTLCommandBufferErrorNotPermitted));
     metal_test_refuse_command_buffers(0);
     EXPECT_TRUE(run_add().error == nil);
   }

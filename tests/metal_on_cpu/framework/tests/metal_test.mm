@@ -247,6 +247,15 @@ TEST_F(Metal, ResidencyFencesAndCaptures) {
     EXPECT_TRUE([set containsAllocation:held]);
     EXPECT_EQ(set.allocatedSize, held.length);
     [queue addResidencySet:set];
+    for (const size_t requested : {size_t{0}, size_t{1}, size_t{0}}) {
+      encode([&](id<MTLComputeCommandEncoder> e) { dispatch(e); });
+      EXPECT_EQ(metal_test_resident_allocations(), 1u);
+      EXPECT_EQ(metal_test_requested_allocations(), requested);
+      if (requested == 0)
+        [set requestResidency];
+      else
+        [set endResidency];
+    }
     id<MTLFence> fence = [device newFence];
     encode([&](id<MTLComputeCommandEncoder> e) {
       [e useResource:held usage:MTLResourceUsageRead];

@@ -87,7 +87,7 @@ void add(Counters& to, const Counters& from) {
 
 class Run {
  public:
-  Run(const Job& job, int workers) : job_(job), order_(job.groups.count(), job.seed), workers_(workers) {}
+  Run(const DispatchedWork& job, int workers) : job_(job), order_(job.groups.count(), job.seed), workers_(workers) {}
 
   Report go() {
     const FaultCatcher faults;
@@ -162,7 +162,7 @@ class Run {
     }
   }
 
-  const Job& job_;
+  const DispatchedWork& job_;
   const GroupOrder order_;
   const int workers_;
   std::atomic<uint64_t> next_{0};
@@ -352,7 +352,7 @@ Result<Report> Dispatch::run() {
   if (checked) apply_constness(*kernel, buffers);
   Memory memory;
   if (std::string wrong = memory.prepare(buffers, s.resident, checked, s.counted); !wrong.empty()) return Error{prefix + wrong};
-  Job job;
+  DispatchedWork job;
   job.image = &image, job.kernel = kernel, job.memory = &memory;
   job.groups = s.groups, job.threads = s.threads, job.grid = s.grid;
   for (const auto& [index, bytes] : s.threadgroup_memory) job.threadgroup_memory[index] = bytes;

@@ -12,18 +12,18 @@
 namespace metal_on_cpu {
 namespace {
 
-using Place = std::pair<std::string, uint32_t>;  // kind, line
+using MarkedLine = std::pair<std::string, uint32_t>;  // kind, line
 
 struct Planted {
   std::string file, kernel;
-  std::set<Place> expected;
+  std::set<MarkedLine> expected;
   uint32_t threads = 64;
 };
 
 // Reads "kernel void name(", "// BUG kind... [in=name]" and "// RUN threads=n".
 std::vector<Planted> planted_in(const std::string& file) {
   std::vector<Planted> all;
-  std::vector<std::pair<std::string, Place>> elsewhere;
+  std::vector<std::pair<std::string, MarkedLine>> elsewhere;
   std::ifstream in(shader_path("bugs/" + file));
   uint32_t number = 0;
   for (std::string line; std::getline(in, line);) {
@@ -92,7 +92,7 @@ TEST_P(PlantedBug, IsFoundOnItsLine) {
   ASSERT_FALSE(p.expected.empty());
   auto report = run_planted(p, 1);
   ASSERT_TRUE(report.ok()) << report.message();
-  std::set<Place> found;
+  std::set<MarkedLine> found;
   for (const Finding& f : report.value().findings) {
     found.insert({f.kind, f.line});
     EXPECT_TRUE(f.file.ends_with(p.file)) << f.text();
@@ -104,7 +104,7 @@ TEST_P(PlantedBug, IsFoundOnItsLine) {
 // Which of two accesses comes second, and so has the finding, may differ.
 TEST_P(PlantedBug, IsFoundByTwoHostThreads) {
   std::set<std::string> found, expected;
-  for (const Place& place : GetParam().expected) expected.insert(place.first);
+  for (const MarkedLine& place : GetParam().expected) expected.insert(place.first);
   auto report = run_planted(GetParam(), 2);
   ASSERT_TRUE(report.ok()) << report.message();
   for (const Finding& f : report.value().findings) found.insert(f.kind);

@@ -64,15 +64,15 @@ kernel void good(device int* y [[buffer(0)]], uint i [[thread_position_in_grid]]
   return all.value();
 }
 
-struct Wild {
+struct Stray {
   const char* kernel;
   uint32_t line;
   const char *kind, *other;  // of the findings that there may be
 };
 
-void PrintTo(const Wild& w, std::ostream* out) { *out << w.kernel; }
+void PrintTo(const Stray& w, std::ostream* out) { *out << w.kernel; }
 
-class FastMode : public ::testing::TestWithParam<Wild> {};
+class FastMode : public ::testing::TestWithParam<Stray> {};
 
 TEST_P(FastMode, SurvivesAnAccessOutsideAndSaysWhere) {
   for (const size_t bytes : {size_t{1024}, size_t{64}, size_t{20}}) {
@@ -105,14 +105,14 @@ TEST_P(FastMode, SurvivesAnAccessOutsideAndSaysWhere) {
   }
 }
 
-const Wild kWild[] = {{"above", 4, "out-of-bounds-write", ""},
-                      {"below", 7, "out-of-bounds-write", ""},
-                      {"far", 10, "out-of-bounds-write", ""},
-                      {"read", 13, "out-of-bounds-read", ""},
-                      {"threadgroup_memory", 16, "out-of-bounds-threadgroup-write", ""},
-                      {"thread_array", 22, "out-of-bounds-thread-array", "stack-overflow"},
-                      {"anywhere", 34, "wild-pointer", ""}};
-INSTANTIATE_TEST_SUITE_P(Writes, FastMode, ::testing::ValuesIn(kWild), [](const auto& p) { return p.param.kernel; });
+const Stray kStray[] = {{"above", 4, "out-of-bounds-write", ""},
+                        {"below", 7, "out-of-bounds-write", ""},
+                        {"far", 10, "out-of-bounds-write", ""},
+                        {"read", 13, "out-of-bounds-read", ""},
+                        {"threadgroup_memory", 16, "out-of-bounds-threadgroup-write", ""},
+                        {"thread_array", 22, "out-of-bounds-thread-array", "stack-overflow"},
+                        {"anywhere", 34, "wild-pointer", ""}};
+INSTANTIATE_TEST_SUITE_P(Writes, FastMode, ::testing::ValuesIn(kStray), [](const auto& p) { return p.param.kernel; });
 
 // Where the thread goes on with a smashed stack is not known, but it gets no further than its own fiber.
 TEST(FastMode, SurvivesASmashedStack) {

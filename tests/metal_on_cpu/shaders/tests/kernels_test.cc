@@ -356,11 +356,12 @@ TEST_P(Variables, ThatAreSetWhereTheyAreUsed) {
                                  : name == "tagged"   ? std::fabs(v)
                                  : name == "padded"   ? v
                                  : name == "shuffled" ? x[i ^ 1] + x[at]
+                                 : name == "given"    ? x[i - l + 3] + x[i - l] + 2 + (l < 31 ? x[i + 1] : 0)
                                                       : static_cast<float>(i);
     EXPECT_EQ(y[name == "padding" ? 3 * i + 1 : name == "padded" ? 2 * i : i], want) << i;
   }
 }
-INSTANTIATE_TEST_SUITE_P(Checked, Variables, ::testing::Values("padding", "padded", "guarded", "tagged", "shuffled"),
+INSTANTIATE_TEST_SUITE_P(Checked, Variables, ::testing::Values("padding", "padded", "guarded", "tagged", "given", "shuffled"),
                          [](const auto& p) { return p.param; });
 
 }  // namespace

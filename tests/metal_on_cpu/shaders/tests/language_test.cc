@@ -190,7 +190,7 @@ using Function = float (*)(float);
 static float half_of(float x) { return x / 2; }
 template <Function f> static float applied(float x) { return f(x); }
 static void scale(thread float4& v, constant float& by) { v.xyz *= by; }
-struct Walk {
+struct Steps {
   int at, left;
   void next(int n) thread {  // ends by calling itself: a loop
     at += n;
@@ -205,7 +205,7 @@ kernel void k(device float* y [[buffer(0)]], constant Args& a [[buffer(1)]], uin
   Args copy = a;
   float4 v = float4(load(t, i), 1, 2, 3);
   scale(v, kTable[1]);
-  Walk walk{0, int(y[i])};
+  Steps walk{0, int(y[i])};
   walk.next(int(i));
   y[i] = applied<half_of>(walk.at) + dot(v, v) + copy.at(2) + Twice()(3) + count<3>();
 }

@@ -141,12 +141,12 @@ TEST(MslRun, EndsAfterSoManySteps) {
 }
 
 TEST(MslRun, LivesThroughWritesOutOfBounds) {
-  const std::string wild = shader(
-      "wild.metal", "kernel void k(device int* y [[buffer(0)]], uint i [[thread_position_in_grid]]) {\n  y[i] = i;\n}\n");
+  const std::string stray = shader(
+      "stray.metal", "kernel void k(device int* y [[buffer(0)]], uint i [[thread_position_in_grid]]) {\n  y[i] = i;\n}\n");
   for (const char* bytes : {"1024", "64"}) {
-    const ProcessResult r = msl_run({wild, "k", "--grid", "65536", "--group", "1024", "--buffer", bytes});
+    const ProcessResult r = msl_run({stray, "k", "--grid", "65536", "--group", "1024", "--buffer", bytes});
     EXPECT_EQ(r.exit_code, 1) << r.errors;
-    EXPECT_THAT(r.output, HasSubstr("wild.metal:2: out-of-bounds-write: writes"));
+    EXPECT_THAT(r.output, HasSubstr("stray.metal:2: out-of-bounds-write: writes"));
   }
 }
 

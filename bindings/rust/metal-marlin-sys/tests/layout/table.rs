@@ -237,6 +237,8 @@ fn constants() {
     assert_eq!(value, 13);
     let value: u32 = MARLIN_GEMM_ACCUMULATE;
     assert_eq!(value, 1);
+    let value: u32 = MARLIN_GEMM_ROW_INVARIANT;
+    assert_eq!(value, 2);
     let value: u32 = MARLIN_PACK_ADDITIVE_ZEROS;
     assert_eq!(value, 1);
     let value: u32 = MARLIN_PACK_DIVIDE_SCALE;

@@ -30,8 +30,8 @@ bool safe_math_required();
 std::string os_version();
 /// Of the device, in bytes; 0: a test has set none.
 uint64_t working_set();
-/// Notes how many allocations the residency sets of a command buffer hold.
-void note_resident(size_t allocations);
+/// Notes how many allocations the residency sets of a command buffer hold, and of how many residency was requested.
+void note_resident(size_t allocations, size_t requested);
 void note_fence_wait();
 int apple_family();
 std::chrono::duration<double> completion_delay();

@@ -39,7 +39,7 @@ struct State {
   CommandBufferFault command_buffer{0, false};
   long refusal = 0;  // the error of every command buffer, or 0
   uint64_t working_set = 0;
-  size_t resident = 0, fence_waits = 0;
+  size_t resident = 0, requested = 0, fence_waits = 0;
   bool removed = false, reverse = true, safe_math = false;
   int family = kFamily;
   double delay = 0, timeout = kTimeout;
@@ -173,8 +173,8 @@ bool safe_math_required() {
 uint64_t working_set() {
   return read([](State& s) { return s.working_set; });
 }
-void note_resident(size_t allocations) {
-  change([&](State& s) { s.resident = allocations; });
+void note_resident(size_t allocations, size_t requested) {
+  change([&](State& s) { s.resident = allocations, s.requested = requested; });
 }
 void note_fence_wait() {
   change([](State& s) { ++s.fence_waits; });
@@ -243,7 +243,7 @@ void metal_test_reset(void) {
     s.removed = false;
     s.refusal = 0;
     s.working_set = 0;
-    s.resident = s.fence_waits = 0;
+    s.resident = s.requested = s.fence_waits = 0;
     s.reverse = true;
     s.safe_math = false;
     s.family = metal_framework::kFamily;
@@ -312,6 +312,9 @@ size_t metal_test_fence_waits(void) {
 }
 size_t metal_test_resident_allocations(void) {
   return read([](State& s) { return s.resident; });
+}
+size_t metal_test_requested_allocations(void) {
+  return read([](State& s) { return s.requested; });
 }
 void metal_test_remove_device(void) {
   change([](State& s) { s.removed = true; });

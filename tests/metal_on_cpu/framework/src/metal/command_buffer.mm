@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <thread>
 
 #include "metal/objects.h"
@@ -275,7 +276,9 @@ const char* name_of(long code) {
   }
   if (groups > 0) find("debug-groups", [self describe] + " is committed with open debug groups");
   for (const auto& storage : [queue resident]) resident.push_back(storage);
-  metal_framework::note_resident(resident.size());
+  const auto requested = [](const auto& storage) { return storage->requested.load(); };
+  metal_framework::note_resident(resident.size(),
+                                 static_cast<size_t>(std::count_if(resident.begin(), resident.end(), requested)));
   // Before the queue may begin: its thread sets later states.
   if (!committed) [self reach:MTLCommandBufferStatusCommitted];
   if (![queue commit:self]) find("use-after-commit", [self describe] + " is committed twice");

@@ -42,6 +42,7 @@ struct Storage {
   std::atomic<bool> owned{true};  // false: the buffer object is gone
   void (^deallocator)(void*, NSUInteger) = nil;
   bool borrowed = false;
+  std::atomic<bool> requested{false};  // its residency, ahead of command buffers
   std::mutex label_mutex;
   std::string label;
 

@@ -157,9 +157,15 @@ Storage::~Storage() {
   const std::lock_guard<std::mutex> lock(mutex);
   current = [pending copy];
 }
+- (void)request:(bool)residency {
+  const std::lock_guard<std::mutex> lock(mutex);
+  for (id<MTLAllocation> allocation in current) ((MOCBuffer*)allocation)->storage->requested = residency;
+}
 - (void)requestResidency {
+  [self request:true];
 }
 - (void)endResidency {
+  [self request:false];
 }
 - (std::vector<std::shared_ptr<Storage>>)committed {
   const std::lock_guard<std::mutex> lock(mutex);

@@ -96,6 +96,9 @@ struct Participant {
   uint64_t seed;
 };
 
+/// Shadows of what a shuffle takes and gives: of the value, of the filling, and of the result, so many bytes each.
+constexpr size_t kShuffleShadow = 16;
+
 /// Computes the results of all active lanes; lanes[i] is what lane i handed in.
 using Resolve = void (*)(void** lanes, uint32_t active);
 
@@ -121,5 +124,7 @@ void msl_out_of_slice(int dimension, long at, long size, long there, const char*
 void msl_invalid_element(uint32_t element);
 void msl_uninitialized_use(bool unknown);
 void msl_uninitialized_copy(const uint8_t* shadow, size_t bytes, size_t padding);
+void msl_pass_shadow(uint8_t* shadows);
+uint8_t* msl_take_shadow();
 void msl_alignment(const void* address, size_t bytes, size_t align, bool write);
 }

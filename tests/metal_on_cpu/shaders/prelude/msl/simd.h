@@ -29,25 +29,29 @@ struct Shuffled {
   int index;
   T filling;
   int modulo;
+  uint8_t* shadows;  // null: all is known
+
+  MSL_RUNTIME void take(const Shuffled& from, bool fill) {
+    result = fill ? from.filling : from.value;
+    for (size_t i = 0; shadows && i < msl::kShuffleShadow; i++)
+      shadows[2 * msl::kShuffleShadow + i] = from.shadows ? from.shadows[(fill ? msl::kShuffleShadow : 0) + i] : 0;
+  }
 };
 template <class Source, class T>
 MSL_RUNTIME void resolve_shuffle(void** lanes, uint32_t active) {
   for (int lane = 0; lane < 32; lane++) {
     if (!(active >> lane & 1)) continue;
     auto* mine = static_cast<Shuffled<T>*>(lanes[lane]);
-    const int from = Source::from(lane, mine->index, mine->modulo);
+    const int from = Source::from(lane, mine->index, mine->modulo, active);
+    const int other = (from < -1 ? from - kFromFill : from) & 31;
     if (from == kFromSelf) {
-      mine->result = mine->value;
-      continue;
-    }
-    const int other = (from < 0 ? from - kFromFill : from) & 31;
-    if (from > 31 || !(active >> other & 1)) {
-      mine->result = mine->value;
+      mine->take(*mine, false);
+    } else if (from > 31 || !(active >> other & 1)) {
+      mine->take(*mine, false);
       msl_inactive_lane(lane, from);
-      continue;
+    } else {
+      mine->take(*static_cast<Shuffled<T>*>(lanes[other]), from < 0);
     }
-    auto* theirs = static_cast<Shuffled<T>*>(lanes[other]);
-    mine->result = from < 0 ? theirs->filling : theirs->value;
   }
 }
 // A value as an argument. The pass of checked mode takes numbers and vectors that a function of the runtime gets as used, so
@@ -79,21 +83,25 @@ struct Plain<vec_product<T, N>> {
 template <class T>
 using plain = typename Plain<T>::type;
 
-// Called, so that what the runtime gets the address of is no variable of the shader's own function.
+// Called, so that what the runtime gets the address of is no variable of the shader's own function. The pass of checked mode
+// knows its name and its parameters, and hands over the shadows of `of` and `fill` in front.
 template <class Source, class T>
 MSL_RUNTIME T shuffle(AsClass<T> of, int index, AsClass<T> fill, int modulo, const char* file, unsigned line, unsigned column) {
-  Shuffled<T> x{of.value, of.value, index, fill.value, modulo};
-  msl_collective(msl::kShuffle, &x, &resolve_shuffle<Source, T>, file, line, column);
+  Shuffled<T> x{of.value, of.value, index, fill.value, modulo, msl_take_shadow()};
+  msl_collective(Source::kKind, &x, &resolve_shuffle<Source, T>, file, line, column);
   return x.result;
 }
-#define MSL_SHUFFLE(name, source)                                               \
-  struct From_##name {                                                          \
-    static MSL_RUNTIME int from(int lane, int i, int) { return source; }        \
-  };                                                                            \
-  template <class T>                                                            \
-  MSL_INLINE plain<T> name(T value, ushort index, MSL_SITE) {                   \
-    const AsClass<plain<T>> x{value};                                           \
-    return shuffle<From_##name, plain<T>>(x, index, x, 32, file, line, column); \
+struct Shuffling {
+  static constexpr uint32_t kKind = msl::kShuffle;
+};
+#define MSL_SHUFFLE(name, source)                                                  \
+  struct From_##name : Shuffling {                                                 \
+    static MSL_RUNTIME int from(int lane, int i, int, uint32_t) { return source; } \
+  };                                                                               \
+  template <class T>                                                               \
+  MSL_INLINE plain<T> name(T value, ushort index, MSL_SITE) {                      \
+    const AsClass<plain<T>> x{value};                                              \
+    return shuffle<From_##name, plain<T>>(x, index, x, 32, file, line, column);    \
   }
 MSL_SHUFFLE(simd_shuffle, i)
 MSL_SHUFFLE(simd_broadcast, i)
@@ -109,14 +117,14 @@ MSL_SHUFFLE(quad_shuffle_down, (lane & 3) + i < 4 ? lane + i : kFromSelf)
 MSL_SHUFFLE(quad_shuffle_up, (lane & 3) - i >= 0 ? lane - i : kFromSelf)
 MSL_SHUFFLE(quad_shuffle_rotate_down, (lane & ~3) | ((lane + i) & 3))
 MSL_SHUFFLE(quad_shuffle_rotate_up, (lane & ~3) | ((lane - i) & 3))
-struct FromDownOrFill {
-  static MSL_RUNTIME int from(int lane, int i, int modulo) {
+struct FromDownOrFill : Shuffling {
+  static MSL_RUNTIME int from(int lane, int i, int modulo, uint32_t) {
     const int base = lane & ~(modulo - 1), at = (lane & (modulo - 1)) + i;
     return at < modulo ? base + at : kFromFill + base + at - modulo;
   }
 };
-struct FromUpOrFill {
-  static MSL_RUNTIME int from(int lane, int i, int modulo) {
+struct FromUpOrFill : Shuffling {
+  static MSL_RUNTIME int from(int lane, int i, int modulo, uint32_t) {
     const int base = lane & ~(modulo - 1), at = (lane & (modulo - 1)) - i;
     return at >= 0 ? base + at : kFromFill + base + modulo + at;
   }
@@ -249,14 +257,13 @@ MSL_INLINE bool quad_all(bool b, MSL_SITE) {
   return (v.yes >> quad & 15) == (v.active >> quad & 15);
 }
 MSL_INLINE bool quad_any(bool b, MSL_SITE) { return (msl_vote(b, file, line, column).yes >> (msl_lane() & ~3) & 15) != 0; }
-template <class T>
-MSL_RUNTIME void resolve_first(void** lanes, uint32_t active) {
-  const T first = *static_cast<T*>(lanes[__builtin_ctz(active)]);
-  for (int i = 0; i < 32; i++)
-    if (active >> i & 1) *static_cast<T*>(lanes[i]) = first;
-}
+struct FromFirst {
+  static constexpr uint32_t kKind = msl::kVote;
+  static MSL_RUNTIME int from(int, int, int, uint32_t active) { return __builtin_ctz(active); }
+};
 template <class T>
 MSL_INLINE plain<T> simd_broadcast_first(T value, MSL_SITE) {
-  return collect<plain<T>>(msl::kVote, AsNumber<plain<T>>::of(value), &resolve_first<plain<T>>, file, line, column);
+  const AsClass<plain<T>> x{value};
+  return shuffle<FromFirst, plain<T>>(x, 0, x, 32, file, line, column);
 }
 }  // namespace metal

@@ -15,6 +15,7 @@ class Shadows {
   static bool propagates(const llvm::Instruction& i);
 
   void set(llvm::Instruction& of, llvm::Value* shadow) { shadows_[&of] = shadow; }
+  bool has(llvm::Instruction& of) const { return shadows_.contains(&of); }
   /// Computes the shadow of an instruction behind it. Operands come before their users, but for those of phis.
   void propagate(llvm::Instruction& i);
   void complete_phis();

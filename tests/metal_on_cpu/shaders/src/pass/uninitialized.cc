@@ -12,12 +12,14 @@
 
 #include <vector>
 
+#include "../../prelude/msl/abi.h"
 #include "shadow.h"
 
 namespace metal_on_cpu::pass {
 namespace {
 
 constexpr const char* kByte = "msl_uninitialized_byte";
+constexpr const char* kShuffle = "_ZN5metal7shuffleI";  // metal::shuffle<...>, of prelude/msl/simd.h
 
 // Bytes of a type that hold none of its members.
 struct Padding {
@@ -50,6 +52,41 @@ std::vector<Padding> padding_of(const llvm::DataLayout& layout, llvm::Type* type
   add_padding(layout, type, 0, all);
   return all;
 }
+
+// A call of metal::shuffle: a value, an index, what fills, and four more. The value and what fills come in as many parts of up
+// to 16 bytes as the result has, each of which but the last has eight.
+class Shuffle {
+ public:
+  /// Values of more than 16 bytes are passed in memory, and are taken to be known.
+  static bool is(const llvm::Instruction& i) {
+    const auto* call = llvm::dyn_cast<llvm::CallInst>(&i);
+    const llvm::Function* callee = call ? call->getCalledFunction() : nullptr;
+    return callee && callee->getName().starts_with(kShuffle) && !callee->hasStructRetAttr();
+  }
+  explicit Shuffle(llvm::CallInst& call) : call_(call), parts_((call.arg_size() - kOthers) / 2) {}
+
+  unsigned parts() const { return parts_; }
+  llvm::Value* value(unsigned part) const { return call_.getArgOperand(part); }
+  llvm::Value* filling(unsigned part) const { return call_.getArgOperand(parts_ + 1 + part); }
+  bool takes(const llvm::Value* v) const {
+    for (unsigned part = 0; part < parts_; ++part)
+      if (value(part) == v || filling(part) == v) return true;
+    return false;
+  }
+  /// The instructions that are parts of the result.
+  llvm::SmallVector<std::pair<llvm::Instruction*, unsigned>> results() const {
+    if (!call_.getType()->isStructTy()) return {{&call_, 0}};
+    llvm::SmallVector<std::pair<llvm::Instruction*, unsigned>> all;
+    for (llvm::User* user : call_.users())
+      if (auto* e = llvm::dyn_cast<llvm::ExtractValueInst>(user)) all.push_back({e, e->getIndices()[0]});
+    return all;
+  }
+
+ private:
+  static constexpr unsigned kOthers = 5;
+  llvm::CallInst& call_;
+  unsigned parts_;
+};
 
 // Follows what is left of the unknown bytes through one function.
 class Follower {
@@ -92,9 +129,21 @@ class Follower {
         if (store->getValueOperand() == from) track(store->getPointerOperand());
       } else if (auto* set = llvm::dyn_cast<llvm::MemSetInst>(i)) {
         if (set->getValue() == from) track(set->getRawDest());
+      } else if (Shuffle::is(*i)) {
+        if (!shuffles_ && Shuffle(llvm::cast<llvm::CallInst>(*i)).takes(from)) taint_shuffles();
       } else if (Shadows::propagates(*i)) {
         taint(i);
       }
+    }
+  }
+
+  // Lanes meet at a line of the source, which may be several calls here.
+  void taint_shuffles() {
+    llvm::IRBuilder<> b(&*f_.getEntryBlock().getFirstInsertionPt());
+    shuffles_ = b.CreateAlloca(llvm::ArrayType::get(b.getInt8Ty(), 3 * msl::kShuffleShadow));
+    for (llvm::Instruction& i : llvm::instructions(f_)) {
+      if (!Shuffle::is(i)) continue;
+      for (const auto& [result, part] : Shuffle(llvm::cast<llvm::CallInst>(i)).results()) taint(result);
     }
   }
 
@@ -140,7 +189,8 @@ class Follower {
     const llvm::ReversePostOrderTraversal<llvm::Function*> order(&f_);
     for (llvm::BasicBlock* block : order) {
       for (llvm::Instruction& i : llvm::make_early_inc_range(*block)) {
-        if (!tainted_.contains(&i)) continue;
+        if (shuffles_ && Shuffle::is(i)) shadow_shuffle(llvm::cast<llvm::CallInst>(i));
+        if (!tainted_.contains(&i) || shadows_.has(i)) continue;
         auto* load = llvm::dyn_cast<llvm::LoadInst>(&i);
         if (load)
           shadows_.set(i, load_shadow(*load));
@@ -163,6 +213,27 @@ class Follower {
     return unchecked(b.CreateAlignedLoad(Shadows::type_of(load.getType()),
                                          shadow_address(b, variable(load.getPointerOperand()), load.getPointerOperand()),
                                          llvm::Align(1)));
+  }
+
+  // Hands the shadows of the operands over in front, and fetches those of the results behind.
+  void shadow_shuffle(llvm::CallInst& call) {
+    const Shuffle shuffle(call);
+    llvm::IRBuilder<> b(&call);
+    const auto at = [&](size_t from, unsigned part) { return b.CreateConstGEP1_64(b.getInt8Ty(), shuffles_, from + 8 * part); };
+    const auto pass = [&](llvm::Value* v, size_t from, unsigned part) {
+      if (Shadows::has_shadow(v->getType())) unchecked(b.CreateAlignedStore(shadows_.of(v), at(from, part), llvm::Align(1)));
+    };
+    for (unsigned part = 0; part < shuffle.parts(); ++part) {
+      pass(shuffle.value(part), 0, part);
+      pass(shuffle.filling(part), msl::kShuffleShadow, part);
+    }
+    b.CreateCall(f_.getParent()->getOrInsertFunction("msl_pass_shadow", b.getVoidTy(), b.getPtrTy()), {shuffles_});
+    b.SetInsertPoint(call.getNextNode());
+    for (const auto& [result, part] : shuffle.results()) {
+      if (tainted_.contains(result))
+        shadows_.set(*result, unchecked(b.CreateAlignedLoad(Shadows::type_of(result->getType()),
+                                                            at(2 * msl::kShuffleShadow, part), llvm::Align(1))));
+    }
   }
 
   template <class I>
@@ -312,6 +383,7 @@ class Follower {
   llvm::SmallVector<llvm::Instruction*> open_;
   llvm::DenseMap<llvm::AllocaInst*, bool> simple_;
   llvm::DenseMap<llvm::AllocaInst*, llvm::AllocaInst*> shadows_of_;
+  llvm::AllocaInst* shuffles_ = nullptr;  // shadows on their way through a shuffle, if there are any
   llvm::DenseMap<llvm::Value*, llvm::SmallVector<llvm::Instruction*, 2>> reported_;
   llvm::DominatorTree order_;
   Shadows shadows_;

@@ -60,7 +60,7 @@ void* Worker::variable(uint32_t id, size_t bytes, size_t align, const char* name
   return threadgroup_.data() + offset;
 }
 
-void Worker::watch(const Place& place, const Access& access) {
+void Worker::watch(const Touched& place, const Access& access) {
   const int space = place.threadgroup ? 1 : 0;
   const Order order{now_, lane_->index, static_cast<uint32_t>(group_number_) + 1, group_sync_[space], simdgroup_sync_[space]};
   Conflict conflict;
@@ -74,7 +74,7 @@ void Worker::watch(const Place& place, const Access& access) {
   if (conflict.race != Race::kNone) report_race(place, access, conflict);
 }
 
-void Worker::report_uninitialized(const Place& place, const Access& access) {
+void Worker::report_uninitialized(const Touched& place, const Access& access) {
   if (Finding* f = report(place.threadgroup ? "uninitialized-threadgroup-read" : "uninitialized-device-read", access.where,
                           place.buffer)) {
     f->offset = place.byte;
@@ -82,7 +82,7 @@ void Worker::report_uninitialized(const Place& place, const Access& access) {
   }
 }
 
-void Worker::report_race(const Place& place, const Access& access, const Conflict& conflict) {
+void Worker::report_race(const Touched& place, const Access& access, const Conflict& conflict) {
   if (Finding* f = report(place.threadgroup ? "threadgroup-race" : "device-race", access.where, place.buffer)) {
     const bool same_group = conflict.group == static_cast<uint32_t>(group_number_) + 1;
     f->offset = place.byte;

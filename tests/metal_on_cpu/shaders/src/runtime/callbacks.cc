@@ -172,6 +172,15 @@ MSL_EXPORT void msl_uninitialized_copy(const uint8_t* shadow, size_t bytes, size
   if (Finding* f = w->report("uninitialized-variable", Where::address(__builtin_return_address(0))))
     f->message = "copies " + std::to_string(bytes) + " bytes of a variable of the thread that has no value";
 }
+// In front of a shuffle, on whose way no other lane runs.
+MSL_EXPORT void msl_pass_shadow(uint8_t* shadows) {
+  Worker* w = Worker::current();
+  if (w && w->lane()) w->pass_shadow(shadows);
+}
+MSL_EXPORT uint8_t* msl_take_shadow() {
+  Worker* w = Worker::current();
+  return w ? w->take_shadow() : nullptr;
+}
 MSL_EXPORT void msl_block(uint32_t number) {
   Worker* w = Worker::current();
   if (w && w->lane()) w->block(number, __builtin_return_address(0));

@@ -13,7 +13,7 @@
 namespace metal_on_cpu {
 namespace {
 
-struct Place {
+struct SourceLine {
   std::string file;
   uint32_t line = 0;
 };
@@ -21,8 +21,8 @@ struct Place {
 std::string without_dot(const std::string& file) { return file.starts_with("./") ? file.substr(2) : file; }
 
 // The innermost frame of the shader itself, among those that were inlined at this address.
-Place innermost(std::istream& lines) {
-  Place place;
+SourceLine innermost(std::istream& lines) {
+  SourceLine place;
   for (std::string line; std::getline(lines, line) && !line.empty();) {
     const size_t column = line.rfind(':'), number = line.rfind(':', column - 1);
     if (column == std::string::npos || number == std::string::npos || !place.file.empty()) continue;
@@ -33,8 +33,8 @@ Place innermost(std::istream& lines) {
   return place;
 }
 
-std::map<uintptr_t, Place> symbolize(const std::vector<uintptr_t>& addresses, const std::string& image) {
-  std::map<uintptr_t, Place> places;
+std::map<uintptr_t, SourceLine> symbolize(const std::vector<uintptr_t>& addresses, const std::string& image) {
+  std::map<uintptr_t, SourceLine> places;
   Dl_info info{};
   std::vector<std::string> command = {"llvm-symbolizer-19", "--obj=" + image, "--inlines", "--functions=none"};
   std::vector<uintptr_t> asked;

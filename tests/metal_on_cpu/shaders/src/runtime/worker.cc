@@ -27,7 +27,7 @@ Worker::Worker()
   for (size_t i = 0; i < kMaxThreads; ++i) stacks_.forbid(i * kStack, kPage);  // a stack that overflows hits its guard
 }
 
-void Worker::begin(const Job& job) {
+void Worker::begin(const DispatchedWork& job) {
   job_ = &job;
   current_ = this;
   log = FindingLog();

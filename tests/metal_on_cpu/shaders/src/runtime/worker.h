@@ -24,7 +24,7 @@ constexpr size_t kMaxThreadgroupMemory = 32768;
 constexpr size_t kStack = 33 * kPage;
 
 /// What all workers of a dispatch share and none changes.
-struct Job {
+struct DispatchedWork {
   const Image* image = nullptr;
   const msl::Kernel* kernel = nullptr;
   Memory* memory = nullptr;
@@ -89,7 +89,7 @@ class __attribute__((visibility("hidden"))) Worker {
   Worker();
   explicit operator bool() const { return stacks_ && threadgroup_ && shadow_ && history_; }
 
-  void begin(const Job& job);
+  void begin(const DispatchedWork& job);
   /// Runs threadgroup number `number` of the grid. False: enough has gone wrong to give up the dispatch.
   bool run_group(uint64_t number);
   void end();
@@ -113,6 +113,9 @@ class __attribute__((visibility("hidden"))) Worker {
   void access(const Access& access);
   void block(uint32_t number, const void* pc);
   void shadow_stack(uintptr_t address, size_t bytes, uint8_t value);
+  /// The shadows of what the lane is about to shuffle (msl::kShuffleShadow), once.
+  void pass_shadow(uint8_t* shadows) { shuffle_shadow_ = shadows; }
+  uint8_t* take_shadow() { return std::exchange(shuffle_shadow_, nullptr); }
   bool in_stacks(uintptr_t address) const { return address - stacks_begin_ < stacks_bytes_; }
   /// Of an address that has no rights: the memory that it is beside, as in "out-of-bounds-write" and a message behind "writes";
   /// or nothing, where it is beside none.
@@ -147,7 +150,7 @@ class __attribute__((visibility("hidden"))) Worker {
 
   Lane* lane() { return lane_; }
   const Lane* lane() const { return lane_; }
-  const Job& job() const { return *job_; }
+  const DispatchedWork& job() const { return *job_; }
   Where collective_place() const { return Where::place(site_->site.file, site_->site.line); }
 
  private:
@@ -177,24 +180,25 @@ class __attribute__((visibility("hidden"))) Worker {
                                   const std::string& message);
 
   // What is touched: `offset` in its history, which is not the one in its variable, that messages tell.
-  struct Place {
+  struct Touched {
     const History& history;
     size_t offset;
     int buffer;  // -1: threadgroup memory, or only reached through a pointer
     int64_t byte;
     bool threadgroup, undefined;
   };
-  void watch(const Place& place, const Access& access);
-  void report_uninitialized(const Place& place, const Access& access);
-  void report_race(const Place& place, const Access& access, const Conflict& conflict);
+  void watch(const Touched& place, const Access& access);
+  void report_uninitialized(const Touched& place, const Access& access);
+  void report_race(const Touched& place, const Access& access, const Conflict& conflict);
 
   static thread_local constinit Worker* current_ __attribute__((tls_model("initial-exec")));
 
-  const Job* job_ = nullptr;
+  const DispatchedWork* job_ = nullptr;
   Guarded stacks_, threadgroup_;
   Mapping shadow_;
   History history_;  // of threadgroup memory
   uintptr_t stacks_begin_ = 0, stacks_bytes_ = 0;
+  uint8_t* shuffle_shadow_ = nullptr;
   uint8_t* stack_shadow_ = nullptr;  // one byte for eight of the stacks, in AddressSanitizer's encoding
   std::vector<Lane> lanes_;
   Lane root_;                   // the host thread's own context

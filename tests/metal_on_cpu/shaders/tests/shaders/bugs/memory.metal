@@ -89,7 +89,7 @@ kernel void null_read(device float* y [[buffer(1)]], device const ulong* zero [[
   device const float* p = (device const float*)zero[0];
   y[i] = p[0];  // BUG null-pointer
 }
-kernel void wild_read(device float* y [[buffer(1)]], device const ulong* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
+kernel void stray_read(device float* y [[buffer(1)]], device const ulong* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
   device const float* p = (device const float*)(zero[0] + 0x123456780000);
   y[i] = p[0];  // BUG wild-pointer
 }

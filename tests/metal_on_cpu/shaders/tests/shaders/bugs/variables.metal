@@ -175,3 +175,41 @@ kernel void address_of_what_has_returned(device float* y [[buffer(1)]], device c
   thread float* p = address_of_a_local(x[i], zero[i]);
   y[i] = *p;  // BUG uninitialized-variable
 }
+kernel void through_a_shuffle(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+  float v;
+  if (lane != 7) v = i;
+  y[i] = simd_shuffle_xor(v, 1);  // BUG uninitialized-variable
+}
+kernel void component_through_a_shuffle(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  float4 v;
+  v.x = i, v.y = 1, v.w = 2;
+  const float4 other = simd_shuffle_rotate_down(v, 3);
+  y[i] = other.x + other.z;  // BUG uninitialized-variable
+}
+kernel void long_component_through_a_shuffle(device long* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  long2 v;
+  v.x = i;
+  const long2 other = simd_shuffle_up(v, 1);
+  if (i < 32) y[i] = other.y;  // BUG uninitialized-variable
+}
+kernel void halves_through_quads(device float* y [[buffer(1)]], device const int* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
+  half3 v[2];
+  v[0] = half3(i);
+  y[i] = 0;
+  if (quad_broadcast(v[zero[i] + 1], 2).z > 0) y[i] = 1;  // BUG uninitialized-variable
+}
+kernel void filling_of_a_shuffle(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  float fill;
+  y[i] = simd_shuffle_and_fill_up(float(i), fill, 2);  // BUG uninitialized-variable
+}
+kernel void from_the_first_lane(device int* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+  int n;
+  if (lane != 0) n = i;
+  y[i] = simd_broadcast_first(n);  // BUG uninitialized-variable
+}
+kernel void sum_of_shuffles(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
+  float v;
+  if (lane != 31) v = 1;
+  for (ushort step = 16; step > 0; step /= 2) v += simd_shuffle_xor(v, step);
+  y[i] = v;  // BUG uninitialized-variable
+}

@@ -64,6 +64,19 @@ kernel void tagged(device const float* x [[buffer(0)]], device float* y [[buffer
   y[i] = c.which ? c.right : c.left;
 }
 
+// A value that one lane has set, and that all take from it; what fills, and is not taken; a sum of what is there.
+kernel void given(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
+                  uint lane [[thread_index_in_simdgroup]]) {
+  float v, first, fill;
+  int4 many;
+  if (lane == 3) v = x[i];
+  if (lane == 0) first = x[i];
+  if (lane < 16) many.zw = int2(1, 2);
+  const float next = simd_shuffle_and_fill_down(x[i], fill, 1);
+  y[i] = simd_shuffle(v, 3) + simd_broadcast_first(first) + simd_shuffle(many, ushort(lane / 2)).w;
+  if (lane < 31) y[i] += next;
+}
+
 // A lane takes what another one has set, and ignores what none has.
 kernel void shuffled(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
                      uint lane [[thread_index_in_simdgroup]]) {

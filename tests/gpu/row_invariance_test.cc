@@ -1,0 +1,149 @@
+// MARLIN_GEMM_ROW_INVARIANT on the real Metal shaders: one family of kernels and one split of K for every M.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <random>
+#include <set>
+
+#include "backends/gpu/choice.h"
+#include "campaigns.h"
+#include "gpu.h"
+#include "kernels/formats_under_test.h"
+#include "kernels/mixture.h"
+
+namespace {
+
+using namespace device_test;
+using trial::Case;
+using trial::Trial;
+
+/// Rows [first, first + count) of a matrix.
+marlin_matrix slice(marlin_matrix m, int64_t first, int64_t count) {
+  const int64_t stride = m.row_stride != 0 ? m.row_stride : m.cols;
+  const int64_t element = m.dtype == MARLIN_I32 ? 4 : oracle::bytes_of(m.dtype);
+  if (m.data != nullptr) m.data = static_cast<std::byte*>(m.data) + first * stride * element;
+  m.rows = count;
+  return m;
+}
+
+class MetalRows : public testing::TestWithParam<int> {
+ protected:
+  static Case spec(marlin_compute compute, int64_t m, int64_t n, int64_t k) {
+    Case c = trial::case_of(trial::kKinds[GetParam()], compute, m, n, k);
+    constexpr marlin_dtype kTypes[] = {MARLIN_F16, MARLIN_BF16, MARLIN_F32};
+    c.a_type = kTypes[GetParam() % 3];
+    c.row_invariant = true;
+    return c;
+  }
+  static void multiply(const Trial& t, int64_t first, int64_t count) {
+    marlin_gemm_desc d = t.gemm_desc();
+    d.a = slice(d.a, first, count);
+    d.c = slice(d.c, first, count);
+    marlin_error err{};
+    err.struct_size = sizeof err;
+    ASSERT_EQ(marlin_gemm(nullptr, &d, &err), MARLIN_OK) << err.message << " " << t.spec.describe();
+  }
+};
+
+/// Every M up to 40 and some above against M = 1, among rows of NaN; K = 700 is split.
+TEST_P(MetalRows, GiveTheBitsOfOneRowForEveryM) {
+  const auto device = std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}});
+  const Gpu gpu(device, {.probe = false, .most_rows = mm::gpu::kMostRows});
+  int products = 0;
+  std::set<std::string> kernels;
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+    constexpr int64_t kMost = 70;
+    Case c = spec(compute, kMost, 34, 700);
+    c.epilogue = compute == MARLIN_COMPUTE_INT8 ? MARLIN_EPILOGUE_SWIGLU : MARLIN_EPILOGUE_NONE;
+    Trial t(c);
+    ASSERT_TRUE(t.pack());
+    if (!t.explain().starts_with("kernel: ")) continue;  // the GPU has no kernels for these weights
+    EXPECT_THAT(t.explained("row_invariant"), testing::StartsWith("the same bits for any M, by gemv_"));
+    EXPECT_THAT(t.explained("instead_of"), testing::StartsWith("regdecode_"));
+    EXPECT_THAT(t.explained("k_splits"), testing::Not(testing::StartsWith("1 of")));
+    for (int64_t r = 0; r < kMost; ++r) multiply(t, r, 1);
+    const std::vector<uint8_t> alone = t.c.raw();
+    for (int64_t m = 2; m <= kMost; ++m) {
+      if (!whole_campaigns() && m > 10 && m % 8 > 1 && m != kMost) continue;
+      device->set_seed(static_cast<uint64_t>(m));
+      t.spec.m = m;
+      ASSERT_TRUE(t.run());
+      kernels.insert(t.explained("kernel"));
+      const std::vector<uint8_t> together = t.c.raw();
+      const auto bytes = static_cast<std::ptrdiff_t>(m * t.spec.columns() * oracle::bytes_of(t.spec.c_type));
+      ASSERT_TRUE(std::equal(together.begin(), together.begin() + bytes, alone.begin())) << t.spec.describe();
+      ++products;
+    }
+  }
+  if (products == 0) GTEST_SKIP() << "the GPU has no kernels for these weights";
+  std::printf("%s: %d products of %zu kernels\n", trial::kKinds[GetParam()].name, products, kernels.size());
+}
+
+TEST_P(MetalRows, DoNotSeeTheRowsBesideThem) {
+  const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}}), {.probe = false});
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
+    for (const int64_t place : {0, 5, 18}) {
+      Trial t(spec(compute, 19, 34, 150));
+      for (int64_t r = 0; r < t.spec.m; ++r)
+        for (int64_t k = 0; r != place && k < t.spec.k; ++k) t.a.set(r, k, r % 2 == 0 ? NAN : INFINITY);
+      ASSERT_TRUE(t.pack());
+      if (!t.explain().starts_with("kernel: ")) continue;
+      multiply(t, place, 1);
+      const std::vector<uint8_t> alone = t.c.raw();
+      ASSERT_TRUE(t.run());
+      const std::vector<uint8_t> together = t.c.raw();
+      const auto bytes = static_cast<std::ptrdiff_t>(t.spec.n * oracle::bytes_of(t.spec.c_type));
+      EXPECT_TRUE(
+          std::equal(alone.begin() + place * bytes, alone.begin() + (place + 1) * bytes, together.begin() + place * bytes))
+          << t.spec.describe();
+    }
+}
+
+/// A mixture's tokens together and one by one.
+TEST_P(MetalRows, DoNotSeeTheRoutingOfOtherTokens) {
+  const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}}), {.probe = false});
+  for (const trial::Mix& mix :
+       {trial::Mix{12, 3, 2, trial::Pick::random, false, MARLIN_F32}, trial::Mix{11, 4, 3, trial::Pick::outside, true, 0}}) {
+    Case c = spec(mix.experts == 3 ? MARLIN_COMPUTE_DEFAULT : MARLIN_COMPUTE_INT8, 1, 34, 150);
+    trial::Mixture m(c, mix);
+    if (m.pack(1) != MARLIN_OK || !m.run()) continue;
+    const std::vector<uint8_t> together = m.result();
+    const marlin_gemm_desc d = m.desc();
+    const int64_t a_rows = d.a.rows / mix.tokens, c_rows = d.c.rows / mix.tokens;
+    for (int64_t token = 0; token < mix.tokens; ++token) {
+      marlin_gemm_desc one = d;
+      one.a = slice(d.a, token * a_rows, a_rows);
+      one.c = slice(d.c, token * c_rows, c_rows);
+      one.expert_ids = slice(d.expert_ids, token, 1);
+      if (d.expert_scales.data != nullptr) one.expert_scales = slice(d.expert_scales, token, 1);
+      ASSERT_EQ(marlin_gemm(nullptr, &one, nullptr), MARLIN_OK);
+    }
+    EXPECT_EQ(m.result(), together) << c.describe();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Format, MetalRows, testing::Range(0, trial::kKindCount),
+                         [](const auto& info) { return trial::kKinds[info.param].name; });
+
+/// A kernel of another order is refused where METAL_MARLIN_KERNEL asks for it, and not taken silently.
+TEST(MetalRowsForced, RefuseAnotherOrder) {
+  const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}}), {.probe = false},
+                {.kernel = "regdecode_u4_f16_m16_n32_direct"});
+  Case c = trial::case_of(trial::kKinds[0], MARLIN_COMPUTE_DEFAULT, 9, 34, 150);
+  c.a_type = MARLIN_F16;
+  Trial free(c);
+  ASSERT_TRUE(free.pack());
+  EXPECT_TRUE(free.run());
+  c.row_invariant = true;
+  Trial t(c);
+  ASSERT_TRUE(t.pack());
+  const marlin_gemm_desc d = t.gemm_desc();
+  marlin_error err{};
+  err.struct_size = sizeof err;
+  EXPECT_EQ(marlin_gemm(nullptr, &d, &err), MARLIN_E_UNSUPPORTED);
+  EXPECT_THAT(err.message, testing::HasSubstr("serves no product with MARLIN_GEMM_ROW_INVARIANT"));
+}
+
+}  // namespace

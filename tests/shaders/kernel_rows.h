@@ -1,0 +1,24 @@
+// The rows of src/backends/gpu/kernels.inc, for tests of the shaders.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace shaders {
+
+/// A row of src/backends/gpu/kernels.inc: of the kernels that serve without a profile, and of the others.
+struct KernelRow {
+  const char *family, *suffix;
+  int64_t m_min, m_max, rows, columns;
+  uint32_t threads;
+  bool tensor() const { return std::string(suffix).ends_with("_tensor"); }
+  bool shares_a() const { return std::string(suffix).ends_with("_threadgroup"); }
+  bool matrix() const { return std::string(family) == "regdecode"; }
+};
+const std::vector<KernelRow>& kernel_rows();
+const std::vector<KernelRow>& alternative_rows();
+/// Those that tests run: all in a long campaign, else one for each way in which they differ from the usual kernels.
+std::vector<KernelRow> alternatives_to_run();
+
+}  // namespace shaders
