@@ -185,7 +185,7 @@ TEST(RowInvariantKernels, OfOneOrderAgree) {
         results.emplace_back(&row, batch.rows(0, 30, forced));
         for (const auto& [before, bits] : results) {
           const bool same = bits == results.back().second;
-          const bool one_order = before->order == row.order && row.order != Order::own && before->features != 0;
+          const bool one_order = before->order == row.order && row.order != AddOrder::own && before->features != 0;
           if (one_order && row.features != 0) {
             ++pairs;
             ASSERT_TRUE(same) << before->name << " and " << row.name << ", " << to_string(kind);
@@ -208,7 +208,7 @@ TEST(RowInvariantKernels, AnotherOrderForOneRowIsSeen) {
   Batch planted(kInt4, 40, 70, 700, MARLIN_COMPUTE_DEFAULT, MARLIN_F32);
   const auto own = plan_gemm(planted.problem(), 1, {level});
   ASSERT_TRUE(own.ok());
-  if (own.value().row->order != Order::portable) {
+  if (own.value().row->order != AddOrder::portable) {
     const PlanRules another{level, "cpu_generic_gemv_any_f32"};
     EXPECT_EQ(first_that_differs(planted, 40, another, {level}, &products), 1);
   }

@@ -71,7 +71,7 @@ enum class BlockSums : uint8_t {
 
 /// The order in which a kernel adds the products of an element of C. Kernels of one order give a
 /// row the same bits.
-enum class Order : uint8_t {
+enum class AddOrder : uint8_t {
   own,             ///< like no other kernel
   portable,        ///< slot by slot, with weights that contain their scale; INT8: as `blocks`, but
                    ///< in float64
@@ -96,7 +96,7 @@ struct KernelRow {
   bool bf16_only = false;                     ///< serves BF16 activations only
   int64_t m_min = 1;  ///< the fewest rows of A for which it is chosen; any number works
   int64_t m_max = 0;  ///< the most; 0: no limit
-  Order order = Order::own;
+  AddOrder order = AddOrder::own;
 
   // The layout of its activations (activations.h). A kernel reads them only in this layout.
   int tile_rows = 0;       ///< most rows of a tile

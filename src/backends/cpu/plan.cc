@@ -113,7 +113,7 @@ Result<const KernelRow*> choose_row(const Demands& demands, int64_t m, const Pla
 Result<const KernelRow*> choose_row_of_order(const Demands& demands, int64_t m,
                                              const PlanRules& rules) {
   MARLIN_ASSIGN(const KernelRow* const lone, choose_row(demands, 1, rules));
-  if (lone->order == Order::own || !rules.forced.empty()) return lone;
+  if (lone->order == AddOrder::own || !rules.forced.empty()) return lone;
   for (const KernelRow& row : kernel_rows())
     if (row.order == lone->order && m >= row.m_min && demands.met_by(row) &&
         (row.features & ~rules.features.bits) == 0)
