@@ -25,7 +25,7 @@ bool Box::holds(const Box& other) const {
 
 void LabelPlaces::take_point(double x, double y) { taken_.push_back({x, y, kPointRadius}); }
 
-void LabelPlaces::take_line(Place from, Place to) {
+void LabelPlaces::take_line(PicturePoint from, PicturePoint to) {
   const int steps = 1 + static_cast<int>(std::hypot(to.x - from.x, to.y - from.y) / kTextRadius);
   for (int i = 0; i <= steps; ++i) {
     const double part = static_cast<double>(i) / steps;
@@ -73,7 +73,7 @@ Label LabelPlaces::beside(const Box& cluster, const std::string& words) {
   return places.front();
 }
 
-Label LabelPlaces::along(Place from, Place to, const std::string& words) {
+Label LabelPlaces::along(PicturePoint from, PicturePoint to, const std::string& words) {
   const double dx = to.x - from.x, dy = to.y - from.y, length = std::hypot(dx, dy);
   const double degrees = std::atan2(dy, dx) * 180 / M_PI;
   constexpr double kAbove = 9, kBelow = 19;

@@ -7,7 +7,7 @@
 namespace metal_marlin::tools {
 
 /// In pixels, y downwards.
-struct Place {
+struct PicturePoint {
   double x, y;
 };
 
@@ -31,13 +31,13 @@ class LabelPlaces {
   /// A point of the drawing, a circle with a radius of 5 and an edge.
   void take_point(double x, double y);
   /// A line of the drawing.
-  void take_line(Place from, Place to);
+  void take_line(PicturePoint from, PicturePoint to);
   /// The label of a cluster of points: below, above, right or left of it, or the nearest free place
   /// farther below.
   Label beside(const Box& cluster, const std::string& words);
   /// The label of a line that rises from `from` to `to`: above or below it, as near to its middle
   /// as possible; in the upper left corner of the frame if the line has no free place.
-  Label along(Place from, Place to, const std::string& words);
+  Label along(PicturePoint from, PicturePoint to, const std::string& words);
 
  private:
   /// Takes the room of a turned text, if nothing else has a part of it.

@@ -242,7 +242,7 @@ class Drawing {
 
   const Roofline& r_;
   Axis x_{}, y_{};
-  Place roof_from_{}, roof_to_{};  // the ends of the memory roof, in pixels
+  PicturePoint roof_from_{}, roof_to_{};  // the ends of the memory roof, in pixels
   std::map<std::string, std::string> colors_;
   std::vector<std::string> legend_;
   std::string out_;

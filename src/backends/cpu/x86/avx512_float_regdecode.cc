@@ -106,7 +106,7 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_float_step(const uint8_t* codes, const
 }
 
 /// The steps of 8 slots line by line, in the order of the kernel for few rows, which reads one line
-/// at a time (AddOrder::groups): those of a line of 8-bit codes are every second one, and those of a
+/// at a time (AddOrder::groups): those of a line of 8-bit codes are every second one, those of a
 /// line of pairs of floats are 4 apart.
 template <ActivationForm kForm, CodeKind kCode>
 constexpr auto steps_line_by_line() {

@@ -1,0 +1,52 @@
+// Codes and scale bytes in the words of shaders/common/layout.h.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+
+#include "shaders/common/layout.h"
+
+namespace metal_marlin::gpu {
+
+/// The magnitude of a finite E4M3 byte without subnormals: 5 bits of exponent, kE5m3Zero for 1, and
+/// 3 of fraction. 0 becomes the smallest number, and codes of such a group become 0.
+inline uint8_t e5m3_of(uint8_t e4m3) {
+  const unsigned magnitude = e4m3 & 0x7Fu;
+  if (magnitude == 0) return 0;
+  constexpr unsigned kE4m3One = 7, kMoved = (kE5m3Zero - kE4m3One) << 3;
+  if (magnitude >= 8) return static_cast<uint8_t>(magnitude + kMoved);
+  // m * 2^-9 with m of 1, 2 or 3 bits
+  const auto highest = static_cast<unsigned>(std::bit_width(magnitude)) - 1;
+  return static_cast<uint8_t>(highest << 3 | (magnitude << (3 - highest) & 7u));
+}
+
+/// Four E2M1 codes in a 16-bit half of dense FP4.
+inline uint32_t fp4_half(const uint8_t* codes) {
+  uint32_t half = 0;
+  for (int t = 0; t < 4; ++t)
+    half |= static_cast<uint32_t>(codes[t] >> 3 & 1) << fp4_sign_bit(t) |
+            static_cast<uint32_t>(codes[t] & 7) << fp4_low_bit(t);
+  return half;
+}
+/// The eight E2M1 codes (t, p) of a unit in CUDA's order.
+inline uint32_t fp4_mma_word(const uint8_t* codes) {
+  uint32_t word = 0;
+  for (int e = 0; e < kUnitSlots; ++e)
+    for (int b = 0; b < 4; ++b)
+      word |= static_cast<uint32_t>(codes[e] >> b & 1)
+              << ((fp4_mma_bit(e % 4, b) + e / 4 * 16) & 31);
+  return word;
+}
+inline uint32_t nibbles(const uint8_t* codes) {
+  uint32_t half = 0;
+  for (int t = 0; t < 4; ++t) half |= static_cast<uint32_t>(codes[t] & 15) << 4 * t;
+  return half;
+}
+/// Steps t, t + 1 of a unit of INT8.
+inline uint32_t int8_word(const uint8_t* codes, int t) {
+  return (codes[t] | codes[t + 1] << 8 | codes[4 + t] << 16 |
+          static_cast<uint32_t>(codes[5 + t]) << 24) ^
+         0x80808080u;
+}
+
+}  // namespace metal_marlin::gpu
