@@ -59,7 +59,7 @@ TEST(WorkedKernel, AgreesWithScalarSums) {
     std::vector<float> sums(static_cast<size_t>(act.tiles * kPanelColumns));
     for (int64_t panel = 0; panel < w.layout.panels(); ++panel) {
       const auto* bytes = reinterpret_cast<const uint8_t*>(w.data.data()) + panel * w.layout.panel_bytes();
-      kRow.multiply({&w.layout, CodeKind::i8, bytes, act, packed.data(), 0, act.tiles, sums.data()});
+      kRow.multiply({&w.layout, CodeKind::i8, bytes, act, packed.data(), 0, act.tiles, false, sums.data()});
       for (int64_t r = 0; r < m; ++r) {
         const std::vector<double> x = activations_in_slots(w, o.rows[static_cast<size_t>(r)], MARLIN_COMPUTE_DEFAULT);
         for (int64_t c = panel * kPanelColumns; c < std::min(n, (panel + 1) * kPanelColumns); ++c) {
