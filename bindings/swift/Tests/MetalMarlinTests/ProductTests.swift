@@ -57,20 +57,20 @@ import Testing
     let weights = try quantized(.mxfp4, n: n, k: k, in: context())
     let x = numbers(m * k, seed: 1)
     var (together, alone) = ([Float](repeating: 0, count: m * n), [Float](repeating: 0, count: n))
-    func multiply(_ a: Span<Float>, _ rows: Int, _ c: inout MutableSpan<Float>) throws {
-      try a.withView(rows: rows) { (a) throws(MarlinError) in
-        try c.withView(rows: rows) { (c) throws(MarlinError) in
-          let product = Product(a, by: weights, into: c, rowInvariant: true)
+    func multiply(_ a: ArraySlice<Float>, _ rows: Int, _ c: inout [Float]) throws {
+      try a.withUnsafeBufferPointer { a in
+        try c.withUnsafeMutableBufferPointer { c in
+          let product = Product(
+            try MatrixView(a, rows: rows, columns: k), by: weights, into: try MutableMatrixView(c, rows: rows, columns: n),
+            rowInvariant: true)
           #expect(try product.explanation().contains("row_invariant: the same bits for any M"))
           try product.run()
         }
       }
     }
-    var all = together.mutableSpan
-    try multiply(x.span, m, &all)
+    try multiply(x[...], m, &together)
     for row in 0..<m {
-      var one = alone.mutableSpan
-      try multiply(x.span.extracting(row * k..<(row + 1) * k), 1, &one)
+      try multiply(x[row * k..<(row + 1) * k], 1, &alone)
       #expect(alone == Array(together[row * n..<(row + 1) * n]))
     }
   }
