@@ -136,6 +136,7 @@ AIR_EXPORT void msl_collective(uint32_t, void* argument, msl::Resolve resolve, c
 AIR_EXPORT void msl_simdgroup_barrier(uint32_t, const char*, uint32_t, uint32_t) {
   lane.group->simdgroups[lane.index / 32]->meeting.wait([] {});
 }
+AIR_EXPORT uint8_t* msl_take_shadow() { return nullptr; }
 AIR_EXPORT uint32_t msl_lane() { return lane.index % 32; }
 AIR_EXPORT void* msl_threadgroup_variable(uint32_t id, size_t size, size_t, const char*, const char*, uint32_t) {
   const std::lock_guard<std::mutex> lock(lane.group->mutex);
