@@ -119,12 +119,10 @@ class MutatedPacker {
   explicit MutatedPacker(const Mutation& mutation)
       : folder_(testing::TempDir() + "/packer-" + mutation.name + "-" + std::to_string(getpid())) {
     std::filesystem::create_directories(folder_);
-    std::stringstream text;
-    text << std::ifstream(std::string(MARLIN_ROOT "/") + mutation.file).rdbuf();
-    std::string source = text.str();
-    const size_t place = source.find(mutation.from);
-    EXPECT_NE(place, std::string::npos) << mutation.file << " has no " << mutation.from;
-    if (place != std::string::npos) source.replace(place, std::string(mutation.from).size(), mutation.to);
+    std::string source = text_of(mutation.file);
+    // With the words of codes in it, which are mutated, too.
+    replace(source, "#include \"backends/gpu/code_words.h\"", text_of("src/backends/gpu/code_words.h"));
+    replace(source, mutation.from, mutation.to);
     std::ofstream(folder_ + "/pack.cc") << source << kExport;
     const std::string root = MARLIN_ROOT, compile = std::string(MARLIN_CXX) + " -std=c++20 -fPIC -shared -w -I" + root + " -I" +
                                                     root + "/src -I" + root + "/include -o " + folder_ + "/pack.so " + folder_ +
@@ -152,6 +150,17 @@ class MutatedPacker {
       "extern \"C\" void mutated_packer(Packer& to) {\n"
       "  to = {metal_marlin::gpu::plan_packing, metal_marlin::gpu::pack_weights};\n"
       "}\n";
+
+  static std::string text_of(const std::string& file) {
+    std::stringstream text;
+    text << std::ifstream(std::string(MARLIN_ROOT "/") + file).rdbuf();
+    return text.str();
+  }
+  static void replace(std::string& source, const std::string& from, const std::string& to) {
+    const size_t place = source.find(from);
+    EXPECT_NE(place, std::string::npos) << "the packer has no " << from;
+    if (place != std::string::npos) source.replace(place, from.size(), to);
+  }
 
   const std::string folder_;
   void* library_ = nullptr;
