@@ -12,21 +12,14 @@
 #include "gpu.h"
 #include "kernels/formats_under_test.h"
 #include "kernels/mixture.h"
+#include "kernels/slice.h"
 
 namespace {
 
 using namespace device_test;
 using trial::Case;
+using trial::slice;
 using trial::Trial;
-
-/// Rows [first, first + count) of a matrix.
-marlin_matrix slice(marlin_matrix m, int64_t first, int64_t count) {
-  const int64_t stride = m.row_stride != 0 ? m.row_stride : m.cols;
-  const int64_t element = m.dtype == MARLIN_I32 ? 4 : oracle::bytes_of(m.dtype);
-  if (m.data != nullptr) m.data = static_cast<std::byte*>(m.data) + first * stride * element;
-  m.rows = count;
-  return m;
-}
 
 class MetalRows : public testing::TestWithParam<int> {
  protected:

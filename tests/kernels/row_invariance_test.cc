@@ -8,24 +8,17 @@
 
 #include "formats_under_test.h"
 #include "mixture.h"
+#include "slice.h"
 
 namespace {
 
 using trial::Case;
 using trial::Mix;
 using trial::Pick;
+using trial::slice;
 using trial::Trial;
 
 constexpr marlin_compute kComputes[] = {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8};
-
-/// Rows [first, first + count) of a matrix.
-marlin_matrix slice(marlin_matrix m, int64_t first, int64_t count) {
-  const int64_t stride = m.row_stride != 0 ? m.row_stride : m.cols;
-  const int64_t element = m.dtype == MARLIN_I32 ? 4 : oracle::bytes_of(m.dtype);
-  if (m.data != nullptr) m.data = static_cast<std::byte*>(m.data) + first * stride * element;
-  m.rows = count;
-  return m;
-}
 
 std::vector<uint8_t> row_bits(const trial::Matrix& c, int64_t row) {
   const uint8_t* const begin = c.bytes(row);
