@@ -87,6 +87,25 @@ size_t threads_of_this_process() {
   return count;
 }
 
+/// Waits until this thread is the only one that runs. A thread that starts may hold a lock of the C library or a sanitizer, for
+/// which the child of a fork would wait forever.
+bool others_sleep() {
+  const auto sleeps = [](const std::filesystem::path& task) {
+    std::ifstream file(task / "stat");
+    std::string text;
+    std::getline(file, text);
+    const size_t name_ends = text.rfind(')');
+    return name_ends == std::string::npos || text.compare(name_ends, 3, ") S") == 0;
+  };
+  for (int i = 0; i < 10000; ++i, usleep(1000)) {
+    bool all = true;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
+      all = all && (task.path().filename() == std::to_string(gettid()) || sleeps(task.path()));
+    if (all) return true;
+  }
+  return false;
+}
+
 /// A joined thread may stay listed for a moment.
 bool back_to(size_t threads) {
   for (int i = 0; i < 1000 && threads_of_this_process() != threads; ++i) usleep(1000);
@@ -183,6 +202,7 @@ class Fork : public testing::Test {
     const marlin_pack_desc* const parts[] = {&part};
     ASSERT_EQ(plugin_.api->weights_pack(context_, parts, 1, 1, &weights_, nullptr), MARLIN_OK);
     ASSERT_TRUE(multiply());
+    ASSERT_TRUE(others_sleep());
   }
   void TearDown() override {
     plugin_.api->weights_destroy(weights_);
