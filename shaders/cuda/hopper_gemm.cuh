@@ -214,9 +214,7 @@ struct TileSums {
   typedef typename Memory::Op Op;
   static constexpr bool kApart = !Op::kFolded && !Tile::kWgmma;
   static constexpr bool kInUnits = !Op::kFolded && Tile::kWgmma;
-  /// Else there are no registers for it.
-  static constexpr bool kFetchesEarly =
-      Tile::kTeams == 1 ? Tile::kRows < 256 : !kApart || Tile::kRows <= 16;
+  static constexpr bool kFetchesEarly = Tile::kRows < 256;  // else there are no registers for it
 
   float total[Tile::kSums], part[kApart ? Tile::kSums : 1];
   float unit[2];  // of the rows g and g + 8
@@ -388,7 +386,6 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
           if (kb == 0 && last >= 0) give_back(last);
         } else {
           sums.multiply_by_mma(box, kb, lane);
-          if (!Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
           if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
         }
       }

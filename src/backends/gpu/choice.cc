@@ -85,7 +85,7 @@ Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const Pla
           kernels.push_back(&kernel);
         }
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
-  if (problem.row_invariant && !serves_order(*kernels[index], problem))
+  if (!serves_order(*kernels[index], problem))
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "METAL_MARLIN_KERNEL asks for %.*s, which serves no product with "
                          "MARLIN_GEMM_ROW_INVARIANT",

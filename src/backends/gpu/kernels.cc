@@ -8,9 +8,7 @@ namespace {
 /// Some tens of cores want a few threadgroups each. Not measured on hardware yet.
 constexpr int64_t kGroupsWanted = 128;
 
-bool is_dense(const RowBlockLayout& layout, ActivationKind) {
-  return layout.codes != KernelCodes::fp4_sparse && layout.codes != KernelCodes::u4_sparse;
-}
+bool is_dense(const RowBlockLayout& layout, ActivationKind) { return !layout.sparse(); }
 
 #define MARLIN_GPU_SPARSE(family, suffix)                \
   MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix), \

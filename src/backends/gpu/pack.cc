@@ -199,15 +199,25 @@ class RowBlockPacker {
                            stripe_.zeros[static_cast<size_t>(row * plan_.meta.groups + group)], 15);
   }
 
+  /// The codes that four slots of 2:4 weights keep, and their positions, two bits each.
+  struct KeptCodes {
+    uint8_t first, second;
+    uint32_t positions;
+  };
+  KeptCodes kept_codes(int64_t slot) const {
+    const unsigned kept = kept_[static_cast<size_t>(slot / 4)];
+    const int first = std::countr_zero(kept), second = std::countr_zero(kept & (kept - 1));
+    const uint8_t* const from = codes_.data() + slot;
+    return {from[first], from[second], static_cast<uint32_t>(first | second << 2)};
+  }
+
   /// 16 bits of kept codes and 8 bits of positions of the unit that begins at `slot`.
   std::pair<uint32_t, uint32_t> kept_unit(int64_t slot) const {
     uint32_t codes = 0, positions = 0;
     for (int quad = 0; quad < 2; ++quad) {
-      const unsigned kept = kept_[static_cast<size_t>(slot / 4 + quad)];
-      const int first = std::countr_zero(kept), second = std::countr_zero(kept & (kept - 1));
-      const uint8_t* const from = codes_.data() + slot + 4 * quad;
-      codes |= static_cast<uint32_t>((from[first] & 15) | (from[second] & 15) << 4) << 8 * quad;
-      positions |= static_cast<uint32_t>(first | second << 2) << 4 * quad;
+      const KeptCodes two = kept_codes(slot + 4 * quad);
+      codes |= static_cast<uint32_t>((two.first & 15) | (two.second & 15) << 4) << 8 * quad;
+      positions |= two.positions << 4 * quad;
     }
     return {codes, positions};
   }
@@ -274,13 +284,10 @@ class RowBlockPacker {
       for (int j = 0; j < 4; ++j) {
         std::array<uint8_t, kUnitSlots> unit;  // codes (t, 0), then (t, 1)
         for (int t = 0; t < 4; ++t) {
-          const auto four = static_cast<size_t>(int64_t{kMmaSlots} * chunk + 16 * t + 4 * j);
-          const unsigned kept = kept_[four / 4];
-          const int first = std::countr_zero(kept), second = std::countr_zero(kept & (kept - 1));
-          unit[static_cast<size_t>(t)] = codes_[four + static_cast<size_t>(first)];
-          unit[static_cast<size_t>(t + 4)] = codes_[four + static_cast<size_t>(second)];
-          positions[static_cast<size_t>(t)] |=
-              static_cast<uint16_t>((first | second << 2) << 4 * j);
+          const KeptCodes two = kept_codes(int64_t{kMmaSlots} * chunk + 16 * t + 4 * j);
+          unit[static_cast<size_t>(t)] = two.first;
+          unit[static_cast<size_t>(t + 4)] = two.second;
+          positions[static_cast<size_t>(t)] |= static_cast<uint16_t>(two.positions << 4 * j);
         }
         const int lane = 4 * (in_block % 8) + j;
         store(at + 4 * mma_kept_word(chunk, lane, in_block / 8), mma_word_of(unit.data(), 0));
