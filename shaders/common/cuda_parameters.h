@@ -32,8 +32,14 @@ MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
 // are compiled for each of them, too, under names that end with "_s" SCALE "z" ZERO "g" SHIFT, and
 // "e" if a ring kernel is for routed rows:
 // X(MARLIN_CONSTANT_SCALE_TYPE, MARLIN_CONSTANT_ZERO_KIND, MARLIN_CONSTANT_GROUP_SHIFT).
-#define MARLIN_CUDA_FORMS_fp4(X) X(3, 0, 5) X(4, 0, 4)  // MXFP4, NVFP4
-#define MARLIN_CUDA_FORMS_u4(X) X(1, 0, 7) X(1, 1, 7)   // float16 scales of 128 slots and more
+//
+// FP4: MXFP4, NVFP4. INT4: float16 scales of 128 slots and more, without and with zero points; the
+// forms of GGUF, of 32 slots: Q4_0, Q4_1, and Q4_K, whose scales and minima become float32.
+// Hopper has kernels of its own for those of MARLIN_HOPPER_FORMS.
+#define MARLIN_HOPPER_FORMS_fp4(X) X(3, 0, 5) X(4, 0, 4)
+#define MARLIN_HOPPER_FORMS_u4(X) X(1, 0, 7) X(1, 1, 7) X(1, 0, 5) X(1, 3, 5)
+#define MARLIN_CUDA_FORMS_fp4(X) MARLIN_HOPPER_FORMS_fp4(X)
+#define MARLIN_CUDA_FORMS_u4(X) MARLIN_HOPPER_FORMS_u4(X) X(0, 2, 5)
 #define MARLIN_CUDA_FORMS_fp4_sparse(X) X(3, 0, 5) X(4, 0, 4)
 #define MARLIN_CUDA_FORMS_u4_sparse(X) X(1, 0, 7)
 
