@@ -223,8 +223,9 @@ __device__ inline void add_stage(const unsigned char* stage,
   const int g = lane / 4;
   float part[2][4];
   ChunkScales<Op, 2> scales{};
-  // Additive zeros take more registers, for which one chunk at a time is under way.
-  constexpr int kUnrolled = Op::kAdditive ? 1 : kMostStageChunks;
+  // Additive zeros take registers, and so do groups of 64 slots: fewer chunks are under way.
+  constexpr bool kOf64 = !Op::kFolded && !Op::kGroupsOf128 && Op::kGroupUnits == 2;
+  constexpr int kUnrolled = Op::kAdditive ? 1 : (kOf64 ? 2 : kMostStageChunks);
 #pragma unroll kUnrolled
   for (int c = 0; c < kMostStageChunks; c++) {
     if (c > 0 && c >= chunks) break;

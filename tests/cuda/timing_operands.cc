@@ -26,6 +26,7 @@ std::vector<uint8_t> random_scales(const Shape& shape, const Format& format, siz
     if (format.scales == MARLIN_E8M0) byte = 118 + bits % 4;                            // 2^-9 to 2^-6
     if (format.scales == MARLIN_E4M3) byte = 8 + bits % 40;                             // 2^-6 to 0.47
     if (format.scales == MARLIN_F16) byte = i % 2 == 0 ? bits & 255 : 0x18 + bits % 4;  // 2^-9 to 2^-8
+    if (format.scales == MARLIN_BF16) byte = i % 2 == 0 ? bits & 127 : 0x3B;            // 2^-9 to 2^-8
     if (format.scales == MARLIN_F32) byte = i % 4 == 3 ? 0x3B : bits & 127;             // 2^-9 to 2^-8
     scales[i] = static_cast<uint8_t>(byte);
   }
@@ -55,7 +56,7 @@ std::vector<bool> kept_of(const oracle::Weights& weights) {
 }  // namespace
 
 size_t packed_bytes(const Shape& shape, const Format& format) {
-  const int64_t bits = format.sparse ? 3 : 4;  // of a slot: half a code, and a position
+  const int64_t bits = format.sparse ? 3 : 4;    // of a slot: half a code, and a position
   const int64_t numbers = format.zeros ? 2 : 1;  // of a group
   return static_cast<size_t>(shape.n * shape.k * bits / 8 +
                              shape.n * groups_of(shape, format) * numbers * oracle::bytes_of(format.scales));

@@ -36,6 +36,8 @@ inline constexpr Format kFormats[] = {{"mxfp4", MARLIN_MXFP4, 32, MARLIN_E8M0},
                                       {"q4_0", MARLIN_INT4, 32, MARLIN_F16},
                                       {"q4_1", MARLIN_INT4, 32, MARLIN_F16, false, true},
                                       {"q4_k", MARLIN_INT4, 32, MARLIN_F32, false, true},
+                                      {"int4-g64", MARLIN_INT4, 64, MARLIN_F16},
+                                      {"mlx", MARLIN_INT4, 64, MARLIN_BF16, false, true},
                                       {"mxfp4-2:4", MARLIN_MXFP4, 32, MARLIN_E8M0, true},
                                       {"int4-2:4", MARLIN_INT4, 128, MARLIN_F16, true}};
 

@@ -17,16 +17,20 @@ constexpr Form kFp4Sparse[] = {MARLIN_CUDA_FORMS_fp4_sparse(MARLIN_CUDA_FORM)};
 constexpr Form kU4Sparse[] = {MARLIN_CUDA_FORMS_u4_sparse(MARLIN_CUDA_FORM)};
 constexpr Form kHopperFp4[] = {MARLIN_HOPPER_FORMS_fp4(MARLIN_CUDA_FORM)};
 constexpr Form kHopperU4[] = {MARLIN_HOPPER_FORMS_u4(MARLIN_CUDA_FORM)};
+constexpr Form kWgmmaFp4[] = {MARLIN_WGMMA_FORMS_fp4(MARLIN_CUDA_FORM)};
+constexpr Form kWgmmaU4[] = {MARLIN_WGMMA_FORMS_u4(MARLIN_CUDA_FORM)};
 #undef MARLIN_CUDA_FORM
 
-/// Of MARLIN_HOPPER_FORMS, which are dense: they have ring kernels.
-bool has_ring(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
+template <size_t COUNT>
+bool is_in(const gpu::RowBlockLayout& layout, const Form (&forms)[COUNT]) {
   const Form form{layout.scale_constant(), layout.zero_constant(), layout.group_shift_constant()};
-  const auto is_in = [&](const auto& forms) {
-    return std::find(std::begin(forms), std::end(forms), form) != std::end(forms);
-  };
-  if (layout.codes == gpu::KernelCodes::fp4) return is_in(kHopperFp4);
-  return layout.codes == gpu::KernelCodes::u4 && is_in(kHopperU4);
+  return std::find(forms, forms + COUNT, form) != forms + COUNT;
+}
+
+/// Of MARLIN_HOPPER_FORMS, which are dense.
+bool has_ring(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
+  if (layout.codes == gpu::KernelCodes::fp4) return is_in(layout, kHopperFp4);
+  return layout.codes == gpu::KernelCodes::u4 && is_in(layout, kHopperU4);
 }
 
 /// Additive zeros, which need sums of A, would need more registers than tiles leave.
@@ -34,12 +38,14 @@ bool has_mma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) 
   return has_ring(layout, activation) && layout.zero_kind != ZeroKind::additive;
 }
 
-/// Scales that bfloat16 and float16 products of a code and a scale hold exactly are multiplied into
-/// weights. Others are units of sums, and must be float16 (kHasWgmma of
+/// Of MARLIN_WGMMA_FORMS. Scales that bfloat16 and float16 products of a code and a scale hold
+/// exactly are multiplied into weights. Others are units of sums, and must be float16 (kHasWgmma of
 /// shaders/cuda/operand.cuh).
 bool has_wgmma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
-  const bool exact = layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16;
-  return has_mma(layout, activation) && exact;
+  if (layout.codes == gpu::KernelCodes::u4) return is_in(layout, kWgmmaU4);
+  const bool exact =
+      layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16;
+  return layout.codes == gpu::KernelCodes::fp4 && is_in(layout, kWgmmaFp4) && exact;
 }
 
 /// One kernel alone, whatever M is: tensor cores add a step's products in an order of their own,
