@@ -13,7 +13,7 @@ bool has_longer_scales(const WeightMeta& meta);
 
 /// Reads `source`, which must live as long as it, and whose matrix must have such scales. Its
 /// scales and additive zeros are float16. read() is MARLIN_E_UNSUPPORTED, and is_exact() false from
-/// then on, if one of them is no float16 number; NaN counts as such.
+/// then on, if float16 does not hold the bits of one of them.
 class Float16Scales final : public WeightSource {
  public:
   explicit Float16Scales(const WeightSource& source);
