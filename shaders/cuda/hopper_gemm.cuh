@@ -164,32 +164,37 @@ struct StageWeights {
   u32 memory;  // the address of the row block in the first stage
   int half, lane;
   uint4 q[kChunks];
-  ChunkScales s[kChunks];
+  ChunkScales<Op, 1> s[kChunks];
 
   /// Reads chunk `kb` of a stage into place kb.
   __device__ void fetch(int slot, int kb) {
     const u32 stage = memory + slot * Memory::kStage;
     const int g = lane / 4;
     load_shared(stage + kb * kChunkCodes + half * 512 + lane * 16, q[kb]);
-    ChunkScales& to = s[kb];
-    const u32 scales = stage + Block::kScales + (Op::kGroupsOf128 ? kb / 2 : kb) * Op::kScaleBytes;
-    if (Op::kE8m0) {
-      UNROLL for (int u = 0; u < 2; u++)
-          load_shared_half(scales + 32 * u + 4 * g + 2 * half, to.words[u]);
-    } else if (Op::kE4m3) {
-      UNROLL for (int w = 0; w < 4; w++)
-          load_shared_half(scales + 64 * (w / 2) + 8 * g + 4 * (w % 2) + 2 * half, to.words[w]);
-    } else {
-      load_shared(scales + 8 * g + 4 * half, to.words[0]);
-      if (Op::kZeroBytes != 0)
-        load_shared_half(stage + Block::kZeros + kb / 2 * Op::kZeroBytes + 4 * g + 2 * half,
-                         to.zeros);
+    const int piece = Op::kGroupsOf128 ? kb / 2 : kb;
+    const u32 scales = stage + Block::kScales + piece * Op::kScaleBytes;
+    const u32 zeros = stage + Block::kZeros + piece * Op::kZeroBytes;
+    UNROLL for (int quad = 0; quad < Op::kQuads; quad++) {
+      // Quads of one-byte scales of 16 slots are in pairs.
+      const u32 from = Op::kE4m3 ? scales + 64 * (quad / 2) + 8 * g + 4 * (quad % 2)
+                                 : scales + (8 * quad + g) * 4 * Op::kScaleElement;
+      fetch_half<Op::kScaleElement>(from, s[kb].scales[quad]);
+      fetch_half<Op::kZeroElement>(zeros + (8 * quad + g) * 4 * Op::kZeroElement,
+                                   s[kb].zeros[quad]);
     }
   }
   /// Place `kb` as operands of the half 0.
   template <bool WITHOUT_ZEROS>
   __device__ void decode(int kb, u32 (&a)[4][4]) const {
     Op::template decode<0, WITHOUT_ZEROS>(q[kb], s[kb], a);
+  }
+
+ private:
+  /// Of four numbers of ELEMENT bytes at an address, the two of the lane's half.
+  template <int ELEMENT, int WORDS>
+  __device__ void fetch_half(u32 from, u32 (&to)[WORDS]) const {
+    if constexpr (ELEMENT == 1) load_shared_half(from + 2 * half, to[0]);
+    if constexpr (ELEMENT == 2) load_shared(from + 4 * half, to[0]);
   }
 };
 
@@ -205,16 +210,19 @@ __device__ inline void load_operands(u32 box, int row, int step, int lane, u32 (
 /// The sums of a tile, a lane's part: elements 4 i + e of column 8 i + 2 j + e % 2 of the tile's
 /// rows of A, and row g + 8 (e / 2) of its 16 rows of W.
 ///
-/// Where weights do not carry their scales, mma.sync sums a group apart. wgmma has no registers for
-/// it: the sums are kept in units of the scale of the group at hand, and multiplied by the ratio of
-/// two scales where the next group begins.
+/// Where weights do not carry their scales, mma.sync sums a group apart: in registers of their own
+/// if a group has 128 slots or more. wgmma has no registers for it: the sums are kept in units of
+/// the scale of the group at hand, and multiplied by the ratio of two scales where the next group
+/// begins.
 template <class Number, class Memory>
 struct TileSums {
   typedef typename Memory::Tile Tile;
   typedef typename Memory::Op Op;
-  static constexpr bool kApart = !Op::kFolded && !Tile::kWgmma;
+  static constexpr bool kApart = !Op::kFolded && !Tile::kWgmma && Op::kGroupsOf128;
+  static constexpr bool kByGroup = !Op::kFolded && !Tile::kWgmma && !Op::kGroupsOf128;
   static constexpr bool kInUnits = !Op::kFolded && Tile::kWgmma;
-  static constexpr bool kFetchesEarly = Tile::kRows < 256;  // else there are no registers for it
+  /// Where there are registers for it. Two scales of a chunk take more.
+  static constexpr bool kFetchesEarly = Tile::kRows < (kInUnits && Op::kQuads > 1 ? 192 : 256);
 
   float total[Tile::kSums], part[kApart ? Tile::kSums : 1];
   float unit[2];  // of the rows g and g + 8
@@ -234,11 +242,12 @@ struct TileSums {
   __device__ void multiply_sums(float low, float high) {
     UNROLL for (int i = 0; i < Tile::kSums; i++) total[i] *= i % 4 < 2 ? low : high;
   }
-  /// Makes the scales of chunk `kb` the units. A scale of 0 changes none: its weights become 0.
-  __device__ void change_units(int kb) {
+  /// Makes the scales of a group, which begins with unit `u` of chunk `kb`, the units. A scale of 0
+  /// changes none: its weights become 0.
+  __device__ void change_units(int kb, int u) {
     float ratio[2];
     UNROLL for (int row = 0; row < 2; row++) {
-      const float scale = Op::template scale<0>(weights.s[kb], 0, row);
+      const float scale = Op::template scale<0>(weights.s[kb], u, row);
       ratio[row] = scale == 0.0f ? 1.0f : __fdividef(unit[row], scale);
       unit[row] = scale == 0.0f ? unit[row] : scale;
     }
@@ -247,18 +256,21 @@ struct TileSums {
 
   /// Starts to multiply chunk `kb` of a stage by a box.
   __device__ void multiply_by_wgmma(u32 box, int kb, bool first) {
+    constexpr int kUnitsAtOnce = kInUnits ? Op::kGroupUnits : 2;
     u32(&operand)[4][4] = a[kb % 2];
     weights.template decode<kInUnits>(kb, operand);
-    if (kInUnits && kb % 2 == 0) {
-      wgmma_wait<0>();
-      change_units(kb);
+    UNROLL for (int u = 0; u < 2; u += kUnitsAtOnce) {
+      if (kInUnits && (kb % 2 == 0 || !Op::kGroupsOf128)) {
+        wgmma_wait<0>();
+        change_units(kb, u);
+      }
+      wgmma_fence();
+      UNROLL for (int step = 2 * u; step < 2 * (u + kUnitsAtOnce); step++) {
+        const bool adds = step != 0 || kInUnits || !first;
+        Wgmma<Tile::kRows>::add(Number(), total, operand[step], operand_b(box) + 2 * step, adds);
+      }
+      wgmma_commit();
     }
-    wgmma_fence();
-    UNROLL for (int step = 0; step < 4; step++) {
-      const bool adds = step != 0 || kInUnits || !first;
-      Wgmma<Tile::kRows>::add(Number(), total, operand[step], operand_b(box) + 2 * step, adds);
-    }
-    wgmma_commit();
   }
   __device__ void multiply_by_mma(u32 box, int kb, int lane) {
     constexpr int kPairs = Tile::kRows / 16;
@@ -266,10 +278,28 @@ struct TileSums {
     UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < kPairs; i++)
         load_operands(box, 16 * i, step, lane, b[step][i]);
     weights.template decode<false>(kb, a[0]);
-    float(&to)[Tile::kSums] = sums_of_chunk();
-    if (kApart && kb % 2 == 0) UNROLL for (int i = 0; i < Tile::kSums; i++) to[i] = 0.0f;
-    UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < 2 * kPairs; i++)
-        Number::mma(reinterpret_cast<float(&)[4]>(to[4 * i]), a[0][step], b[step][i / 2][i % 2]);
+    if constexpr (kByGroup) {
+      UNROLL for (int u = 0; u < 2; u += Op::kGroupUnits) add_group(kb, u, b);
+    } else {
+      float(&to)[Tile::kSums] = sums_of_chunk();
+      if (kApart && kb % 2 == 0) UNROLL for (int i = 0; i < Tile::kSums; i++) to[i] = 0.0f;
+      UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < 2 * kPairs; i++)
+          Number::mma(reinterpret_cast<float(&)[4]>(to[4 * i]), a[0][step], b[step][i / 2][i % 2]);
+    }
+  }
+  /// Adds the products of the group that begins with unit `u` of chunk `kb`.
+  template <int PAIRS>
+  __device__ void add_group(int kb, int u, const u32 (&b)[4][PAIRS][2][2]) {
+    float scales[2];
+    UNROLL for (int row = 0; row < 2; row++) scales[row] =
+        Op::template scale<0>(weights.s[kb], u, row);
+    UNROLL for (int i = 0; i < 2 * PAIRS; i++) {
+      float sum[4] = {};
+      UNROLL for (int step = 2 * u; step < 2 * (u + Op::kGroupUnits); step++)
+          Number::mma(sum, a[0][step], b[step][i / 2][i % 2]);
+      UNROLL for (int e = 0; e < 4; e++) total[4 * i + e] =
+          fmaf(sum[e], scales[e / 2], total[4 * i + e]);
+    }
   }
   __device__ void scale(int kb) {
     const float low = Op::template scale<0>(weights.s[kb], 0, 0);
@@ -429,14 +459,12 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
   }
 }
 
-template <class Codes, class Activation, class Form, int ROWS, bool WGMMA>
-__device__ inline void hopper_gemm(const CudaParameters& parameters) {
+/// A block's tiles.
+template <class Op, class Activation, int ROWS, bool WGMMA>
+__device__ inline void make_tiles(const CudaParameters& parameters) {
   extern __shared__ __align__(128) unsigned char dynamic[];
-  typedef Operand<Codes, typename Activation::Number, Form> Op;
   // Scales of 16 slots need more registers.
   typedef TileShape<ROWS, WGMMA, Op::kE4m3 ? 4 : 8> Tile;
-  // Sums of groups of 32 would take more instructions than wgmma saves: no such product gets here.
-  if constexpr (!Op::kFolded && !Op::kGroupsOf128) return;
   typedef TileMemory<Tile, Op> Memory;
   constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
   constexpr int kRegisters = Tile::kTeams == 1 ? 232 : 104;
@@ -463,4 +491,12 @@ __device__ inline void hopper_gemm(const CudaParameters& parameters) {
     multiply_tiles<Activation, Memory>(parameters, dynamic);
   }
   if (Tile::kCluster > 1) wait_for_cluster();  // the other block's copies come here, too
+}
+
+/// A form that has no such tiles gets no product here.
+template <class Codes, class Activation, class Form, int ROWS, bool WGMMA>
+__device__ inline void hopper_gemm(const CudaParameters& parameters) {
+  typedef Operand<Codes, typename Activation::Number, Form> Op;
+  if constexpr (WGMMA ? Op::kHasWgmma : !Op::kAdditive)
+    make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
 }

@@ -3,11 +3,23 @@
 #pragma once
 #include "decode.cuh"
 
-/// What a lane needs of the scales and zeros of a chunk of 64 slots. HALF of the row block has the
-/// bytes 2 HALF and 2 HALF + 1 of each word of one-byte scales and zeros, or word HALF of two.
+/// The bytes of a number of this MarlinScaleType, or of this MarlinZeroKind.
+constexpr int scale_element_of(int type) {
+  if (type >= kScaleE8m0) return 1;
+  return type == kScaleF32 ? 4 : 2;
+}
+constexpr int zero_element_of(int kind) {
+  if (kind == kZeroNone) return 0;
+  return kind == kZeroInteger ? 1 : scale_element_of(kind - kZeroF32);
+}
+
+/// What a lane reads of the scales and zeros of a chunk of 64 slots, a quad for each group: of one
+/// half of the row block, or of both. One-byte numbers of both are in one word, whose bytes 2 HALF
+/// and 2 HALF + 1 belong to HALF. Numbers of two bytes have a word for each half.
+template <class Op, int HALVES>
 struct ChunkScales {
-  u32 words[4];  // E8M0: of the units 0, 1; E4M3: of the steps 0..3; float16: of the halves
-  u32 zeros;
+  u32 scales[Op::kQuads][Op::kScaleElement == 2 ? HALVES : 1];
+  u32 zeros[Op::kQuads][Op::kZeroElement == 2 ? HALVES : 1];
 };
 
 template <class Codes, class Number, class Form>
@@ -16,13 +28,23 @@ struct Operand {
   static constexpr bool kE8m0 = Form::kScale == kScaleE8m0, kE4m3 = Form::kScale == kScaleE4m3;
   /// The product of code and scale is exact in 16 bits, so that sums need no scale.
   static constexpr bool kFolded = kE4m3 || (kE8m0 && kIsBf16);
-  /// Bytes of the scales and of the zeros of a row block for 64 slots, or for 128 if that is the
-  /// group.
-  static constexpr int kScaleBytes = kE4m3 ? 128 : 64;
-  static constexpr int kZeroBytes = Form::kZero == kZeroInteger ? 32 : 0;
   static constexpr bool kGroupsOf128 = Form::kShift == 7;
-  static_assert(Form::kScale == kScaleE8m0 ? Form::kShift == 5 : Form::kShift == (kE4m3 ? 4 : 7),
-                "forms that exist");
+  static constexpr bool kAdditive = Form::kZero >= kZeroF32;
+  /// Quads of scales for 64 slots, or for 128 if that is the group.
+  static constexpr int kQuads = kGroupsOf128 ? 1 : kMmaSlots >> Form::kShift;
+  /// Units of 32 slots of a group, of those in a chunk.
+  static constexpr int kGroupUnits = kQuads == 1 ? 2 : 1;
+  static constexpr int kScaleElement = scale_element_of(Form::kScale);
+  static constexpr int kZeroElement = zero_element_of(Form::kZero);
+  /// The bytes of these quads of a row block.
+  static constexpr int kScaleBytes = kQuads * kRowBlock * kScaleElement;
+  static constexpr int kZeroBytes = kQuads * kRowBlock * kZeroElement;
+  static_assert(kE4m3 ? Form::kShift == 4 : Form::kShift >= 5, "forms that exist");
+  static_assert(!kE8m0 || Form::kShift == 5, "forms that exist");
+  static_assert(kScaleElement <= 2 && kZeroElement <= 2, "longer ones need too many registers");
+  /// wgmma keeps sums in units of the scale of a group (hopper_gemm.cuh), which must be float16:
+  /// ratios of others may be beyond float32. Additive zeros would need sums of A.
+  static constexpr bool kHasWgmma = kFolded || (Form::kScale == kScaleF16 && !kAdditive);
 
   /// Folded products are code * scale * 2^-14, or 2^-7 in float16, whose range ends there. Others
   /// lack what decoding left out (decode.cuh), unless e8m0_factor has it.
@@ -35,58 +57,82 @@ struct Operand {
 
   /// The operands of the four steps of a chunk. With WITHOUT_ZEROS, weights whose scale is 0 become
   /// 0.
-  template <int HALF, bool WITHOUT_ZEROS = false>
-  __device__ static void decode(const uint4& q, const ChunkScales& scales, u32 (&a)[4][4]) {
+  template <int HALF, bool WITHOUT_ZEROS = false, int HALVES>
+  __device__ static void decode(const uint4& q, const ChunkScales<Operand, HALVES>& scales,
+                                u32 (&a)[4][4]) {
     const u32 words[2][2] = {{q.x, q.y}, {q.z, q.w}};
-    UNROLL for (int row = 0; row < 2; row++) {
-      const bool is_zero = WITHOUT_ZEROS && (scales.words[HALF] >> (16 * row) & 0x7FFF) == 0;
-      const u32 zero = is_zero ? u32(Number::kMagic) : zero_point<HALF>(scales, row);
+    UNROLL for (int row = 0; row < 2; row++) UNROLL for (int unit = 0; unit < 2; unit++) {
+      const bool is_zero =
+          WITHOUT_ZEROS && (scale_bits<HALF>(scales, unit, row) & kMagnitude) == 0;
+      const u32 zero = is_zero ? u32(Number::kMagic) : zero_point<HALF>(scales, unit, row);
       const u32 code_bits = is_zero ? 0 : kCodeBits;
-      UNROLL for (int unit = 0; unit < 2; unit++) {
-        u32 h[4];
-        const u32 word[1] = {words[unit][row]};
-        if constexpr (kFolded && kIsBf16)
-          Codes::bits(word[0], h);
-        else
-          decode_word(word, zero, code_bits, h);
-        UNROLL for (int t = 0; t < 4; t++) {
-          const int step = 2 * unit + t / 2;
-          u32& to = a[step][2 * (t % 2) + row];
-          to = h[t];
-          if (kFolded) to = Number::multiply(to, multiplier<HALF>(scales, step, row));
-        }
+      u32 h[4];
+      const u32 word[1] = {words[unit][row]};
+      if constexpr (kFolded && kIsBf16)
+        Codes::bits(word[0], h);
+      else
+        decode_word(word, zero, code_bits, h);
+      UNROLL for (int t = 0; t < 4; t++) {
+        const int step = 2 * unit + t / 2;
+        u32& to = a[step][2 * (t % 2) + row];
+        to = h[t];
+        if (kFolded) to = Number::multiply(to, multiplier<HALF>(scales, step, row));
       }
     }
   }
 
-  /// The factor in float32 of the sum of a group: of unit `unit` if groups have 32 slots.
-  template <int HALF>
-  __device__ static float scale(const ChunkScales& scales, int unit, int row) {
-    if (kE8m0) return e8m0_factor(scales.words[unit] >> (8 * (2 * HALF + row)));
-    return f16_to_float(u16(scales.words[HALF] >> (16 * row)));
+  /// The factor in float32 of the sum of the group of unit `unit`.
+  template <int HALF, int HALVES>
+  __device__ static float scale(const ChunkScales<Operand, HALVES>& scales, int unit, int row) {
+    const u32 bits = scale_bits<HALF>(scales, unit, row);
+    return kE8m0 ? e8m0_factor(bits) : float_of<Form::kScale>(bits);
+  }
+  /// The additive zero of the group of unit `unit`.
+  template <int HALF, int HALVES>
+  __device__ static float zero(const ChunkScales<Operand, HALVES>& scales, int unit, int row) {
+    return float_of<Form::kZero - kZeroF32>(
+        element<HALF, kZeroElement>(scales.zeros[quad_of(unit)], row));
   }
 
  private:
   static constexpr u32 kCodeBits = 0xF * kHalves;  // of U4
+  static constexpr u32 kMagnitude = 0x7FFF;  // of float16
+  __device__ static constexpr int quad_of(int unit) { return kGroupUnits == 2 ? 0 : unit; }
+
   __device__ static void decode_word(const u32 (&word)[1], u32 zero, u32 code_bits, u32 (&h)[4]) {
     if constexpr (Codes::kZeros)
       Codes::decode(Number(), word, zero, h, code_bits);
     else
       Codes::decode(Number(), word, zero, h);
   }
+  /// The number of a row, in the low bits.
+  template <int HALF, int ELEMENT, int WORDS>
+  __device__ static u32 element(const u32 (&words)[WORDS], int row) {
+    return ELEMENT == 1 ? words[0] >> (8 * (2 * HALF + row)) : words[HALF % WORDS] >> (16 * row);
+  }
+  template <int HALF, int HALVES>
+  __device__ static u32 scale_bits(const ChunkScales<Operand, HALVES>& scales, int unit, int row) {
+    return element<HALF, kScaleElement>(scales.scales[quad_of(unit)], row);
+  }
+  template <int TYPE>
+  __device__ static float float_of(u32 bits) {
+    return TYPE == kScaleF16 ? f16_to_float(u16(bits)) : bf16_to_float(u16(bits));
+  }
   /// A scale as two 16-bit numbers: a byte in both halves, shifted to the exponent.
-  template <int HALF>
-  __device__ static u32 multiplier(const ChunkScales& scales, int step, int row) {
+  template <int HALF, int HALVES>
+  __device__ static u32 multiplier(const ChunkScales<Operand, HALVES>& scales, int step, int row) {
     const int byte = 2 * HALF + row;
-    const u32 both = __byte_perm(scales.words[kE8m0 ? step / 2 : step], 0, 0x4040 | byte * 0x101);
+    const u32 both = __byte_perm(scales.scales[kE8m0 ? step / 2 : step % kQuads][0], 0,
+                                 0x4040 | byte * 0x101);
     if (kE8m0) return both << 7;  // 2^(126 + e): bits() are 2^-126
     if (kIsBf16) return both * 16 + ((127 + 126 - kFp4Exponent - kE5m3Zero) << 7) * kHalves;
     return both * 128 + ((15 + 7 - kE5m3Zero) << 10) * kHalves;
   }
-  template <int HALF>
-  __device__ static u32 zero_point(const ChunkScales& scales, int row) {
-    if (!Codes::kZeros) return 0;
+  template <int HALF, int HALVES>
+  __device__ static u32 zero_point(const ChunkScales<Operand, HALVES>& scales, int unit, int row) {
+    if (!Codes::kZeros || kAdditive) return Number::kMagic;
     if (Form::kZero != kZeroInteger) return Number::kMagic | 8 * kHalves;
-    return Number::kMagic | __byte_perm(scales.zeros, 0, 0x4040 | (2 * HALF + row) * 0x101);
+    return Number::kMagic |
+           __byte_perm(scales.zeros[quad_of(unit)][0], 0, 0x4040 | (2 * HALF + row) * 0x101);
   }
 };

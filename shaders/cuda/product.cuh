@@ -293,7 +293,12 @@ struct Sums {
   const Uniform<Form::kShift> shift;
   const Uniform<Form::kZero> zero_kind;
   const Quads<Form::kScale, Form::kShift> scales;
-  const Quads < Form::kZero<0 ? -1 : kScaleE8m0, Form::kShift> zeros;
+  /// The MarlinScaleType of zeros, or -1 for any.
+  static constexpr int zero_type() {
+    if (Form::kZero < 0) return -1;
+    return Form::kZero >= kZeroF32 ? Form::kZero - kZeroF32 : int(kScaleE8m0);
+  }
+  const Quads<zero_type(), Form::kShift> zeros;
   float part[kParts][TILES][2][4];
   static constexpr int kHalvesOfA = kSparse ? 2 : 1;  // each 16 rows of W
   float sum_of_a[kParts][TILES][kHalvesOfA][4];       // of the kept slots, for additive zeros

@@ -129,26 +129,41 @@ struct WeightRing {
   }
 };
 
-/// What a lane reads of the scales of group `c` of a stage.
+/// The numbers of a quad, of ELEMENT bytes, that lane row g needs.
+template <int ELEMENT, int WORDS>
+__device__ inline void read_quad(const unsigned char* quad, int g, u32 (&to)[WORDS]) {
+  static_assert(ELEMENT <= 2, "longer ones take more registers than there are");
+  if constexpr (ELEMENT == 1) {
+    to[0] = *reinterpret_cast<const u32*>(quad + 4 * g);
+  } else if constexpr (ELEMENT == 2) {
+    const uint2 two = *reinterpret_cast<const uint2*>(quad + 8 * g);
+    to[0] = two.x;
+    to[1] = two.y;
+  }
+}
+
+/// What a lane reads of the scales and zeros number `c` of a stage: of 64 slots, or of 128 if that
+/// is the group.
 template <class Op>
-__device__ inline ChunkScales read_scales(const unsigned char* stage, const StageShape<Op>& shape,
-                                          int c, int g) {
-  ChunkScales scales{};
-  const unsigned char* const at = stage + shape.scales_at() + c * Op::kScaleBytes;
-  if (Op::kE8m0) {
-    UNROLL for (int u = 0; u < 2; u++) scales.words[u] =
-        *reinterpret_cast<const u32*>(at + 32 * u + 4 * g);
+__device__ inline ChunkScales<Op, 2> read_scales(const unsigned char* stage,
+                                                 const StageShape<Op>& shape, int c, int g) {
+  ChunkScales<Op, 2> to{};
+  const unsigned char* const scales = stage + shape.scales_at() + c * Op::kScaleBytes;
+  const unsigned char* const zeros = stage + shape.zeros_at() + c * Op::kZeroBytes;
+  if constexpr (Op::kE4m3) {
+    UNROLL for (int u = 0; u < 2; u++) {  // quads in pairs
+      const uint2 two = *reinterpret_cast<const uint2*>(scales + 64 * u + 8 * g);
+      to.scales[2 * u][0] = two.x;
+      to.scales[2 * u + 1][0] = two.y;
+    }
   } else {
-    UNROLL for (int u = 0; u < (Op::kE4m3 ? 2 : 1); u++) {
-      const uint2 two = *reinterpret_cast<const uint2*>(at + 64 * u + 8 * g);
-      scales.words[2 * u] = two.x;
-      scales.words[2 * u + 1] = two.y;
+    constexpr int kScale = Op::kScaleElement, kZero = Op::kZeroElement;
+    UNROLL for (int q = 0; q < Op::kQuads; q++) {
+      read_quad<kScale>(scales + q * kRowBlock * kScale, g, to.scales[q]);
+      read_quad<kZero>(zeros + q * kRowBlock * kZero, g, to.zeros[q]);
     }
   }
-  if (Op::kZeroBytes != 0)
-    scales.zeros =
-        *reinterpret_cast<const u32*>(stage + shape.zeros_at() + c * Op::kZeroBytes + 4 * g);
-  return scales;
+  return to;
 }
 
 /// Copies a warp's columns of `rows` rows of A, which begin at place `first`, to rows of `pitch`
@@ -207,8 +222,12 @@ __device__ inline void add_stage(const unsigned char* stage,
   typedef Operand<Codes, Number, Form> Op;
   const int g = lane / 4;
   float part[2][4];
-  ChunkScales scales{};
-  UNROLL for (int c = 0; c < kMostStageChunks; c++) {
+  ChunkScales<Op, 2> scales{};
+  // Additive zeros take registers, and so do groups of 64 slots: fewer chunks are under way.
+  constexpr bool kOf64 = !Op::kFolded && !Op::kGroupsOf128 && Op::kGroupUnits == 2;
+  constexpr int kUnrolled = Op::kAdditive ? 1 : (kOf64 ? 2 : kMostStageChunks);
+#pragma unroll kUnrolled
+  for (int c = 0; c < kMostStageChunks; c++) {
     if (c > 0 && c >= chunks) break;
     const bool begins = !Op::kGroupsOf128 || c % 2 == 0;
     if (begins) scales = read_scales<Op>(stage, shape, Op::kGroupsOf128 ? c / 2 : c, g);
@@ -227,11 +246,19 @@ __device__ inline void add_stage(const unsigned char* stage,
       } else if constexpr (Op::kGroupsOf128) {
         UNROLL for (int s = 0; s < 4; s++) Number::mma(part[kHalf], a[s], b[s]);
       } else {
-        UNROLL for (int u = 0; u < 2; u++) {
-          float sum[4] = {};
-          UNROLL for (int s = 2 * u; s < 2 * u + 2; s++) Number::mma(sum, a[s], b[s]);
-          UNROLL for (int i = 0; i < 4; i++) total[kHalf][i] =
-              fmaf(sum[i], Op::template scale<kHalf>(scales, u, i / 2), total[kHalf][i]);
+        UNROLL for (int u = 0; u < 2; u += Op::kGroupUnits) {
+          float sum[4] = {}, sum_of_a[4] = {};  // the latter is the same in all rows of W
+          UNROLL for (int s = 2 * u; s < 2 * (u + Op::kGroupUnits); s++) {
+            Number::mma(sum, a[s], b[s]);
+            const u32 ones[4] = {Number::kOne, Number::kOne, Number::kOne, Number::kOne};
+            if constexpr (Op::kAdditive) Number::mma(sum_of_a, ones, b[s]);
+          }
+          UNROLL for (int i = 0; i < 4; i++) {
+            float& to = total[kHalf][i];
+            to = fmaf(sum[i], Op::template scale<kHalf>(scales, u, i / 2), to);
+            if constexpr (Op::kAdditive)
+              to = fmaf(sum_of_a[i % 2], Op::template zero<kHalf>(scales, u, i / 2), to);
+          }
         }
       }
     };

@@ -23,11 +23,11 @@ __device__ inline void copy_pieces(const unsigned char* row_block, int bytes, in
 /// The bytes of scales, and of zeros, from one row block to the next.
 template <class Op>
 __device__ inline long long scale_pitch(const ProductArgs& args) {
-  return static_cast<long long>(args.quads) * (Op::kGroupsOf128 ? Op::kScaleBytes : kRowBlock);
+  return static_cast<long long>(args.quads) * (kRowBlock * Op::kScaleElement);
 }
 template <class Op>
 __device__ inline long long zero_pitch(const ProductArgs& args) {
-  return static_cast<long long>(args.quads) * Op::kZeroBytes;
+  return static_cast<long long>(args.quads) * (kRowBlock * Op::kZeroElement);
 }
 template <class Op>
 __device__ inline int quad_blocks_of(const ProductArgs& args) {

@@ -138,7 +138,7 @@ TEST_F(CudaDevice, PrefersKernelsOfAForm) {
     return driver->launches.back().kernel;
   };
   EXPECT_EQ(launched(1, 0, 7), "gemv_u4_f16_m8_s1z0g7");
-  EXPECT_EQ(launched(1, 0, 5), "gemv_u4_f16_m8");
+  EXPECT_EQ(launched(2, 0, 5), "gemv_u4_f16_m8");
   EXPECT_EQ(launched(0, 1, 7), "gemv_u4_f16_m8");
 }
 

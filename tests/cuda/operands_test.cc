@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <iterator>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -243,6 +244,27 @@ TEST_F(CudaOperands, AndAStreamOfTheHostInCpp) {
   EXPECT_THAT(driver->calls, Not(Contains("cuMemAlloc_v2")));
   driver->capturing = false;
   stream.wait();
+}
+
+/// Kernels have float16 scales: those of other types that are float16 numbers, too, become that.
+TEST_F(CudaOperands, ScalesBecomeFloat16WhereThatIsExact) {
+  std::vector<uint8_t> codes(kN * kK / 2, 0x9C);
+  for (const bool exact : {true, false}) {
+    std::vector<uint16_t> scales(kN, 0x3F00);  // bfloat16 0.5
+    if (!exact) scales[kN - 1] = 0x2F00;       // less than float16 has
+    auto pack = mm::make<marlin_pack_desc>();
+    pack.format = MARLIN_INT4;
+    pack.group_size = kK;
+    pack.n = kN;
+    pack.k = kK;
+    pack.values = mm::matrix_view(codes.data(), kN, kK / 2);
+    pack.scales = {scales.data(), 0, kN, 1, 0, MARLIN_BF16, MARLIN_MEM_HOST};
+    const mm::weights packed = mm::pack(context, std::vector{pack}, 1);
+    desc.weights = packed.get();
+    EXPECT_OK(marlin_gemm, nullptr, &desc);
+    ASSERT_FALSE(driver->launches.empty());
+    EXPECT_EQ(driver->launches.back().parameters.constants[MARLIN_CONSTANT_SCALE_TYPE], exact ? kScaleF16 : kScaleBf16);
+  }
 }
 
 TEST_F(CudaOperands, ScratchIsMeasuredToo) {

@@ -1,4 +1,5 @@
 // Which kernel of an NVIDIA GPU a product gets: no device is needed to plan.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <set>
@@ -69,9 +70,20 @@ TEST_F(CudaPlan, GivesFewRowsARingAndManyRowsTiles) {
 
 TEST_F(CudaPlan, GivesFormsThatHaveNoKernelOfTheirOwnAGeneralOne) {
   EXPECT_EQ(name(mxfp4, 1, MARLIN_F32), "gemv_fp4_f32_m8");
-  EXPECT_EQ(name(mxfp4, 64, MARLIN_F16), "gemm_fp4_f16_m64_n128");  // the scale of a product may leave float16
-  EXPECT_EQ(name({MARLIN_INT4, 32, ScaleType::f16, 512, 4096}, 1), "gemv_u4_bf16_m8");
+  EXPECT_EQ(name(mxfp4, 64, MARLIN_F16), "mma_fp4_f16_m32_n128");  // the scale of a product may leave float16
+  EXPECT_EQ(name({MARLIN_INT4, 32, ScaleType::bf16, 512, 4096}, 1), "gemv_u4_bf16_m8");
   EXPECT_EQ(name({MARLIN_INT8, 128, ScaleType::f16, 512, 4096}, 64), "gemm_i8_bf16_m64_n128");
+}
+
+/// Short groups, as GGUF and MLX have them.
+TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopperAsFarAsRegistersGo) {
+  Model q4_0(MARLIN_INT4, 32, ScaleType::f16, 11776, 4096), q4_1 = q4_0, of_64(MARLIN_INT4, 64, ScaleType::f16, 11776, 4096);
+  q4_1.meta.zero_kind = ZeroKind::additive;
+  for (const Model* model : {&q4_0, &q4_1, &of_64}) EXPECT_EQ(name(*model, 1), "ring_u4_bf16_m8");
+  EXPECT_EQ(name(q4_0, 16), "mma_u4_bf16_m16_n128");
+  EXPECT_THAT(name(q4_0, 512), testing::StartsWith("wgmma_u4_bf16_"));
+  EXPECT_EQ(name(of_64, 512), "mma_u4_bf16_m32_n128");
+  EXPECT_EQ(name(q4_1, 512), "gemm_u4_bf16_m64_n128");
 }
 
 TEST_F(CudaPlan, NeedsHopperForItsKernels) {

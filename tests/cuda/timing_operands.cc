@@ -26,6 +26,8 @@ std::vector<uint8_t> random_scales(const Shape& shape, const Format& format, siz
     if (format.scales == MARLIN_E8M0) byte = 118 + bits % 4;                            // 2^-9 to 2^-6
     if (format.scales == MARLIN_E4M3) byte = 8 + bits % 40;                             // 2^-6 to 0.47
     if (format.scales == MARLIN_F16) byte = i % 2 == 0 ? bits & 255 : 0x18 + bits % 4;  // 2^-9 to 2^-8
+    if (format.scales == MARLIN_BF16) byte = i % 2 == 0 ? bits & 127 : 0x3B;            // 2^-9 to 2^-8
+    if (format.scales == MARLIN_F32) byte = i % 4 == 3 ? 0x3B : bits & 127;             // 2^-9 to 2^-8
     scales[i] = static_cast<uint8_t>(byte);
   }
   return scales;
@@ -54,9 +56,10 @@ std::vector<bool> kept_of(const oracle::Weights& weights) {
 }  // namespace
 
 size_t packed_bytes(const Shape& shape, const Format& format) {
-  const int64_t bits = format.sparse ? 3 : 4;  // of a slot: half a code, and a position
+  const int64_t bits = format.sparse ? 3 : 4;    // of a slot: half a code, and a position
+  const int64_t numbers = format.zeros ? 2 : 1;  // of a group
   return static_cast<size_t>(shape.n * shape.k * bits / 8 +
-                             shape.n * groups_of(shape, format) * oracle::bytes_of(format.scales));
+                             shape.n * groups_of(shape, format) * numbers * oracle::bytes_of(format.scales));
 }
 size_t dense_bytes(const Shape& shape) { return static_cast<size_t>(shape.n * shape.k) * kElementBytes; }
 size_t copies_of(size_t bytes) { return std::max(kLeastCopies, kRotatingBytes / bytes + 1); }
@@ -102,6 +105,10 @@ mm::weights RandomWeights::pack_experts(const mm::context& context, const Shape&
     desc.scales.rows = shape.n;
     desc.scales.cols = groups_of(shape, format);
     desc.scales.dtype = format.scales;
+    if (format.zeros) {
+      desc.zeros = desc.scales;
+      desc.flags |= MARLIN_PACK_ADDITIVE_ZEROS;
+    }
     if (format.sparse) desc.flags |= MARLIN_PACK_PRUNE_2_4;
   }
   return mm::pack(context, parts, static_cast<uint32_t>(count));
@@ -125,6 +132,8 @@ oracle::Weights RandomWeights::sample(const Shape& shape, const Format& format, 
     for (int64_t group = 0; group < weights.groups; ++group)
       weights.scale.push_back(oracle::read(format.scales, scales.data(), row * weights.groups + group));
   }
+  if (format.zeros) weights.zero = weights.scale;
+  weights.additive = format.zeros;
   if (format.sparse) weights.kept = kept_of(weights);
   return weights;
 }

@@ -28,10 +28,16 @@ struct Format {
   int64_t group;
   marlin_dtype scales;
   bool sparse = false;  ///< 2:4, pruned when it is packed
+  bool zeros = false;   ///< additive, of the type of the scales
 };
 inline constexpr Format kFormats[] = {{"mxfp4", MARLIN_MXFP4, 32, MARLIN_E8M0},
                                       {"nvfp4", MARLIN_NVFP4, 16, MARLIN_E4M3},
                                       {"int4", MARLIN_INT4, 128, MARLIN_F16},
+                                      {"q4_0", MARLIN_INT4, 32, MARLIN_F16},
+                                      {"q4_1", MARLIN_INT4, 32, MARLIN_F16, false, true},
+                                      {"q4_k", MARLIN_INT4, 32, MARLIN_F32, false, true},
+                                      {"int4-g64", MARLIN_INT4, 64, MARLIN_F16},
+                                      {"mlx", MARLIN_INT4, 64, MARLIN_BF16, false, true},
                                       {"mxfp4-2:4", MARLIN_MXFP4, 32, MARLIN_E8M0, true},
                                       {"int4-2:4", MARLIN_INT4, 128, MARLIN_F16, true}};
 

@@ -10,19 +10,42 @@ namespace {
 /// An H200 has as many multiprocessors.
 constexpr int64_t kGroupsOfHopper = 132;
 
-/// Kernels for Hopper multiply by dense weights.
-bool has_form(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
-  if (layout.sparse()) return false;
+#define MARLIN_CUDA_FORM(scale, zero, shift) {scale, zero, shift},
+constexpr Form kFp4[] = {MARLIN_CUDA_FORMS_fp4(MARLIN_CUDA_FORM)};
+constexpr Form kU4[] = {MARLIN_CUDA_FORMS_u4(MARLIN_CUDA_FORM)};
+constexpr Form kFp4Sparse[] = {MARLIN_CUDA_FORMS_fp4_sparse(MARLIN_CUDA_FORM)};
+constexpr Form kU4Sparse[] = {MARLIN_CUDA_FORMS_u4_sparse(MARLIN_CUDA_FORM)};
+constexpr Form kHopperFp4[] = {MARLIN_HOPPER_FORMS_fp4(MARLIN_CUDA_FORM)};
+constexpr Form kHopperU4[] = {MARLIN_HOPPER_FORMS_u4(MARLIN_CUDA_FORM)};
+constexpr Form kWgmmaFp4[] = {MARLIN_WGMMA_FORMS_fp4(MARLIN_CUDA_FORM)};
+constexpr Form kWgmmaU4[] = {MARLIN_WGMMA_FORMS_u4(MARLIN_CUDA_FORM)};
+#undef MARLIN_CUDA_FORM
+
+template <size_t COUNT>
+bool is_in(const gpu::RowBlockLayout& layout, const Form (&forms)[COUNT]) {
   const Form form{layout.scale_constant(), layout.zero_constant(), layout.group_shift_constant()};
-  const std::span<const Form> all = forms_of(layout.codes);
-  return std::find(all.begin(), all.end(), form) != all.end();
+  return std::find(forms, forms + COUNT, form) != forms + COUNT;
 }
 
-/// Scales that bfloat16 and float16 products of a code and a scale hold exactly are multiplied into
-/// weights; others multiply sums of at least 128 slots.
-bool has_tiles(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
-  return has_form(layout, activation) &&
-         (layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16);
+/// Of MARLIN_HOPPER_FORMS, which are dense.
+bool has_ring(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
+  if (layout.codes == gpu::KernelCodes::fp4) return is_in(layout, kHopperFp4);
+  return layout.codes == gpu::KernelCodes::u4 && is_in(layout, kHopperU4);
+}
+
+/// Additive zeros, which need sums of A, would need more registers than tiles leave.
+bool has_mma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+  return has_ring(layout, activation) && layout.zero_kind != ZeroKind::additive;
+}
+
+/// Of MARLIN_WGMMA_FORMS. Scales that bfloat16 and float16 products of a code and a scale hold
+/// exactly are multiplied into weights. Others are units of sums, and must be float16 (kHasWgmma of
+/// shaders/cuda/operand.cuh).
+bool has_wgmma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+  if (layout.codes == gpu::KernelCodes::u4) return is_in(layout, kWgmmaU4);
+  const bool exact =
+      layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16;
+  return layout.codes == gpu::KernelCodes::fp4 && is_in(layout, kWgmmaFp4) && exact;
 }
 
 /// One kernel alone, whatever M is: tensor cores add a step's products in an order of their own,
@@ -90,12 +113,6 @@ static_assert(std::size(kProducts) <= gpu::kMostProductKernels);
 }  // namespace
 
 std::span<const Form> forms_of(gpu::KernelCodes codes) {
-#define MARLIN_CUDA_FORM(scale, zero, shift) {scale, zero, shift},
-  static constexpr Form kFp4[] = {MARLIN_CUDA_FORMS_fp4(MARLIN_CUDA_FORM)};
-  static constexpr Form kU4[] = {MARLIN_CUDA_FORMS_u4(MARLIN_CUDA_FORM)};
-  static constexpr Form kFp4Sparse[] = {MARLIN_CUDA_FORMS_fp4_sparse(MARLIN_CUDA_FORM)};
-  static constexpr Form kU4Sparse[] = {MARLIN_CUDA_FORMS_u4_sparse(MARLIN_CUDA_FORM)};
-#undef MARLIN_CUDA_FORM
   switch (codes) {
     case gpu::KernelCodes::fp4:
       return kFp4;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <deque>
 
 #include "backends/gpu/pack.h"
+#include "formats/float16_scales.h"
 
 namespace metal_marlin::gpu {
 namespace {
@@ -71,10 +73,8 @@ Result<std::vector<PackPlan>> plan_all(std::span<const WeightSource* const> expe
   return plans;
 }
 
-}  // namespace
-
-Result<GpuWeightStack> pack_on_device(std::span<const WeightSource* const> experts, SlotOrder order,
-                                      device::Device& device, Memory& memory, TaskRunner& runner) {
+Result<GpuWeightStack> pack_as_given(std::span<const WeightSource* const> experts, SlotOrder order,
+                                     device::Device& device, Memory& memory, TaskRunner& runner) {
   for (const Exponents exponents : {Exponents::bytes, Exponents::floats}) {
     MARLIN_ASSIGN(std::vector<PackPlan> plans, plan_all(experts, exponents, order));
     const auto differs = [&](const PackPlan& plan) { return plan.layout != plans[0].layout; };
@@ -95,10 +95,32 @@ Result<GpuWeightStack> pack_on_device(std::span<const WeightSource* const> exper
   GpuWeightStack apart;
   for (const WeightSource* const expert : experts) {
     MARLIN_ASSIGN(GpuWeightStack one,
-                  pack_on_device(std::span(&expert, 1), order, device, memory, runner));
+                  pack_as_given(std::span(&expert, 1), order, device, memory, runner));
     apart.push_back(std::move(one[0]));
   }
   return apart;
+}
+
+/// INT4 with scales or zeros that float16 may hold. (The fast kernels of CUDA take only those.)
+bool may_have_float16(const WeightSource* source) {
+  return source->meta().format == MARLIN_INT4 && has_longer_scales(source->meta());
+}
+
+}  // namespace
+
+Result<GpuWeightStack> pack_on_device(std::span<const WeightSource* const> experts, SlotOrder order,
+                                      device::Device& device, Memory& memory, TaskRunner& runner) {
+  if (order != SlotOrder::mma || !std::all_of(experts.begin(), experts.end(), may_have_float16))
+    return pack_as_given(experts, order, device, memory, runner);
+  std::deque<Float16Scales> short_ones;  // they stay where they are
+  std::vector<const WeightSource*> sources;
+  for (const WeightSource* const expert : experts)
+    sources.push_back(&short_ones.emplace_back(*expert));
+  auto packed = pack_as_given(sources, order, device, memory, runner);
+  const auto is_exact = [](const Float16Scales& source) { return source.is_exact(); };
+  // The first scale that is longer ends the attempt, so that little is read twice.
+  if (packed.ok() || std::all_of(short_ones.begin(), short_ones.end(), is_exact)) return packed;
+  return pack_as_given(experts, order, device, memory, runner);
 }
 
 }  // namespace metal_marlin::gpu
