@@ -110,6 +110,9 @@ static inline void kept_ones(uint4, ushort, thread half2* one) {
 static inline void kept_ones(ByteSpan::Unit, ushort, thread half2* one) {
   kept_ones(uint4(0), 0, one);
 }
+static inline void kept_ones(PlaneSpan::Unit, ushort, thread half2* one) {
+  kept_ones(uint4(0), 0, one);
+}
 static inline void kept_ones(SparseSpan::Unit unit, ushort i, thread half2* one) {
   if (!has_zeros) return kept_ones(uint4(0), 0, one);  // decoded as the zero point
   const uint nibbles = kept_nibbles(unit.positions[i]);

@@ -7,6 +7,18 @@
 
 constant uint kQuietNaN = 0x7FC00000u;
 
+/// The scale or zero of tile i of the rows 8 i + r, of two levels, as float32.
+static inline float two_level_value(const device void* from, long row_block, int quads, int group,
+                                    ushort r, ushort i) {
+  const long first = row_block * row_block_quads(quads);  // in uint32
+  const int super_block = group >> (kSuperBlockShift - group_shift);
+  const char integer =
+      ((const device char*)from)[4 * (first + two_level_quad_at(group, r, group_shift)) + i];
+  const half factor =
+      ((const device half*)from)[2 * (first + factor_quad_at(super_block, r, group_shift)) + i];
+  return float(integer) * float(factor);
+}
+
 /// The bits of scale or zero number `at`, as float32; `type` is a MarlinScaleType.
 static inline uint scale_bits(const device void* from, long at, uint type, int shift) {
   switch (type) {
@@ -74,6 +86,7 @@ static inline void write_bits(device void* out, long at, uint bits) {
 
 static inline uint positions_of(uint4, ushort) { return 0; }
 static inline uint positions_of(ByteSpan::Unit, ushort) { return 0; }
+static inline uint positions_of(PlaneSpan::Unit, ushort) { return 0; }
 static inline uint positions_of(SparseSpan::Unit unit, ushort i) { return unit.positions[i]; }
 
 template <typename Codes>
@@ -81,7 +94,8 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
                    const device void* scales [[buffer(MARLIN_BUFFER_SCALES)]],
                    const device void* zeros
                    [[buffer(MARLIN_BUFFER_ZEROS), function_constant(has_zeros)]],
-                   const device RowOrigin* origins [[buffer(MARLIN_BUFFER_ROWS)]],
+                   const device RowOrigin* origins
+                   [[buffer(MARLIN_BUFFER_ROWS), function_constant(has_row_factor)]],
                    device void* out [[buffer(MARLIN_BUFFER_OUT)]],
                    const device int* row_list
                    [[buffer(MARLIN_BUFFER_ROW_LIST), function_constant(has_row_list)]],
@@ -112,11 +126,19 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
   const long first = long(row_block) * args.quads * kRowBlock + i;  // of the row block and tile
   const long scale_place = first + 4 * scale_quad_at(quad, r, scale_pairs);
   const long zero_place = first + 4 * scale_quad_at(quad, r, zero_pairs);
-  const RowOrigin origin = origins[row];
+  RowOrigin origin = {1.0f, 0, 0};
+  if (has_row_factor) origin = origins[row];
   Group group;
-  group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
-  group.zero = additive ? scale_bits(zeros, zero_place, zero_kind - kZeroF32, 0) : 0;
-  group.point = Codes::kZeros && !additive ? 8 : 0;
+  group.zero = 0;
+  if (two_level)
+    group.scale = as_type<uint>(two_level_value(scales, row_block, args.quads, quad, r, i));
+  else
+    group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
+  if (zero_kind == kZeroTwoLevel)
+    group.zero = as_type<uint>(-two_level_value(zeros, row_block, args.quads, quad, r, i));
+  else if (additive)
+    group.zero = scale_bits(zeros, zero_place, zero_kind - kZeroF32, 0);
+  group.point = additive ? 0 : Codes::zero_point();
   if (zero_kind == kZeroInteger) group.point = ((const device uchar*)zeros)[zero_place];
   half2 h[4];
   Codes::decode(unit, i, h);
@@ -136,5 +158,6 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
 UNPACK(fp4, Fp4)
 UNPACK(u4, U4)
 UNPACK(i8, I8)
+UNPACK(planes, Planes)
 UNPACK(fp4_sparse, Fp4Sparse)
 UNPACK(u4_sparse, U4Sparse)

@@ -30,6 +30,16 @@ double number(ScaleType type, const uint8_t* from, int64_t index) {
   return oracle::read(kTypes[static_cast<int>(type)], from, index);
 }
 
+/// The product of two levels: of a byte (in two's complement if its type is signed) and the float16 of 256 elements.
+double two_level(const metal_marlin::WeightMeta& meta, ScaleType type, const std::vector<uint8_t>& bytes,
+                 const std::vector<uint8_t>& factors, int64_t index) {
+  const int64_t row = index / meta.groups, group = index % meta.groups, spans = (meta.k + 255) / 256;
+  const uint8_t byte = bytes[at(index)];
+  const bool is_signed = type == ScaleType::s6 || type == ScaleType::s8;
+  const double integer = is_signed ? static_cast<double>(static_cast<int8_t>(byte)) : static_cast<double>(byte);
+  return integer * oracle::read(MARLIN_F16, factors.data(), row * spans + group * meta.group_size / 256);
+}
+
 int64_t float_constant(marlin_dtype type) {
   return type == MARLIN_F32 ? kFloat32 : type == MARLIN_F16 ? kFloat16 : type == MARLIN_BF16 ? kFloatBf16 : kFloatNone;
 }
@@ -37,7 +47,7 @@ const char* float_name(marlin_dtype type) { return type == MARLIN_F32 ? "f32" : 
 const char* msl_name(marlin_dtype type) { return type == MARLIN_F32 ? "float" : type == MARLIN_F16 ? "half" : "bfloat"; }
 
 const char* codes_type(gpu::KernelCodes kind) {
-  constexpr const char* kTypes[] = {"Fp4", "U4", "I8", "Fp4Sparse", "U4Sparse"};
+  constexpr const char* kTypes[] = {"Fp4", "U4", "I8", "Fp4Sparse", "U4Sparse", "Planes"};
   return kTypes[static_cast<int>(kind)];
 }
 
@@ -108,7 +118,7 @@ const KernelRow& kernel_row(const Spec& spec) {
 }
 
 std::string Spec::describe() const {
-  constexpr const char* kScales[] = {"f32", "f16", "bf16", "e8m0", "e4m3"};
+  constexpr const char* kScales[] = {"f32", "f16", "bf16", "e8m0", "e4m3", "u4", "u6", "s6", "s8"};
   std::ostringstream s;
   s << metal_marlin::format_name(format) << " group " << group << " scales " << kScales[static_cast<int>(scale_type)]
     << " zeros " << static_cast<int>(zeros) << "/" << kScales[static_cast<int>(zero_type)] << " order "
@@ -226,9 +236,13 @@ oracle::Weights Problem::expected() const {
   w.codes = all.codes;
   w.additive = meta.zero_kind == ZeroKind::additive;
   for (int64_t i = 0; i < meta.n * meta.groups; ++i) {
-    w.scale.push_back(number(meta.scale_type, all.scales.data(), i));
+    w.scale.push_back(meta.has_two_level_scales() ? two_level(meta, meta.scale_type, all.scales, all.scale_factors, i)
+                                                  : number(meta.scale_type, all.scales.data(), i));
     if (meta.zero_kind == ZeroKind::integer) w.zero.push_back(all.zeros[at(i)]);
-    if (w.additive) w.zero.push_back(number(meta.zero_type, all.zeros.data(), i));
+    if (meta.has_two_level_zeros())
+      w.zero.push_back(-two_level(meta, meta.zero_type, all.zeros, all.zero_factors, i));
+    else if (w.additive)
+      w.zero.push_back(number(meta.zero_type, all.zeros.data(), i));
   }
   w.group_index = plan.meta.group_index;
   w.slot_group = plan.layout.slot_group;
@@ -261,6 +275,7 @@ Constants Problem::constants() const {
   c[MARLIN_CONSTANT_SLOT_TO_K] = plan.layout.permuted;
   c[MARLIN_CONSTANT_QUANTIZED] = spec.int8;
   c[MARLIN_CONSTANT_ROW_LIST] = false;
+  c[MARLIN_CONSTANT_CODE_BITS] = int64_t{plan.layout.code_bits_constant()};
   return c;
 }
 
@@ -322,12 +337,14 @@ void Problem::bind_part(Dispatch& dispatch, int index, uint64_t from, uint64_t e
 void Problem::bind_weights(Dispatch& dispatch) const {
   const gpu::RowBlockLayout& layout = plan.layout;
   bind_part(dispatch, MARLIN_BUFFER_CODES, 0, static_cast<uint64_t>(layout.row_blocks() * layout.row_block_code_bytes()));
-  const auto values = static_cast<uint64_t>(layout.row_blocks() * layout.quads * kRowBlock);
+  const auto bytes = [&](int64_t element) {
+    return static_cast<uint64_t>(layout.row_blocks() * layout.row_block_record_bytes(element));
+  };
   bind_part(dispatch, MARLIN_BUFFER_SCALES, layout.scales_at,
-            layout.scales_at + values * metal_marlin::scale_bytes(layout.scale_type));
+            layout.scales_at + bytes(static_cast<int64_t>(metal_marlin::scale_bytes(layout.scale_type))));
   if (layout.zero_kind != ZeroKind::none)
     bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at,
-              layout.zeros_at + values * static_cast<uint64_t>(layout.zero_bytes()));
+              layout.zeros_at + bytes(layout.zero_bytes()));
 }
 
 AssertionResult Problem::multiply(const Setting& setting) {
@@ -455,8 +472,9 @@ AssertionResult Problem::check_unpack(marlin_dtype type, const std::vector<int32
   set_constants(kernel, values);
   auto dispatch = kernel.dispatch();
   bind_weights(dispatch);
-  dispatch.buffer(MARLIN_BUFFER_ROWS, static_cast<const void*>(packed.data() + layout.origins_at),
-                  at(layout.row_blocks() * kRowBlock) * sizeof(RowOrigin));
+  if (layout.row_factor != kRowFactorNone)
+    bind_part(dispatch, MARLIN_BUFFER_ROWS, layout.origins_at,
+              layout.origins_at + static_cast<uint64_t>(layout.row_blocks()) * kRowBlock * sizeof(RowOrigin));
   if (!rows.empty()) dispatch.buffer(MARLIN_BUFFER_ROW_LIST, rows);
   if (layout.permuted)
     dispatch.buffer(MARLIN_BUFFER_SLOT_TO_K, static_cast<const void*>(packed.data() + layout.slot_to_k_at),

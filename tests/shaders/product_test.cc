@@ -23,15 +23,16 @@ Spec draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   s.seed = seed;
   s.suffix = row.suffix;
   if (random() % 4 == 0) s.m += row.rows;  // further threadgroups along y, as whoever probes a kernel asks for
-  const bool fixed_group = kind.format == MARLIN_MXFP4 || kind.format == MARLIN_NVFP4;
+  const bool two_level = metal_marlin::is_two_level(kind.scale_type);
+  const bool fixed_group = kind.format == MARLIN_MXFP4 || kind.format == MARLIN_NVFP4 || two_level;
   constexpr ScaleType kFloats[] = {ScaleType::f32, ScaleType::f16, ScaleType::bf16};
   if (!fixed_group) {
     constexpr int64_t kGroups[] = {0, 16, 32, 64, 128, 256};
     s.group = pick(random, kGroups);
     if (random() % 2 == 0) s.scale_type = pick(random, kFloats);
   }
-  s.zero_type = pick(random, kFloats);
-  if (!s.sparse && s.group != 0) {
+  if (const ScaleType drawn = pick(random, kFloats); !two_level) s.zero_type = drawn;
+  if (!s.sparse && s.group != 0 && !two_level) {
     constexpr Order kOrders[] = {Order::plain, Order::plain, Order::plain, Order::shuffled, Order::shard, Order::offset};
     s.order = pick(random, kOrders);
   }

@@ -163,8 +163,11 @@ class GpuBackend final : public Backend {
       if (row.has_real_codes() || row.format == MARLIN_UINT8)
         return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
                              row.name);
-      if (is_narrow(source->meta())) widened.push_back(std::make_unique<WidenedSource>(*source));
-      wide.push_back(is_narrow(source->meta()) ? widened.back().get() : source);
+      const auto reads = options_.policy->reads_narrow;
+      const bool widen =
+          is_narrow(source->meta()) && (reads == nullptr || !reads(source->meta()));
+      if (widen) widened.push_back(std::make_unique<WidenedSource>(*source));
+      wide.push_back(widen ? widened.back().get() : source);
     }
     return pack_on_device(wide, options_.policy->order, *device_, memory_, *runner_);
   }
