@@ -17,7 +17,8 @@ namespace shaders {
 namespace {
 
 constexpr Kind kInt4 = kKinds[0], kInt4Zeros = kKinds[1], kInt4Additive = kKinds[2], kFp4 = kKinds[3], kMxfp4 = kKinds[4],
-               kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8];
+               kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8], kInt3Additive = kKinds[15], kInt5 = kKinds[16], kQ4K = kKinds[20],
+               kQ6K = kKinds[22];
 
 struct Mutation {
   const char *name, *file, *from, *to;
@@ -96,6 +97,23 @@ constexpr Mutation kMutations[] = {
     {"tensor_ones", "metal4/regdecode_tensor.metal", "ones ? float2(one[t]) :", "", kInt4Additive, 40, Mutation::tensor},
     {"tie_to_even", "metal/exact.h", "(rest == tie && (rounded & 1) != 0)", "rest == tie", kFp4, 1, Mutation::unpack},
     {"subnormal_result", "metal/exact.h", "max(highest - 23, -149)", "highest - 23", kFp4, 1, Mutation::unpack},
+    {"plane_shift", "metal/decode.h", "plane << 4 & mask", "plane << 3 & mask", kQ6K, 1},
+    {"plane_width", "metal/decode.h", "code_bits == 6 ? 0x00300030u", "true ? 0x00300030u", kInt5, 12},
+    {"plane_third_bit", "metal/decode.h", "above[t] << 2", "above[t] << 1", kInt3Additive, 1},
+    {"plane_unit", "metal/decode.h", "one = third >> w", "one = third >> (2 * w)", kInt5, 1},
+    {"plane_second_word", "metal/decode.h", "second = units == 4 ? plane[kLanes]", "second = units == 4 ? plane[0]", kQ6K, 20},
+    {"plane_tail", "metal/decode.h", "plane_words(code_bits, 2) : 0", "plane_words(code_bits, 1) : 0", kInt5, 40,
+     Mutation::tensor},
+    {"plane_zero_point", "metal/decode.h", "1u << code_bits >> 1", "8u", kInt5, 1},
+    {"factor_once", "metal/scales.h", "wanted >> groups_shift != group >> groups_shift", "new_pair && wanted < 8", kQ4K, 20},
+    {"factor_tile", "metal/scales.h", "factors[i / 2]", "factors[i % 2]", kQ4K, 1},
+    {"scale_sign", "metal/scales.h", "float(char(integers", "float(uchar(integers", kQ6K, 12},
+    {"minimum_sign", "metal/scales.h", "zero_pair, -1.0f", "zero_pair, 1.0f", kQ4K, 1, Mutation::int8},
+    {"unpack_minimum", "metal/unpack.metal", "as_type<uint>(-two_level", "as_type<uint>(two_level", kQ4K, 1, Mutation::unpack},
+    {"pack_plane_step", kPacker, "plane_bit(e % 4)", "plane_bit(e % 4 ^ 1)", kInt5, 1},
+    {"pack_plane_order", kPacker, "words += (units + 1) / 2", "words += 1", kInt3Additive, 1},
+    {"pack_super_block", kPacker, "factor_quad_at(s, in_block % 8", "factor_quad_at(s, in_block / 8", kQ6K, 1},
+    {"pack_minimum", kPacker, "layout_.zeros_at, stripe_.zero_factors", "layout_.zeros_at, stripe_.scale_factors", kQ4K, 1},
     {"pack_lane", kPacker, "lane_at(in_block % 8, j)", "lane_at(in_block % 8, j ^ 1)", kInt4, 1},
     {"pack_tile", kPacker, "* 4 + in_block / 8) * 4", "* 4 + in_block % 4) * 4", kInt4, 12},
     {"pack_scale", kPacker, "in_block % 8, pairs)", "in_block / 8, pairs)", kInt4, 1},
@@ -120,10 +138,10 @@ class MutatedPacker {
       : folder_(testing::TempDir() + "/packer-" + mutation.name + "-" + std::to_string(getpid())) {
     std::filesystem::create_directories(folder_);
     std::string source = text_of(mutation.file);
-    // With the words of codes in it, which are mutated, too.
+    // With the words of codes in it, which are mutated, too, and with the plan, whose object in the archive has a packer.
     replace(source, "#include \"backends/gpu/code_words.h\"", text_of("src/backends/gpu/code_words.h"));
     replace(source, mutation.from, mutation.to);
-    std::ofstream(folder_ + "/pack.cc") << source << kExport;
+    std::ofstream(folder_ + "/pack.cc") << text_of("src/backends/gpu/pack_plan.cc") << source << kExport;
     const std::string root = MARLIN_ROOT, compile = std::string(MARLIN_CXX) + " -std=c++20 -fPIC -shared -w -I" + root + " -I" +
                                                     root + "/src -I" + root + "/include -o " + folder_ + "/pack.so " + folder_ +
                                                     "/pack.cc " MARLIN_ARCHIVE;
