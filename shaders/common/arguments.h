@@ -96,8 +96,18 @@
 #define MARLIN_CONSTANT_QUANTIZED 14  // bool: activations are INT8, in kernels whose name says so
 #define MARLIN_CONSTANT_ROW_LIST 13   // bool: unpack's rows are listed
 #define MARLIN_CONSTANT_ROUTING 15    // uint: enum MarlinRouting
-#define MARLIN_CONSTANT_CODE_BITS 16  // uint: of codes in planes: 2, 3, 5 or 6
+#define MARLIN_CONSTANT_CODE_FORM 16  // uint: enum MarlinCodeForm
 
+/// What codes are, within a kind: of planes, their bits.
+enum MarlinCodeForm {
+  kFormOwn = 0,  // what the kind's name says
+  kForm2Bits = 2,
+  kForm3Bits = 3,
+  kForm5Bits = 5,
+  kForm6Bits = 6,
+  kFormUnsigned = 8,  // i8: 0..255
+  kFormE4m3 = 9       // i8: E4M3
+};
 enum MarlinScaleType {
   kScaleF32 = 0,
   kScaleF16 = 1,

@@ -55,7 +55,7 @@
 //                  step (sign or e e m)   0  2  3  1 |    0    |   1   |   2   |   3
 //                  (five shifts decode eight codes). CUDA: fp4_mma_bit
 //     INT4         code of step t at bits 4 t + 3 .. 4 t of half p
-//     INT8         value + 128; word 2 w holds steps 0, 1 and word 2 w + 1 steps 2, 3: step t of
+//     INT8         value + 128 (UINT8 and E4M3: as they are); word 2 w holds steps 0, 1 and word 2 w + 1 steps 2, 3: step t of
 //                  half p at bits 16 p + 8 (t % 2) + 7 and below
 //     2:4          each unit has 16 bits of kept codes, as nibbles: the first and second of slots
 //                  0..3, then of 4..7; and 8 bits of positions, 2 per code in the same order. Units
@@ -76,7 +76,7 @@
 // two groups of a lane's span, and a simdgroup loads whole cache lines. Zeros have the same order;
 // they are bytes (integer zero points) or have the type of the additive zeros. E8M0 scales are
 // stored as e + shift of the row, and as 0 for NaN. The shift is 14, for the factor of 2^14 that
-// FP4 codes lack (decode.h), or less in rows with exponents above 240. On CUDA it is 126, so that
+// FP4 codes lack (decode.h; E4M3 codes: 8), or less in rows with exponents above 240. On CUDA it is 126, so that
 // the byte is the exponent of a bfloat16 that turns a code's bits into its value; it is less in
 // rows with exponents above 128. CUDA stores E4M3 as e5m3_of: with neither a sign, which the codes
 // have instead, nor subnormals. There is one RowFactor (arguments.h) per row of W, padded to whole
@@ -105,6 +105,7 @@ enum {
   kLanes = 32,
   kActivationBlock = 32,   // slots that share a scale of INT8 activations
   kFp4Exponent = 14,       // FP4 codes are decoded as 2^-14 of their value
+  kE4m3Exponent = 8,       // E4M3 codes as 2^-8 of it
   kMmaExponent = 126,      // in CUDA's order: their bits are bfloat16 numbers of 2^-126 of it
   kMmaSlots = 64,          // in CUDA's order, slots are padded to a multiple of this
   kSuperBlockShift = 8,    // log2 of the slots of a super-block, which share a factor

@@ -42,12 +42,21 @@ static inline void decode_u4(uint q, thread half2* h) {
   h[3] = as_type<half2>(r & 0x00F000F0u);
 }
 
-// --- INT8: stored as value + 128; 1024 + 128 + value is exact in half ----------------------------
-static inline void decode_i8(uint low, uint high, thread half2* h) {
-  h[0] = as_type<half2>((low & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
-  h[1] = as_type<half2>(((low >> 8) & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
-  h[2] = as_type<half2>((high & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
-  h[3] = as_type<half2>(((high >> 8) & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
+// --- bytes ---------------------------------------------------------------------------------------
+/// INT8, stored as value + 128; 1024 + 128 + value is exact in half. UINT8 is stored as it is.
+static inline half2 decode_integers(uint bytes) {
+  return as_type<half2>((bytes & 0x00FF00FFu) | 0x64006400u) -
+         half2(code_form == kFormUnsigned ? 1024.0h : 1152.0h);
+}
+/// 2^-8 times the values of E4M3 bytes 0 and 2, exactly: their bits in a half, including
+/// subnormals. 0x7F and 0xFF (NaN) become finite; the row factor contains their NaN.
+static inline half2 e4m3_pair(uint bytes) {
+  return as_type<half2>((bytes & 0x00800080u) << 8 | (bytes & 0x007F007Fu) << 7);
+}
+static inline void decode_bytes(uint low, uint high, thread half2* h) {
+  const uint4 steps = uint4(low, low >> 8, high, high >> 8);
+  UNROLL for (ushort t = 0; t < 4; t++) h[t] =
+      code_form == kFormE4m3 ? e4m3_pair(steps[t]) : decode_integers(steps[t]);
 }
 
 // --- planes: the low four bits of INT4, and two bits or one above them; or two bits and one ------
@@ -167,7 +176,7 @@ struct PlaneSpan {
 
 struct Fp4 {
   typedef NibbleSpan Span;
-  static constexpr constant bool kSparse = false, kZeros = false;
+  static constexpr constant bool kSparse = false;
   static constexpr uint zero_point() { return 0; }
   static constexpr float range(ushort) { return 1 << kFp4Exponent; }
   static void decode(uint4 unit, ushort i, thread half2* h) { decode_fp4(unit[i], h); }
@@ -175,7 +184,7 @@ struct Fp4 {
 
 struct U4 {
   typedef NibbleSpan Span;
-  static constexpr constant bool kSparse = false, kZeros = true;
+  static constexpr constant bool kSparse = false;
   static constexpr uint zero_point() { return 8; }
   static constexpr float range(ushort t) { return t % 2 == 0 ? 1 << 24 : 1 << 20; }
   static void decode(uint4 unit, ushort i, thread half2* h) { decode_u4(unit[i], h); }
@@ -183,17 +192,17 @@ struct U4 {
 
 struct I8 {
   typedef ByteSpan Span;
-  static constexpr constant bool kSparse = false, kZeros = false;
-  static constexpr uint zero_point() { return 0; }
-  static constexpr float range(ushort) { return 1; }
+  static constexpr constant bool kSparse = false;
+  static uint zero_point() { return code_form == kFormUnsigned ? 128 : 0; }
+  static float range(ushort) { return code_form == kFormE4m3 ? 256 : 1; }
   static void decode(Span::Unit unit, ushort i, thread half2* h) {
-    decode_i8(unit.low[i], unit.high[i], h);
+    decode_bytes(unit.low[i], unit.high[i], h);
   }
 };
 
 struct Planes {
   typedef PlaneSpan Span;
-  static constexpr constant bool kSparse = false, kZeros = true;
+  static constexpr constant bool kSparse = false;
   static uint zero_point() { return 1u << code_bits >> 1; }
   static float range(ushort t) {
     return (t % 2 == 0 ? 1 << 20 : 1 << 16) * (code_bits > 4 ? 16.0f : 1.0f);
@@ -208,7 +217,7 @@ struct Planes {
 
 struct Fp4Sparse {
   typedef SparseSpan Span;
-  static constexpr constant bool kSparse = true, kZeros = false;
+  static constexpr constant bool kSparse = true;
   static constexpr uint zero_point() { return 0; }
   static constexpr float range(ushort t) { return Fp4::range(t); }
   static void decode(Span::Unit unit, ushort i, thread half2* h) {
@@ -218,7 +227,7 @@ struct Fp4Sparse {
 
 struct U4Sparse {
   typedef SparseSpan Span;
-  static constexpr constant bool kSparse = true, kZeros = true;
+  static constexpr constant bool kSparse = true;
   static constexpr uint zero_point() { return 8; }
   static constexpr float range(ushort t) { return U4::range(t); }
   /// A slot that is not kept is 8, which is the default zero point, or else 0: see kept_ones().

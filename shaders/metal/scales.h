@@ -4,15 +4,8 @@
 
 static inline float bf16_bits(uint bits) { return as_type<float>(bits << 16); }
 
-/// 2^-8 times the value of an E4M3 byte, exactly: its bits in a half, including subnormals. 0x7F
-/// and 0xFF (NaN) become finite; the row factor contains their NaN.
-static inline half e4m3_bits(uint byte) {
-  return as_type<half>(ushort((byte & 0x80) << 8 | (byte & 0x7F) << 7));
-}
 static inline void e4m3_bits(uint bytes, thread half* h) {
-  const uint even = bytes & 0x00FF00FF, odd = bytes >> 8 & 0x00FF00FF;
-  const half2 a = as_type<half2>((even & 0x00800080) << 8 | (even & 0x007F007F) << 7);
-  const half2 b = as_type<half2>((odd & 0x00800080) << 8 | (odd & 0x007F007F) << 7);
+  const half2 a = e4m3_pair(bytes), b = e4m3_pair(bytes >> 8);
   h[0] = a.x, h[1] = b.x, h[2] = a.y, h[3] = b.y;
 }
 constant float kE4m3Range = 256.0f;
@@ -89,7 +82,7 @@ struct GroupScales {
                       weight_zero);
     } else if (additive) {
       load_floats(zeros, at, zero_kind - kZeroF32, weight_zero);
-    } else if (Codes::kZeros) {
+    } else if (Codes::zero_point() != 0) {
       const uint z = zero_kind == kZeroInteger ? bytes(zeros, new_pair, zero_pair)
                                                : 0x01010101 * Codes::zero_point();
       UNROLL for (ushort i = 0; i < 4; i++) {

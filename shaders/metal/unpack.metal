@@ -30,7 +30,7 @@ static inline uint scale_bits(const device void* from, long at, uint type, int s
       return uint(((const device ushort*)from)[at]) << 16;
     case kScaleE4m3: {
       const uint byte = ((const device uchar*)from)[at];
-      return (byte & 0x7F) == 0x7F ? kQuietNaN : as_type<uint>(float(e4m3_bits(byte)) * kE4m3Range);
+      return (byte & 0x7F) == 0x7F ? kQuietNaN : as_type<uint>(float(e4m3_pair(byte).x) * kE4m3Range);
     }
     default: {
       const int stored = ((const device uchar*)from)[at];
@@ -53,7 +53,15 @@ struct Group {
   float point;       // of integer zero points
 };
 
-/// (number * scale + zero) * tensor, rounded once. `number` is a multiple of 0.5 and exact.
+constant float kE4m3NaN = 480.0f;  // as decode() has the byte of NaN
+
+/// A decoded code, of 8 bits at most.
+static inline Exact exact_code(float number) {
+  const Exact all = exact_of(as_type<uint>(number));
+  return Exact{all.negative, all.mantissa >> 16, all.exponent + 16};
+}
+
+/// (number * scale + zero) * tensor, rounded once. `number` is a code less its zero point.
 static inline uint value_bits(float number, thread const Group& group, RowOrigin row) {
   const uint tensor = as_type<uint>(row.tensor);
   const bool no_tensor = row.tensor == 1.0f;
@@ -64,8 +72,7 @@ static inline uint value_bits(float number, thread const Group& group, RowOrigin
     if (!no_tensor) v = row.divide != 0 ? v / shape_of(tensor) : v * shape_of(tensor);
     return as_type<uint>(v);
   }
-  const Exact code = {as_type<uint>(number) >> 31 != 0, ulong(fabs(number) * 2.0f), -1};
-  Exact v = multiply(code, exact_of(group.scale));
+  Exact v = multiply(exact_code(number), exact_of(group.scale));
   if (additive) v = add(v, exact_of(group.zero));
   if (!no_tensor) v = row.divide != 0 ? divide(v, exact_of(tensor)) : multiply(v, exact_of(tensor));
   return round_to_bits(v);
@@ -147,7 +154,8 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
     if (k < 0 || k >= args.k) continue;
     const ushort t = e % 4, p = e / 4;
     const float number = float(p == 0 ? h[t].x : h[t].y) * Codes::range(t);
-    uint bits = value_bits(Codes::kZeros ? number - group.point : number, group, origin);
+    uint bits = value_bits(number - group.point, group, origin);
+    if (code_form == kFormE4m3 && fabs(number) == kE4m3NaN) bits = kQuietNaN;
     if (Codes::kSparse && !is_kept(positions_of(unit, i), t, p)) bits = 0;
     write_bits(out, item * args.ld + k, exists ? bits : kQuietNaN);
   }

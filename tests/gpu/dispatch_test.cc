@@ -72,7 +72,7 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
                                   {MARLIN_CONSTANT_ACCUMULATE, 0},
                                   {MARLIN_CONSTANT_PARTIAL, 0},
                                   {MARLIN_CONSTANT_QUANTIZED, int8 ? 1 : 0},
-                                  {MARLIN_CONSTANT_CODE_BITS, kCodes[codes] == std::string("planes") ? 5u : 0u}}));
+                                  {MARLIN_CONSTANT_CODE_FORM, kCodes[codes] == std::string("planes") ? 5u : 0u}}));
       expect_bound(p, MARLIN_BUFFER_CODES, buffer_of(w), 0);
       expect_bound(p, MARLIN_BUFFER_SCALES, buffer_of(w), layout.scales_at);
       const auto args = value_of<ProductArgs>(p, MARLIN_BUFFER_ARGS);

@@ -27,7 +27,7 @@ constexpr uint32_t kArraySeed = 20240601;
 
 /// A GPU has kernels for the format.
 bool has_format(const Row& row) {
-  return trial::allowed(row) && (row[trial::kFormat] < 0 || trial::kFormats[row[trial::kFormat]].format <= MARLIN_IQ4);
+  return trial::allowed(row) && (row[trial::kFormat] < 0 || trial::kFormats[row[trial::kFormat]].format != MARLIN_NF4);
 }
 
 /// Levels of the factors that fix the type of A as a kernel gets it.

@@ -24,7 +24,7 @@ inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, c
   const KernelCodes codes = bytes ? KernelCodes::i8
                             : fp4 ? (c.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4)
                                   : (c.sparse ? KernelCodes::u4_sparse : KernelCodes::u4);
-  const auto activation = c.compute == MARLIN_COMPUTE_INT8 ? mm::gpu::ActivationKind::i8
+  const auto activation = c.compute == MARLIN_COMPUTE_INT8 && !oracle::takes_float_activations(c.format) ? mm::gpu::ActivationKind::i8
                           : c.a_type == MARLIN_F32         ? mm::gpu::ActivationKind::f32
                           : c.a_type == MARLIN_F16         ? mm::gpu::ActivationKind::f16
                                                            : mm::gpu::ActivationKind::bf16;

@@ -111,11 +111,13 @@ KBlock random_k_block(marlin_format format, double scale, std::mt19937& random) 
     if (!has_minima(format) && random() % 4 == 0) block.scales[g] = ~block.scales[g];  // the lowest, too
     if (has_minima(format)) block.minima[g] = static_cast<int>(random() % static_cast<uint32_t>(largest + 1));
   }
-  uint8_t half[2];
-  oracle::write(MARLIN_F16, half, 0, 2 * scale / largest);
-  block.factor = oracle::read(MARLIN_F16, half, 0);
-  oracle::write(MARLIN_F16, half, 0, scale * (1 << bits) / largest);
-  block.minima_factor = has_minima(format) ? oracle::read(MARLIN_F16, half, 0) : 0;
+  const auto factor = [&](double size) {  // times 0.5 to 2
+    uint8_t half[2];
+    oracle::write(MARLIN_F16, half, 0, size / largest * (0.5 + static_cast<double>(random() % 1024) / 682));
+    return oracle::read(MARLIN_F16, half, 0);
+  };
+  block.factor = factor(2 * scale);
+  if (has_minima(format)) block.minima_factor = factor(scale * (1 << bits));
   return block;
 }
 

@@ -14,6 +14,8 @@ std::vector<int64_t> groups_of(const Kind& kind) {
       return {16};
     case MARLIN_MXFP4:
     case MARLIN_FP4:
+    case MARLIN_UINT8:
+    case MARLIN_FP8:
       return {32};
     case MARLIN_INT8:
       return {32, 64};
@@ -27,9 +29,10 @@ std::vector<int64_t> groups_of(const Kind& kind) {
   }
 }
 
-/// The kernels of a kind of codes in planes differ in the planes alone: one of each family is counted, of Q6_K all.
+/// Kinds that share a kernel differ in decoding alone: one kernel of each family is counted, of Q4_K and Q6_K all.
 bool is_counted(const Kind& kind, int64_t m) {
-  const bool other = metal_marlin::is_two_level(kind.scale_type) || metal_marlin::format_row(kind.format)->code_bits % 4 != 0;
+  const bool other = metal_marlin::is_two_level(kind.scale_type) || kind.format == MARLIN_UINT8 || kind.format == MARLIN_FP8 ||
+                     metal_marlin::format_row(kind.format)->code_bits % 4 != 0;
   return !other || kind.name == std::string("q4_k") || kind.name == std::string("q6_k") || m == 1 || m == 32;
 }
 

@@ -43,6 +43,9 @@ inline constexpr Kind kKinds[] = {
     {"q4_k", MARLIN_INT4, ZeroKind::additive, ScaleType::u6, false, ScaleType::u6},
     {"q5_k", MARLIN_INT5, ZeroKind::additive, ScaleType::u6, false, ScaleType::u6},
     {"q6_k", MARLIN_INT6, ZeroKind::none, ScaleType::s8, false, ScaleType::f16, 16},
+    {"uint8_zeros", MARLIN_UINT8, ZeroKind::integer, ScaleType::f16},
+    {"fp8", MARLIN_FP8, ZeroKind::none, ScaleType::bf16},
+    {"mxfp8", MARLIN_FP8, ZeroKind::none, ScaleType::e8m0},
 };
 
 /// The smallest problem of a kind; what else a test varies, it sets.

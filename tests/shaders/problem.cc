@@ -275,7 +275,7 @@ Constants Problem::constants() const {
   c[MARLIN_CONSTANT_SLOT_TO_K] = plan.layout.permuted;
   c[MARLIN_CONSTANT_QUANTIZED] = spec.int8;
   c[MARLIN_CONSTANT_ROW_LIST] = false;
-  c[MARLIN_CONSTANT_CODE_BITS] = int64_t{plan.layout.code_bits_constant()};
+  c[MARLIN_CONSTANT_CODE_FORM] = int64_t{plan.layout.code_form};
   return c;
 }
 

@@ -41,6 +41,7 @@ Spec draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   s.a_type = pick(random, kTypes);
   s.c_type = pick(random, kTypes);
   s.int8 = random() % 3 == 0;
+  if (oracle::takes_float_activations(kind.format)) s.int8 = false;
   if (row.tensor()) {
     if (s.a_type == MARLIN_F32) s.a_type = MARLIN_F16;
     s.int8 = false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "formats/format_table.h"
+#include "formats/widen.h"
 
 namespace metal_marlin::gpu {
 namespace {
@@ -14,9 +15,10 @@ bool has_alternatives(const RowBlockLayout& layout, ActivationKind) {
   return !layout.sparse() && layout.codes != KernelCodes::planes;
 }
 
-/// Codes of 2, 3, 5 and 6 bits, and the two-level scales of K-quants.
-bool reads_narrow(const WeightMeta& meta) {
-  if (format_row(meta.format)->codebook != nullptr) return false;
+/// Integers of every width and E4M3 codes, and the two-level scales of K-quants.
+bool reads(const WeightMeta& meta) {
+  const FormatRow& row = *format_row(meta.format);
+  if (row.numbers == CodeNumbers::codebook || row.code_bits > 8) return false;
   if (!meta.has_two_level_scales()) return true;
   if (meta.zero_kind != ZeroKind::none && !meta.has_two_level_zeros()) return false;
   return meta.group_size == 16 || meta.group_size == 32;
@@ -98,9 +100,14 @@ constexpr bool is_boolean(uint32_t index) {
 
 }  // namespace
 
+bool is_basic(const WeightMeta& meta) {
+  return !is_narrow(meta) && !format_row(meta.format)->has_real_codes() &&
+         meta.format != MARLIN_UINT8;
+}
+
 const Policy& simdgroup_policy() {
   static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, "metal", kAlternatives,
-                                  reads_narrow};
+                                  reads};
   return kPolicy;
 }
 
@@ -154,7 +161,7 @@ Variant& Variant::set_decoder(const RowBlockLayout& layout) {
   return set(MARLIN_CONSTANT_SCALE_TYPE, layout.scale_constant())
       .set(MARLIN_CONSTANT_ZERO_KIND, layout.zero_constant())
       .set(MARLIN_CONSTANT_GROUP_SHIFT, layout.group_shift_constant())
-      .set(MARLIN_CONSTANT_CODE_BITS, layout.code_bits_constant());
+      .set(MARLIN_CONSTANT_CODE_FORM, layout.code_form);
 }
 
 std::array<device::Constant, Variant::kConstants> Variant::constants() const {

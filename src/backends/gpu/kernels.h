@@ -79,10 +79,13 @@ struct Policy {
   std::string_view backend = "metal";  ///< in the keys of profiles
   /// Kernels that serve only where a profile or METAL_MARLIN_KERNEL names them.
   std::span<const ProductKernel> alternatives = {};
-  /// Whether the kernels read a narrow matrix (formats/widen.h) as it is; others are widened. Null:
-  /// they read none.
-  bool (*reads_narrow)(const WeightMeta& meta) = nullptr;
+  /// Whether the kernels read a matrix as it is, of those that is_basic() excludes. Narrow matrices
+  /// that they do not read are widened (formats/widen.h). Null: they read none.
+  bool (*reads)(const WeightMeta& meta) = nullptr;
 };
+/// What the kernels of every policy read: integers of 4 and 8 bits and FP4 codes, with one level of
+/// scales.
+bool is_basic(const WeightMeta& meta);
 /// Of GPUs with simdgroup matrices: Metal's. The kernels are those of kernels.inc.
 const Policy& simdgroup_policy();
 bool has_product_kernel(const Policy& policy, std::string_view name);

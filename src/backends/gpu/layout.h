@@ -36,6 +36,7 @@ struct RowBlockLayout {
   int64_t slots = 0;     // padded K, a multiple of kTailSlots
   KernelCodes codes = KernelCodes::u4;
   int code_bits = 4;
+  uint32_t code_form = kFormOwn;  // enum MarlinCodeForm
   SlotOrder order = SlotOrder::simdgroup;
   int slot_group = 32;      // slots that a quad of scales stands for: 16, 32, 64 or 128
   int64_t quad_blocks = 1;  // with slot_group 128: blocks that share a quad
@@ -92,9 +93,6 @@ struct RowBlockLayout {
     if (zero_kind == ZeroKind::additive && is_two_level(zero_type)) return kZeroTwoLevel;
     return zero_kind == ZeroKind::integer ? uint32_t{kZeroInteger}
                                           : uint32_t{kZeroF32} + static_cast<uint32_t>(zero_type);
-  }
-  uint32_t code_bits_constant() const {
-    return codes == KernelCodes::planes ? static_cast<uint32_t>(code_bits) : 0;
   }
   uint32_t group_shift_constant() const {
     return static_cast<uint32_t>(std::countr_zero(static_cast<uint32_t>(slot_group)));

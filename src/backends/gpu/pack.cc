@@ -34,7 +34,10 @@ uint8_t padding_code(const WeightMeta& meta) {
 uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
 
 /// The shift of stored exponents, unless a row has larger ones than it leaves room for.
-int usual_shift(SlotOrder order) { return order == SlotOrder::mma ? kMmaExponent : kFp4Exponent; }
+int usual_shift(const RowBlockLayout& layout) {
+  if (layout.order == SlotOrder::mma) return kMmaExponent;
+  return layout.code_form == kFormE4m3 ? kE4m3Exponent : kFp4Exponent;
+}
 
 /// The shift that turns the exponents of a row, which span lo..hi, into the stored bytes; nothing
 /// if they do not fit.
@@ -51,13 +54,12 @@ struct RowScaling {
   RowOrigin origin{1, 0, 0};
 };
 
-/// `scales` are the scales of the row in the type of the file, `groups` of them. Nothing if the
-/// exponents do not fit bytes.
+/// `scales` are the scales of the row in the type of the file, `groups` of them; `nan` says that a
+/// code is NaN. Nothing if the exponents do not fit bytes.
 std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales,
-                                     const TensorScale* tensor) {
+                                     const TensorScale* tensor, bool nan) {
   RowScaling out;
   const ScaleType type = plan.meta.scale_type;
-  bool nan = false;
   int lo = kNanExponent, hi = -1;
   for (const int32_t group : plan.groups) {
     if (group < 0) continue;
@@ -70,7 +72,7 @@ std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales
     }
   }
   if (plan.layout.scale_type == ScaleType::e8m0 && hi >= 0) {
-    const int usual = usual_shift(plan.layout.order);
+    const int usual = usual_shift(plan.layout);
     const std::optional<int> shift = exponent_shift(lo, hi, usual);
     if (!shift) return std::nullopt;
     out.origin.shift = *shift;
@@ -126,7 +128,8 @@ class RowBlockPacker {
       const std::optional<RowScaling> scaling =
           row == kPaddingRow
               ? RowScaling{}
-              : scaling_of(plan_, row_scales(row), tensor_scale_of(plan_.meta, first + row));
+              : scaling_of(plan_, row_scales(row), tensor_scale_of(plan_.meta, first + row),
+                           has_nan_code());
       if (!scaling) {
         too_wide_.store(true, std::memory_order_relaxed);
         return {};
@@ -146,6 +149,12 @@ class RowBlockPacker {
   const uint8_t* row_scales(int64_t row) const {
     return stripe_.scales.data() +
            static_cast<size_t>(row * plan_.meta.groups) * scale_bytes(plan_.meta.scale_type);
+  }
+
+  /// Of the row that order_codes() took.
+  bool has_nan_code() const {
+    return layout_.code_form == kFormE4m3 &&
+           std::any_of(codes_.begin(), codes_.end(), [](uint8_t c) { return (c & 0x7F) == 0x7F; });
   }
 
   /// Puts the codes and kept bits of one row into the order of the slots.
@@ -231,8 +240,8 @@ class RowBlockPacker {
           words[w] = nibbles(unit) | nibbles(unit + 4) << 16;
           break;
         case KernelCodes::i8:
-          words[2 * w] = int8_word(unit, 0);
-          words[2 * w + 1] = int8_word(unit, 2);
+          words[2 * w] = int8_word(unit, 0) ^ sign_bits();
+          words[2 * w + 1] = int8_word(unit, 2) ^ sign_bits();
           break;
         case KernelCodes::planes:
           add_to_planes(unit, layout_.code_bits, units, w, words);
@@ -245,6 +254,9 @@ class RowBlockPacker {
       }
     }
   }
+
+  /// Only INT8 is stored as value + 128.
+  uint32_t sign_bits() const { return layout_.code_form == kFormOwn ? 0 : 0x80808080u; }
 
   void write_mma_codes(int64_t row_block, int in_block) const {
     std::byte* const at = to_ + row_block * layout_.row_block_code_bytes();

@@ -19,6 +19,13 @@ KernelCodes kernel_codes(const WeightMeta& meta) {
   return meta.sparse ? KernelCodes::u4_sparse : KernelCodes::u4;
 }
 
+uint32_t code_form(const WeightMeta& meta) {
+  if (meta.format == MARLIN_UINT8) return kFormUnsigned;
+  if (meta.format == MARLIN_FP8) return kFormE4m3;
+  const int bits = format_row(meta.format)->code_bits;
+  return bits == 4 || bits == 8 ? uint32_t{kFormOwn} : static_cast<uint32_t>(bits);
+}
+
 /// Places the parts one after the other. Returns false if they do not fit the address space.
 bool place_parts(RowBlockLayout& layout) {
   const Checked rows = Checked(layout.row_blocks()) * Checked(int64_t{kRowBlock});
@@ -48,10 +55,11 @@ MarlinRowFactor row_factor_of(const WeightMeta& meta) {
     return kRowFactorDivide;
   const bool multiplies =
       std::any_of(tensor.begin(), tensor.end(), [](const TensorScale& t) { return t.value != 1; });
-  // The stored bytes of E8M0 and E4M3 cannot express NaN and large ranges; the row factor does.
-  const bool small_scales =
-      meta.scale_type == ScaleType::e8m0 || meta.scale_type == ScaleType::e4m3;
-  return multiplies || small_scales ? kRowFactorMultiply : kRowFactorNone;
+  // The stored bytes of E8M0 and E4M3 scales and decoded E4M3 codes cannot express NaN and large
+  // ranges; the row factor does.
+  const bool small = meta.scale_type == ScaleType::e8m0 || meta.scale_type == ScaleType::e4m3 ||
+                     meta.format == MARLIN_FP8;
+  return multiplies || small ? kRowFactorMultiply : kRowFactorNone;
 }
 
 }  // namespace
@@ -79,6 +87,7 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotO
   layout.zero_type = meta.zero_type;
   layout.row_factor = row_factor_of(meta);
   layout.code_bits = format_row(meta.format)->code_bits;
+  layout.code_form = code_form(meta);
   const auto group_bytes =
       static_cast<int64_t>(scale_bytes(layout.scale_type)) + layout.zero_bytes();
   MARLIN_ASSIGN(Slots slots,

@@ -40,7 +40,11 @@ marlin_format fp4_format(ScaleType scales) {
 marlin_format integer_format(int bits) {
   constexpr marlin_format kFormats[] = {MARLIN_INT2, MARLIN_INT3, MARLIN_INT4, MARLIN_INT5,
                                         MARLIN_INT6};
-  return bits == 8 ? MARLIN_INT8 : kFormats[bits - 2];
+  return kFormats[bits - 2];
+}
+marlin_format byte_format(const RowBlockLayout& like) {
+  if (like.code_form == kFormE4m3) return MARLIN_FP8;
+  return like.code_form == kFormUnsigned ? MARLIN_UINT8 : MARLIN_INT8;
 }
 
 /// A matrix with every code and scales of every kind.
@@ -48,7 +52,8 @@ class ProbeWeights final : public WeightSource {
  public:
   explicit ProbeWeights(const RowBlockLayout& like) {
     const bool integers = like.codes != KernelCodes::fp4 && like.codes != KernelCodes::fp4_sparse;
-    meta_.format = integer_format(like.code_bits);
+    meta_.format =
+        like.codes == KernelCodes::i8 ? byte_format(like) : integer_format(like.code_bits);
     if (!integers) meta_.format = fp4_format(like.scale_type);
     meta_.n = kN;
     meta_.k = kK;
@@ -78,15 +83,21 @@ class ProbeWeights final : public WeightSource {
   const Stripe& all() const { return all_; }
 
  private:
+  bool code_is_unsigned() const {
+    return format_row(meta_.format)->numbers == CodeNumbers::from_zero;
+  }
+
   void fill(int most, bool integers) {
     Random random;
     for (int64_t i = 0; i < kN * kK; ++i) {
       const int64_t row = i / kK, code = (row + i) % (most + 1);
       const int64_t sign = integers ? 128 : 8;  // the bit that makes a code negative
       // Narrower integers have no such bit: the upper half of the codes is positive.
-      const bool offset = integers && most < 255;
+      const bool offset = integers && code_is_unsigned();
       const int64_t half = (most + 1) / 2, positive = offset ? half + code % half : code & ~sign;
-      all_.codes.push_back(static_cast<uint8_t>(row >= kPositive ? code : positive));
+      const int64_t chosen = row >= kPositive ? code : positive;
+      const bool nan = meta_.format == MARLIN_FP8 && (chosen & 0x7F) == 0x7F;
+      all_.codes.push_back(static_cast<uint8_t>(nan ? 1 : chosen));
     }
     for (int64_t i = 0; i < kN * meta_.groups; ++i) {
       const bool positive = i < kPositive * meta_.groups;
