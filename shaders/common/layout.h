@@ -55,15 +55,15 @@
 //                  step (sign or e e m)   0  2  3  1 |    0    |   1   |   2   |   3
 //                  (five shifts decode eight codes). CUDA: fp4_mma_bit
 //     INT4         code of step t at bits 4 t + 3 .. 4 t of half p
-//     INT8         value + 128 (UINT8 and E4M3: as they are); word 2 w holds steps 0, 1 and word 2 w + 1 steps 2, 3: step t of
-//                  half p at bits 16 p + 8 (t % 2) + 7 and below
+//     INT8         value + 128 (UINT8 and E4M3: as they are); word 2 w holds steps 0, 1 and word
+//                  2 w + 1 steps 2, 3: step t of half p at bits 16 p + 8 (t % 2) + 7 and below
 //     2:4          each unit has 16 bits of kept codes, as nibbles: the first and second of slots
 //                  0..3, then of 4..7; and 8 bits of positions, 2 per code in the same order. Units
 //                  follow each other from bit 0: two units of codes per word, four units of
 //                  positions. A block of 32 has its positions at bits 23..16 of the only word.
 //                  Unused bits are 0.
-//     planes       those of two and one bits: step t of half p of unit w at bits 16 p + plane_bit(t)
-//                  + (width * w) % 4 and, of two bits, the next, of word width * w / 4. One shift
+//     planes       of two bits and of one: step t of half p of unit w is at bit 16 p + plane_bit(t)
+//                  + width * w % 4 (two bits: and at the next) of word width * w / 4. One shift
 //                  brings a unit to the place of unit 0, where steps 0 and 1 are above the nibbles
 //                  of 4-bit codes. Unused bits are 0.
 //
@@ -71,16 +71,16 @@
 // the type of the scales. Quad g belongs to slot group g of 16, 32 or 64 slots. With groups of 128
 // and more, it belongs to quad_blocks blocks of 128 slots (with one scale per row, to all blocks).
 // Two-level scales (groups of 16 and 32) are [row block][super-block of 256 slots] of: the quads of
-// float16 factors, [r][i], then the quads of its integers, int8. Two-level zeros have the same order.
-// One-byte scales of groups of 16 are in pairs, [row block][g / 2][r][g % 2][i]: one load reads the
-// two groups of a lane's span, and a simdgroup loads whole cache lines. Zeros have the same order;
-// they are bytes (integer zero points) or have the type of the additive zeros. E8M0 scales are
-// stored as e + shift of the row, and as 0 for NaN. The shift is 14, for the factor of 2^14 that
-// FP4 codes lack (decode.h; E4M3 codes: 8), or less in rows with exponents above 240. On CUDA it is 126, so that
-// the byte is the exponent of a bfloat16 that turns a code's bits into its value; it is less in
-// rows with exponents above 128. CUDA stores E4M3 as e5m3_of: with neither a sign, which the codes
-// have instead, nor subnormals. There is one RowFactor (arguments.h) per row of W, padded to whole
-// row blocks; Metal's order has none if all are 1.
+// float16 factors, [r][i], then the quads of its integers, int8. Two-level zeros have the same
+// order. One-byte scales of groups of 16 are in pairs, [row block][g / 2][r][g % 2][i]: one load
+// reads the two groups of a lane's span, and a simdgroup loads whole cache lines. Zeros have the
+// same order; they are bytes (integer zero points) or have the type of the additive zeros. E8M0
+// scales are stored as e + shift of the row, and as 0 for NaN. The shift is 14, for the factor of
+// 2^14 that FP4 codes lack (decode.h; E4M3 codes: 8), or less in rows with exponents above 240. On
+// CUDA it is 126, so that the byte is the exponent of a bfloat16 that turns a code's bits into its
+// value; it is less in rows with exponents above 128. CUDA stores E4M3 as e5m3_of: with neither a
+// sign, which the codes have instead, nor subnormals. There is one RowFactor (arguments.h) per row
+// of W, padded to whole row blocks; Metal's order has none if all are 1.
 #pragma once
 
 #ifdef __METAL_VERSION__

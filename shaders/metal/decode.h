@@ -6,8 +6,8 @@
 // FP4 and INT8, or the codes 0..15 of INT4. The next float operation applies the range, a power of
 // two, and the zero point of INT4 (product.h).
 //
-// The value 0.5 of FP4 and all codes of INT4 and of planes become *subnormal* halves. Apple GPUs keep these; the
-// host checks a product on the device.
+// The value 0.5 of FP4 and all codes of INT4 and of planes become *subnormal* halves. Apple GPUs
+// keep these; the host checks a product on the device.
 #pragma once
 #include "constants.h"
 

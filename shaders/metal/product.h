@@ -147,7 +147,8 @@ static inline void decode_codes(typename Codes::Span::Unit unit, ushort i,
 template <typename Codes>
 static inline void decode_weights(typename Codes::Span::Unit unit, ushort i,
                                   thread const GroupScales<Codes>& group, thread float2* w) {
-  if (additive || (Codes::zero_point() != 0 && scales_have_room)) {  // float16 times a zero point is exact
+  if (additive ||
+      (Codes::zero_point() != 0 && scales_have_room)) {  // float16 times a zero point is exact
     half2 h[4], one[4];
     Codes::decode(unit, i, h);
     kept_ones(unit, i, one);

@@ -26,13 +26,13 @@ static inline void load_floats(const device void* from, long quad, uint type, th
 
 /// Decoded codes lack range(). The scales contain it if they have room: stored E8M0 bytes already
 /// have it, and float16 and E4M3 are small.
-constant bool scales_have_room =
-    scale_type == kScaleF16 || scale_type >= kScaleE8m0;
+constant bool scales_have_room = scale_type == kScaleF16 || scale_type >= kScaleE8m0;
 
 /// The quads of a row block or, of two-level scales, its uint32 in that order.
 static inline long row_block_quads(int quads) {
-  return two_level ? long(quads >> (kSuperBlockShift - group_shift)) * super_block_words(group_shift)
-                   : long(quads) * 8;
+  return two_level
+             ? long(quads >> (kSuperBlockShift - group_shift)) * super_block_words(group_shift)
+             : long(quads) * 8;
 }
 
 template <typename Codes>

@@ -30,7 +30,8 @@ static inline uint scale_bits(const device void* from, long at, uint type, int s
       return uint(((const device ushort*)from)[at]) << 16;
     case kScaleE4m3: {
       const uint byte = ((const device uchar*)from)[at];
-      return (byte & 0x7F) == 0x7F ? kQuietNaN : as_type<uint>(float(e4m3_pair(byte).x) * kE4m3Range);
+      return (byte & 0x7F) == 0x7F ? kQuietNaN
+                                   : as_type<uint>(float(e4m3_pair(byte).x) * kE4m3Range);
     }
     default: {
       const int stored = ((const device uchar*)from)[at];

@@ -1,5 +1,5 @@
-// GGUF's K-quants, written from the definitions in docs/formats.md: super-blocks of 256 elements, whose groups have small integers
-// for scales and minima, times float16 factors of the super-block.
+// GGUF's K-quants, written from the definitions in docs/formats.md: super-blocks of 256 elements, whose groups have small
+// integers for scales and minima, times float16 factors of the super-block.
 #pragma once
 
 #include <array>

@@ -91,9 +91,9 @@ std::string Case::describe() const {
     << (zeros == Zeros::integer    ? " integer zeros"
         : zeros == Zeros::additive ? " additive zeros"
                                    : "")
-    << (sparse ? " sparse" : "") << (k_quant ? " K-quant" : "") << ", group " << group << ", scales " << name_of(scale_type) << ", order "
-    << static_cast<int>(order) << ", " << (compute == MARLIN_COMPUTE_INT8 ? "int8" : "default") << ", A " << name_of(a_type)
-    << ", C " << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue]
+    << (sparse ? " sparse" : "") << (k_quant ? " K-quant" : "") << ", group " << group << ", scales " << name_of(scale_type)
+    << ", order " << static_cast<int>(order) << ", " << (compute == MARLIN_COMPUTE_INT8 ? "int8" : "default") << ", A "
+    << name_of(a_type) << ", C " << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue]
     << (accumulate ? " accumulate" : "") << (row_invariant ? " row-invariant" : "") << ", strides " << static_cast<int>(strides)
     << ", M N K " << m << " " << n << " " << k << ", threads " << threads << ", tensor scale " << static_cast<int>(tensor)
     << (interleaved ? ", interleaved" : "") << (together ? ", together with another" : "") << ", seed " << seed;

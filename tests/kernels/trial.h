@@ -99,7 +99,7 @@ class Trial {
   oracle::Product product() const;
 
   Case spec;
-  oracle::Weights expected;  ///< refreshed from the matrices by pack()
+  oracle::Weights expected;    ///< refreshed from the matrices by pack()
   std::vector<KBlock> blocks;  ///< [n][k / 256] of a K-quant; pack() writes them to `values`
   Matrix values, kept, scales, zeros, group_index, a, bias, c;
   std::vector<double> tensor_scales;  ///< one a part, or empty

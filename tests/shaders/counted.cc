@@ -83,7 +83,7 @@ testing::AssertionResult count(const Case& product, Counted& out) {
   const metal_on_cpu::Counters& c = out.counters;
   const auto &codes = c.buffers.at(MARLIN_BUFFER_CODES), &a = c.buffers.at(MARLIN_BUFFER_A);
   metal_on_cpu::BufferCounters scales = c.buffers.at(MARLIN_BUFFER_SCALES);
-  if (const auto zeros = c.buffers.find(MARLIN_BUFFER_ZEROS); zeros != c.buffers.end()) {
+  if (const auto zeros = c.buffers.find(MARLIN_BUFFER_ZEROS); layout.two_level() && zeros != c.buffers.end()) {
     scales.bytes_read += zeros->second.bytes_read;
     scales.unique_bytes_read += zeros->second.unique_bytes_read;
     scales.unique_lines += zeros->second.unique_lines;

@@ -17,8 +17,8 @@ namespace shaders {
 namespace {
 
 constexpr Kind kInt4 = kKinds[0], kInt4Zeros = kKinds[1], kInt4Additive = kKinds[2], kFp4 = kKinds[3], kMxfp4 = kKinds[4],
-               kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8], kInt3Additive = kKinds[15], kInt5 = kKinds[16], kQ4K = kKinds[20],
-               kQ6K = kKinds[22], kUint8 = kKinds[23], kFp8 = kKinds[24], kMxfp8 = kKinds[25];
+               kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8], kInt3Additive = kKinds[15], kInt5 = kKinds[16],
+               kQ4K = kKinds[20], kQ6K = kKinds[22], kUint8 = kKinds[23], kFp8 = kKinds[24], kMxfp8 = kKinds[25];
 
 struct Mutation {
   const char *name, *file, *from, *to;

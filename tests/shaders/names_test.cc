@@ -19,7 +19,8 @@ std::vector<std::string> shipped_names() {
 }
 
 TEST(Names, FollowTheGrammar) {
-  const std::string codes = "(fp4|u4|i8|fp4_sparse|u4_sparse|planes)", real = "(f32|f16|bf16)", activation = "(f32|f16|bf16|i8)";
+  const std::string codes = "(fp4|u4|i8|fp4_sparse|u4_sparse|planes)", real = "(f32|f16|bf16)",
+                    activation = "(f32|f16|bf16|i8)";
   const std::regex grammar("gemv_" + codes + "_" + activation + "_m[1-8](_n(32|64|128)_s[1-8])?|regdecode_" + codes + "_" +
                            activation + "_m(8|16|32|64)_n(32|64|128)_(direct|threadgroup|tensor)|unpack_" + codes +
                            "|quantize_" + real + "|gather_(b2|b4)|finish|route");

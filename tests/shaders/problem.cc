@@ -343,8 +343,7 @@ void Problem::bind_weights(Dispatch& dispatch) const {
   bind_part(dispatch, MARLIN_BUFFER_SCALES, layout.scales_at,
             layout.scales_at + bytes(static_cast<int64_t>(metal_marlin::scale_bytes(layout.scale_type))));
   if (layout.zero_kind != ZeroKind::none)
-    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at,
-              layout.zeros_at + bytes(layout.zero_bytes()));
+    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at, layout.zeros_at + bytes(layout.zero_bytes()));
 }
 
 AssertionResult Problem::multiply(const Setting& setting) {

@@ -24,9 +24,10 @@ bool reads(const WeightMeta& meta) {
   return meta.group_size == 16 || meta.group_size == 32;
 }
 
-#define MARLIN_GPU_OTHERS(family, suffix)                \
-  MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix), \
-      MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix), MARLIN_GPU_ACTIVATIONS(family "_planes_", suffix)
+#define MARLIN_GPU_OTHERS(family, suffix)                   \
+  MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),    \
+      MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix), \
+      MARLIN_GPU_ACTIVATIONS(family "_planes_", suffix)
 #define MARLIN_GPU_NONE \
   {}, {}, {}
 #define MARLIN_GPU_ROW(family, suffix, m_min, m_max, rows, columns, threads, others, invariant,    \
@@ -106,8 +107,7 @@ bool is_basic(const WeightMeta& meta) {
 }
 
 const Policy& simdgroup_policy() {
-  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, "metal", kAlternatives,
-                                  reads};
+  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, "metal", kAlternatives, reads};
   return kPolicy;
 }
 
@@ -121,7 +121,7 @@ bool has_product_kernel(const Policy& policy, std::string_view name) {
 }
 
 HelperKernel unpack_kernel(KernelCodes codes) {
-  constexpr std::string_view kNames[] = {"unpack_fp4", "unpack_u4", "unpack_i8",
+  constexpr std::string_view kNames[] = {"unpack_fp4",        "unpack_u4",        "unpack_i8",
                                          "unpack_fp4_sparse", "unpack_u4_sparse", "unpack_planes"};
   return helper("unpack", kNames[static_cast<int>(codes)]);
 }

@@ -58,8 +58,7 @@ struct RowBlockLayout {
   int64_t words(int64_t block_slots) const {
     const int64_t units = block_slots / kLanes;
     if (codes == KernelCodes::i8) return 2 * units;
-    if (codes == KernelCodes::planes)
-      return plane_words(code_bits, static_cast<marlin_int>(units));
+    if (codes == KernelCodes::planes) return plane_words(code_bits, static_cast<marlin_int>(units));
     return sparse() && units == 4 ? 3 : units;
   }
   int64_t row_block_code_bytes() const {
@@ -81,9 +80,7 @@ struct RowBlockLayout {
     return (quads << shift >> kSuperBlockShift) * super_block_words(shift) * 4;
   }
   /// Whether there are row factors and origins. CUDA's order always has them.
-  bool has_row_records() const {
-    return order == SlotOrder::mma || row_factor != kRowFactorNone;
-  }
+  bool has_row_records() const { return order == SlotOrder::mma || row_factor != kRowFactorNone; }
   /// The values of the function constants that follow from the weights.
   uint32_t scale_constant() const {
     return two_level() ? uint32_t{kScaleTwoLevel} : static_cast<uint32_t>(scale_type);

@@ -40,12 +40,12 @@ int usual_shift(const RowBlockLayout& layout) {
 }
 
 /// The shift that turns the exponents of a row, which span lo..hi, into the stored bytes; nothing
-/// if they do not fit.
-std::optional<int> exponent_shift(int lo, int hi, int usual) {
+/// if they do not fit. The smallest code other than 0 is 2^smallest.
+std::optional<int> exponent_shift(int lo, int hi, int usual, int smallest) {
   const int shift = std::min<int>(usual, kLargestExponent - hi);
-  // If the shift is less than usual, a weight of 2^(e - 128) is 2^(e + shift - usual - 128) to the
-  // kernels, which is a normal float for e + shift >= usual + 2.
-  return shift == usual || lo + shift >= usual + 2 ? std::optional(shift) : std::nullopt;
+  // If the shift is less than usual, a weight of 2^(e - 127 + smallest) is 2^(usual - shift) less
+  // to the kernels. It is a normal float, from 2^-126 on, if e + shift >= usual + 1 - smallest.
+  return shift == usual || lo + shift >= usual + 1 - smallest ? std::optional(shift) : std::nullopt;
 }
 
 /// The factor and origin that the scales of one row require.
@@ -73,7 +73,8 @@ std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales
   }
   if (plan.layout.scale_type == ScaleType::e8m0 && hi >= 0) {
     const int usual = usual_shift(plan.layout);
-    const std::optional<int> shift = exponent_shift(lo, hi, usual);
+    const std::optional<int> shift =
+        exponent_shift(lo, hi, usual, plan.layout.code_form == kFormE4m3 ? -9 : -1);
     if (!shift) return std::nullopt;
     out.origin.shift = *shift;
     out.factor.multiplier = std::ldexp(1.0f, usual - *shift);
@@ -126,10 +127,9 @@ class RowBlockPacker {
         write_codes(row_block, in_block);
       }
       const std::optional<RowScaling> scaling =
-          row == kPaddingRow
-              ? RowScaling{}
-              : scaling_of(plan_, row_scales(row), tensor_scale_of(plan_.meta, first + row),
-                           has_nan_code());
+          row == kPaddingRow ? RowScaling{}
+                             : scaling_of(plan_, row_scales(row),
+                                          tensor_scale_of(plan_.meta, first + row), has_nan_code());
       if (!scaling) {
         too_wide_.store(true, std::memory_order_relaxed);
         return {};
@@ -335,9 +335,9 @@ class RowBlockPacker {
     const bool groups_of_16 = layout_.slot_group == 16;
     const auto place = [&](int64_t quad, bool pairs) {  // in elements
       const auto g = static_cast<int32_t>(quad);
-      const int64_t in_row_block =
-          layout_.two_level() ? two_level_quad_at(g, in_block % 8, shift_of_groups())
-                              : scale_quad_at(g, in_block % 8, pairs);
+      const int64_t in_row_block = layout_.two_level()
+                                       ? two_level_quad_at(g, in_block % 8, shift_of_groups())
+                                       : scale_quad_at(g, in_block % 8, pairs);
       const int64_t elements = layout_.row_block_record_bytes(size) / size;
       return row_block * elements + 4 * in_row_block + in_block / 8;
     };
