@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "formats/codecs.h"
+#include "formats/format_table.h"
 #include "kinds.h"
 
 namespace shaders {
@@ -22,16 +23,31 @@ TEST_P(Decoding, UnpackIsExactForScalesOfAnyBits) {
   EXPECT_TRUE(problem.check_unpack(MARLIN_F16));
 }
 
+/// Byte n of a scale, or of those that an integer of two levels can be.
+uint8_t scale_byte(ScaleType type, int64_t n) {
+  switch (type) {
+    case ScaleType::u4:
+      return static_cast<uint8_t>(n % 16);
+    case ScaleType::u6:
+      return static_cast<uint8_t>(n % 64);
+    case ScaleType::s6:
+      return static_cast<uint8_t>(n % 64 - 32);
+    default:
+      return static_cast<uint8_t>(n);
+  }
+}
+
 /// Row n has scale byte n, or a number of size 2^(n - 150), and all codes.
 void set_scale_of_row(Problem& problem) {
   const auto& meta = problem.source.meta();
   for (int64_t n = 0; n < meta.n; ++n)
     for (int64_t g = 0; g < meta.groups; ++g)
       problem.set_scale(n * meta.groups + g, std::ldexp(1 + 0.0625 * static_cast<double>(n % 16), static_cast<int>(n) - 150),
-                        static_cast<uint8_t>(n));
+                        scale_byte(meta.scale_type, n));
   auto& codes = problem.source.all().codes;
+  const int bits = metal_marlin::format_row(meta.format)->code_bits;
   for (size_t i = 0; i < codes.size(); ++i)
-    codes[i] = static_cast<uint8_t>(meta.format == MARLIN_INT8 ? i * 7 : (i + i / 64) % 16);
+    codes[i] = static_cast<uint8_t>(bits == 8 ? i * 7 : (i + i / 64) % (1u << bits));
 }
 
 TEST_P(Decoding, UnpackKnowsEveryCodeWithEveryScale) {

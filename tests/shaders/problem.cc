@@ -11,6 +11,7 @@
 #include <memory>
 #include <sstream>
 
+#include "expected_scales.h"
 #include "formats/format_table.h"
 
 namespace shaders {
@@ -23,22 +24,6 @@ using testing::AssertionResult;
 using testing::AssertionSuccess;
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
-
-/// The oracle's own reading of a scale.
-double number(ScaleType type, const uint8_t* from, int64_t index) {
-  constexpr marlin_dtype kTypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, MARLIN_E8M0, MARLIN_E4M3};
-  return oracle::read(kTypes[static_cast<int>(type)], from, index);
-}
-
-/// The product of two levels: of a byte (in two's complement if its type is signed) and the float16 of 256 elements.
-double two_level(const metal_marlin::WeightMeta& meta, ScaleType type, const std::vector<uint8_t>& bytes,
-                 const std::vector<uint8_t>& factors, int64_t index) {
-  const int64_t row = index / meta.groups, group = index % meta.groups, spans = (meta.k + 255) / 256;
-  const uint8_t byte = bytes[at(index)];
-  const bool is_signed = type == ScaleType::s6 || type == ScaleType::s8;
-  const double integer = is_signed ? static_cast<double>(static_cast<int8_t>(byte)) : static_cast<double>(byte);
-  return integer * oracle::read(MARLIN_F16, factors.data(), row * spans + group * meta.group_size / 256);
-}
 
 int64_t float_constant(marlin_dtype type) {
   return type == MARLIN_F32 ? kFloat32 : type == MARLIN_F16 ? kFloat16 : type == MARLIN_BF16 ? kFloatBf16 : kFloatNone;
@@ -235,15 +220,7 @@ oracle::Weights Problem::expected() const {
   w.groups = meta.groups;
   w.codes = all.codes;
   w.additive = meta.zero_kind == ZeroKind::additive;
-  for (int64_t i = 0; i < meta.n * meta.groups; ++i) {
-    w.scale.push_back(meta.has_two_level_scales() ? two_level(meta, meta.scale_type, all.scales, all.scale_factors, i)
-                                                  : number(meta.scale_type, all.scales.data(), i));
-    if (meta.zero_kind == ZeroKind::integer) w.zero.push_back(all.zeros[at(i)]);
-    if (meta.has_two_level_zeros())
-      w.zero.push_back(-two_level(meta, meta.zero_type, all.zeros, all.zero_factors, i));
-    else if (w.additive)
-      w.zero.push_back(number(meta.zero_type, all.zeros.data(), i));
-  }
+  add_scales(meta, all, w);
   w.group_index = plan.meta.group_index;
   w.slot_group = plan.layout.slot_group;
   w.interleaved = meta.gate_up_interleaved;
