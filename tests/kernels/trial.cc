@@ -155,7 +155,8 @@ void Trial::fill_weights() {
   Random random(spec.seed);
   const int64_t groups = groups_of(spec);
   const int bits = oracle::code_bits(spec.format);
-  values = Matrix(spec.n, code_columns(spec), spec.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8, spec.strides);
+  values = Matrix(spec.n, code_columns(spec), spec.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8,
+                  spec.k_quant ? Strides::contiguous : spec.strides);
   if (spec.k_quant) return fill_k_blocks();
   if (spec.sparse) fill_masks();
   scales = Matrix(spec.n, groups, spec.scale_type, spec.strides);

@@ -21,7 +21,8 @@ double accepted(const Case& product, const Counted& counted, const std::string& 
   // Lanes of a row ask for the same scale, or factor of a super-block, in one load, whose lines are touched once.
   const bool two_level = metal_marlin::is_two_level(product.kind.scale_type);
   const bool narrow = metal_marlin::format_row(product.kind.format)->code_bits < 4;
-  if ((product.kind.sparse || two_level || narrow) && quantity == "+ scales") return 1.25;
+  if (two_level && quantity == "+ scales") return 1.3;
+  if ((product.kind.sparse || narrow) && quantity == "+ scales") return 1.25;
   // Two of the four simdgroups that share K load the factors of a super-block.
   if (two_level && !shares_a && quantity == "scale lines") return 1.2;
   return 0;

@@ -26,12 +26,12 @@ constexpr Decoder kDecoders[] = {
     {"int8", "I8", kScaleF16, 2.25, 3.25},
     {"mxfp4_sparse", "Fp4Sparse", kScaleE8m0, 5.125, 6.125},
     {"u4b8_sparse", "U4Sparse", kScaleF16, 5.75, 5.875},
-    {"uint8", "I8", kScaleF16, 99, 99, kFormUnsigned},
-    {"fp8", "I8", kScaleF32, 99, 99, kFormE4m3},
-    {"int2", "Planes", kScaleF16, 99, 99, kForm2Bits},
-    {"int3", "Planes", kScaleF16, 99, 99, kForm3Bits},
-    {"int5", "Planes", kScaleF16, 99, 99, kForm5Bits},
-    {"int6", "Planes", kScaleF16, 99, 99, kForm6Bits},
+    {"uint8", "I8", kScaleF16, 3.25, 3.25, kFormUnsigned},
+    {"fp8", "I8", kScaleF32, 3.25, 4.25, kFormE4m3},
+    {"int2", "Planes", kScaleF16, 3.25, 3.375, kForm2Bits},
+    {"int3", "Planes", kScaleF16, 3.25, 3.375, kForm3Bits},
+    {"int5", "Planes", kScaleF16, 2.875, 3, kForm5Bits},
+    {"int6", "Planes", kScaleF16, 2.875, 3, kForm6Bits},
 };
 
 constexpr const char* kSource = R"(
