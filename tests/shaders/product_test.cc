@@ -1,4 +1,5 @@
 // Every kind of codes through every product kernel, on ragged shapes and strides, with all that a product can ask for.
+#include <algorithm>
 #include <cstdlib>
 
 #include "campaigns.h"
@@ -60,14 +61,27 @@ Spec draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
 
 class Products : public testing::TestWithParam<Kind> {};
 
+/// Kinds that share a kernel with others, from which they differ in the form of a code, meet every third row of kernels; a long
+/// campaign runs all.
+bool is_drawn(const Kind& kind, size_t row) {
+  constexpr size_t kOwnKernels = 14;
+  const auto number = static_cast<size_t>(&kind - kKinds);
+  const bool all = number < kOwnKernels || kind.name == std::string("q4_k") || kind.name == std::string("q6_k");
+  return all || whole_campaigns() || row % 3 == number % 3;
+}
+
 TEST_P(Products, AreWithinTheBoundOfEveryElement) {
   const char* more = std::getenv("METAL_MARLIN_SHADER_ROUNDS");
   const int rounds = more != nullptr ? std::atoi(more) : 1;
+  const auto number = static_cast<uint32_t>(
+      std::find_if(std::begin(kKinds), std::end(kKinds), [](const Kind& k) { return k.name == std::string(GetParam().name); }) -
+      kKinds);
   for (int round = 0; round < rounds; ++round) {
-    uint32_t seed = static_cast<uint32_t>(1000 * round + 100000 * (&GetParam() - kKinds + 1));
+    uint32_t seed = 1000 * static_cast<uint32_t>(round) + 100000 * (number + 1);
     for (const KernelRow& row : kernel_rows()) {
       Setting setting;
       setting.seed = ++seed % 2 == 0 ? seed : 0;
+      if (!is_drawn(kKinds[number], static_cast<size_t>(&row - kernel_rows().data()))) continue;
       EXPECT_TRUE(holds(draw(GetParam(), row, seed), setting));
     }
   }
