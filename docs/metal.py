@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/metal/*.svg and writes the computed parts of docs/metal.md.
+"""Draws docs/metal/*.svg and writes the computed parts of docs/metal.md and docs/metal-formats.md.
 
     docs/metal.py                       writes drawings and the table of predicted times
     docs/metal.py --check               exits with 1 and names each file that differs from what it would write
@@ -21,6 +21,7 @@ from diagrams import MSB, write_or_check
 
 DOCS = pathlib.Path(__file__).resolve().parent
 PAGE = DOCS / "metal.md"
+FORMATS_PAGE = DOCS / "metal-formats.md"
 
 # --- the packed layout of shaders/common/layout.h, a block of 128 slots -----------------------------------------------------
 
@@ -217,8 +218,8 @@ def comparable(table):
     return [re.sub(" +", " ", line[:registers.start] + line[registers.stop:]).strip() for line in lines if set(line) - set("- ")]
 
 
-def counters(program, check):
-    page, wrong = PAGE.read_text("utf-8"), []
+def counters(page_path, program, check):
+    page, wrong = page_path.read_text("utf-8"), []
 
     def renewed(found):
         table = subprocess.run([program, *found[1].split()], check=True, stdout=subprocess.PIPE, text=True).stdout
@@ -230,9 +231,9 @@ def counters(program, check):
     renewed_page, count = COUNTED.subn(renewed, page)
     if check:
         for options in wrong:
-            print(f"docs/metal.md: the table of `{options}` differs from the counts; write it with docs/metal.py --counters {program}")
+            print(f"docs/{page_path.name}: the table of `{options}` differs from the counts; write it with docs/metal.py --counters {program}")
         return 1 if wrong or count == 0 else 0
-    PAGE.write_text(renewed_page, "utf-8")
+    page_path.write_text(renewed_page, "utf-8")
     return 0
 
 
@@ -241,7 +242,7 @@ def main(arguments):
         print_layout()
         return 0
     if len(arguments) == 2 and arguments[0] in ("--counters", "--check-counters"):
-        return counters(arguments[1], arguments[0] == "--check-counters")
+        return max([counters(page, arguments[1], arguments[0] == "--check-counters") for page in (PAGE, FORMATS_PAGE)])
     check = arguments == ["--check"]
     files = {"fragment.svg": fragment().svg(), "words.svg": words().svg(), "roofline.svg": roofline()}
     wrong = write_or_check(DOCS / "metal", files, check)

@@ -14,6 +14,7 @@
 //               | "regdecode_" codes "_" activation "_m" rows "_n" columns way
 //   way         = "_direct" | "_threadgroup" | "_tensor"    how the matrix unit reads A
 //   codes       = ( "fp4" | "u4" | "i8" ) [ "_sparse" ]     sparse: 2:4
+//               | "planes"                                  Metal; 2, 3, 5 and 6 bits
 //   activation  = float | "i8"                              i8: from quantize, with a_scales
 //   float       = "f32" | "f16" | "bf16"
 //   bytes       = "b2" | "b4"
@@ -95,15 +96,34 @@
 #define MARLIN_CONSTANT_QUANTIZED 14  // bool: activations are INT8, in kernels whose name says so
 #define MARLIN_CONSTANT_ROW_LIST 13   // bool: unpack's rows are listed
 #define MARLIN_CONSTANT_ROUTING 15    // uint: enum MarlinRouting
+#define MARLIN_CONSTANT_CODE_FORM 16  // uint: enum MarlinCodeForm
 
+/// What codes are, within a kind: of planes, their bits.
+enum MarlinCodeForm {
+  kFormOwn = 0,  // what the kind's name says
+  kForm2Bits = 2,
+  kForm3Bits = 3,
+  kForm5Bits = 5,
+  kForm6Bits = 6,
+  kFormUnsigned = 8,  // i8: 0..255
+  kFormE4m3 = 9       // i8: E4M3
+};
 enum MarlinScaleType {
   kScaleF32 = 0,
   kScaleF16 = 1,
   kScaleBf16 = 2,
   kScaleE8m0 = 3,
-  kScaleE4m3 = 4
+  kScaleE4m3 = 4,
+  kScaleTwoLevel = 5  // int8 times the float16 of a super-block
 };
-enum MarlinZeroKind { kZeroNone = 0, kZeroInteger = 1, kZeroF32 = 2, kZeroF16 = 3, kZeroBf16 = 4 };
+enum MarlinZeroKind {
+  kZeroNone = 0,
+  kZeroInteger = 1,
+  kZeroF32 = 2,
+  kZeroF16 = 3,
+  kZeroBf16 = 4,
+  kZeroTwoLevel = 5  // -(int8 times the float16 of a super-block)
+};
 /// The row factor of finished sums: none; * multiplier; * multiplier / divisor.
 enum MarlinRowFactor { kRowFactorNone = 0, kRowFactorMultiply = 1, kRowFactorDivide = 2 };
 enum MarlinFloat { kFloat32 = 0, kFloat16 = 1, kFloatBf16 = 2, kFloatNone = 3 };
@@ -131,7 +151,7 @@ struct RowFactor {
   float divisor;
 };
 /// The parts that unpack needs: the tensor scale of the file (1: none), and the shift of stored
-/// E8M0 exponents.
+/// E8M0 exponents. Metal's order has them only beside row factors.
 struct RowOrigin {
   float tensor;
   marlin_int divide;  // weight / tensor instead of weight * tensor

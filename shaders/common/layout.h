@@ -26,6 +26,10 @@
 //     8-bit        8 / 4 / 2: words 2 w and 2 w + 1 are unit w
 //     4-bit 2:4    3 / 2 / 1: [codes of units 0, 1][codes of units 2, 3][positions] /
 //                  [codes][positions] / [both]
+//     planes       codes of 2, 3, 5 and 6 bits, in planes one after another: the low four bits of a
+//                  code (5 and 6 bits), as 4-bit codes; then two bits (2, 3 and 6 bits); then one
+//                  bit (3 and 5 bits). The words of a plane are its bits divided by 32, rounded up:
+//                  2, 3, 5 or 6 of a block of 128 in all (plane_words)
 //
 // This order is that of simdgroup matrices. CUDA's is the order of operand A of mma.m16n8k16 and of
 // a warp's part of wgmma.m64nNk16, which have steps of 16 neighboring slots. Slots are padded to a
@@ -51,26 +55,32 @@
 //                  step (sign or e e m)   0  2  3  1 |    0    |   1   |   2   |   3
 //                  (five shifts decode eight codes). CUDA: fp4_mma_bit
 //     INT4         code of step t at bits 4 t + 3 .. 4 t of half p
-//     INT8         value + 128; word 2 w holds steps 0, 1 and word 2 w + 1 steps 2, 3: step t of
-//                  half p at bits 16 p + 8 (t % 2) + 7 and below
+//     INT8         value + 128 (UINT8 and E4M3: as they are); word 2 w holds steps 0, 1 and word
+//                  2 w + 1 steps 2, 3: step t of half p at bits 16 p + 8 (t % 2) + 7 and below
 //     2:4          each unit has 16 bits of kept codes, as nibbles: the first and second of slots
 //                  0..3, then of 4..7; and 8 bits of positions, 2 per code in the same order. Units
 //                  follow each other from bit 0: two units of codes per word, four units of
 //                  positions. A block of 32 has its positions at bits 23..16 of the only word.
 //                  Unused bits are 0.
+//     planes       of two bits and of one: step t of half p of unit w is at bit 16 p + plane_bit(t)
+//                  + width * w % 4 (two bits: and at the next) of word width * w / 4. One shift
+//                  brings a unit to the place of unit 0, where steps 0 and 1 are above the nibbles
+//                  of 4-bit codes. Unused bits are 0.
 //
 // Scales are quads of four (for the lane's tiles i = 0..3), [row block][quad g][r = 0..7][i], of
 // the type of the scales. Quad g belongs to slot group g of 16, 32 or 64 slots. With groups of 128
 // and more, it belongs to quad_blocks blocks of 128 slots (with one scale per row, to all blocks).
-// One-byte scales of groups of 16 are in pairs, [row block][g / 2][r][g % 2][i]: one load reads the
-// two groups of a lane's span, and a simdgroup loads whole cache lines. Zeros have the same order;
-// they are bytes (integer zero points) or have the type of the additive zeros. E8M0 scales are
-// stored as e + shift of the row, and as 0 for NaN. The shift is 14, for the factor of 2^14 that
-// FP4 codes lack (decode.h), or less in rows with exponents above 240. On CUDA it is 126, so that
-// the byte is the exponent of a bfloat16 that turns a code's bits into its value; it is less in
-// rows with exponents above 128. CUDA stores E4M3 as e5m3_of: with neither a sign, which the codes
-// have instead, nor subnormals. There is one RowFactor (arguments.h) per row of W, padded to whole
-// row blocks.
+// Two-level scales (groups of 16 and 32) are [row block][super-block of 256 slots] of: the quads of
+// float16 factors, [r][i], then the quads of its integers, int8. Two-level zeros have the same
+// order. One-byte scales of groups of 16 are in pairs, [row block][g / 2][r][g % 2][i]: one load
+// reads the two groups of a lane's span, and a simdgroup loads whole cache lines. Zeros have the
+// same order; they are bytes (integer zero points) or have the type of the additive zeros. E8M0
+// scales are stored as e + shift of the row, and as 0 for NaN. The shift is 14, for the factor of
+// 2^14 that FP4 codes lack (decode.h; E4M3 codes: 8), or less in rows with exponents above 240. On
+// CUDA it is 126, so that the byte is the exponent of a bfloat16 that turns a code's bits into its
+// value; it is less in rows with exponents above 128. CUDA stores E4M3 as e5m3_of: with neither a
+// sign, which the codes have instead, nor subnormals. There is one RowFactor (arguments.h) per row
+// of W, padded to whole row blocks; Metal's order has none if all are 1.
 #pragma once
 
 #ifdef __METAL_VERSION__
@@ -95,8 +105,11 @@ enum {
   kLanes = 32,
   kActivationBlock = 32,   // slots that share a scale of INT8 activations
   kFp4Exponent = 14,       // FP4 codes are decoded as 2^-14 of their value
+  kE4m3Exponent = 8,       // E4M3 codes as 2^-8 of it
   kMmaExponent = 126,      // in CUDA's order: their bits are bfloat16 numbers of 2^-126 of it
   kMmaSlots = 64,          // in CUDA's order, slots are padded to a multiple of this
+  kSuperBlockShift = 8,    // log2 of the slots of a super-block, which share a factor
+  kFactorWords = 16,       // uint32 of the factors of a super-block of a row block
   kMmaSparseWords = 192,   // in CUDA's order, of 64 slots of a row block of 2:4 weights
   kE5m3Zero = 9,           // exponent field of 1 in an E5M3 byte
   kLargestExponent = 254,  // of stored E8M0 bytes
@@ -152,6 +165,29 @@ MARLIN_SHARED marlin_int block_begin(marlin_int slots, marlin_int b) {
 MARLIN_SHARED marlin_int scale_quad_at(marlin_int g, marlin_int r, bool pairs) {
   return pairs ? 8 * (g & ~1) + 2 * r + (g & 1) : 8 * g + r;
 }
+
+/// Two-level scales: the uint32 of a super-block of a row block, and the places in the row block of
+/// the quad of integers of slot group g and of the quad of factors (two uint32) of super-block s,
+/// for the rows 8 i + r. Groups have 2^shift slots, of which shift is 4 or 5.
+MARLIN_SHARED marlin_int super_block_words(marlin_int shift) {
+  return kFactorWords + (8 << kSuperBlockShift >> shift);
+}
+MARLIN_SHARED marlin_int two_level_quad_at(marlin_int g, marlin_int r, marlin_int shift) {
+  const marlin_int groups = 1 << kSuperBlockShift >> shift;
+  return g / groups * super_block_words(shift) + kFactorWords +
+         scale_quad_at(g % groups, r, shift == 4);
+}
+MARLIN_SHARED marlin_int factor_quad_at(marlin_int s, marlin_int r, marlin_int shift) {
+  return s * super_block_words(shift) + 2 * r;
+}
+
+/// The uint32 of a lane and tile for `units` units of codes of 2, 3, 5 or 6 bits.
+MARLIN_SHARED marlin_int plane_words(marlin_int bits, marlin_int units) {
+  const marlin_int low = bits > 4 ? 4 : 2;  // bits of the first plane
+  return (low * units + 3) / 4 + ((bits - low) * units + 3) / 4;
+}
+/// The position, in a 16-bit half, of step t of unit 0 in a plane of one or two bits.
+MARLIN_SHARED marlin_int plane_bit(marlin_int t) { return t < 2 ? 4 * t + 4 : 12 * (t - 2); }
 
 /// The position of the code of step t in a 16-bit half of dense FP4.
 MARLIN_SHARED marlin_int fp4_sign_bit(marlin_int t) {

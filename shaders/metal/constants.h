@@ -32,9 +32,12 @@ MARLIN_CONSTANT(bool, has_slot_to_k, MARLIN_CONSTANT_SLOT_TO_K)
 MARLIN_CONSTANT(bool, quantized, MARLIN_CONSTANT_QUANTIZED)
 MARLIN_CONSTANT(bool, has_row_list, MARLIN_CONSTANT_ROW_LIST)
 MARLIN_CONSTANT(uint, routing, MARLIN_CONSTANT_ROUTING)
+MARLIN_CONSTANT(uint, code_form, MARLIN_CONSTANT_CODE_FORM)
 
 constant bool has_zeros = zero_kind != kZeroNone;
 constant bool additive = zero_kind >= kZeroF32;
+constant uint code_bits = code_form;  // of planes
+constant bool two_level = scale_type == kScaleTwoLevel;
 constant bool scale_pairs = group_shift == 4 && scale_type >= kScaleE8m0;  // see scale_quad_at()
 constant bool zero_pairs = group_shift == 4 && zero_kind == kZeroInteger;
 constant bool has_row_factor = row_factor != kRowFactorNone;

@@ -6,8 +6,8 @@
 // FP4 and INT8, or the codes 0..15 of INT4. The next float operation applies the range, a power of
 // two, and the zero point of INT4 (product.h).
 //
-// The value 0.5 of FP4 and all codes of INT4 become *subnormal* halves. Apple GPUs keep these; the
-// host checks a product on the device.
+// The value 0.5 of FP4 and all codes of INT4 and of planes become *subnormal* halves. Apple GPUs
+// keep these; the host checks a product on the device.
 #pragma once
 #include "constants.h"
 
@@ -42,12 +42,49 @@ static inline void decode_u4(uint q, thread half2* h) {
   h[3] = as_type<half2>(r & 0x00F000F0u);
 }
 
-// --- INT8: stored as value + 128; 1024 + 128 + value is exact in half ----------------------------
-static inline void decode_i8(uint low, uint high, thread half2* h) {
-  h[0] = as_type<half2>((low & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
-  h[1] = as_type<half2>(((low >> 8) & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
-  h[2] = as_type<half2>((high & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
-  h[3] = as_type<half2>(((high >> 8) & 0x00FF00FFu) | 0x64006400u) - half2(1152.0h);
+// --- bytes ---------------------------------------------------------------------------------------
+/// INT8, stored as value + 128; 1024 + 128 + value is exact in half. UINT8 is stored as it is.
+static inline half2 decode_integers(uint bytes) {
+  return as_type<half2>((bytes & 0x00FF00FFu) | 0x64006400u) -
+         half2(code_form == kFormUnsigned ? 1024.0h : 1152.0h);
+}
+/// 2^-8 times the values of E4M3 bytes 0 and 2, exactly: their bits in a half, including
+/// subnormals. 0x7F and 0xFF (NaN) become finite; the row factor contains their NaN.
+static inline half2 e4m3_pair(uint bytes) {
+  return as_type<half2>((bytes & 0x00800080u) << 8 | (bytes & 0x007F007Fu) << 7);
+}
+static inline void decode_bytes(uint low, uint high, thread half2* h) {
+  const uint4 steps = uint4(low, low >> 8, high, high >> 8);
+  UNROLL for (ushort t = 0; t < 4; t++) h[t] =
+      code_form == kFormE4m3 ? e4m3_pair(steps[t]) : decode_integers(steps[t]);
+}
+
+// --- planes: the low four bits of INT4, and two bits or one above them; or two bits and one ------
+/// The bits of a plane of two bits (mask 0x00300030) or one (0x00100010): of even steps at bit 4 of
+/// each half, of odd steps at bit 8.
+static inline void plane_bits(uint plane, uint mask, thread uint* bits) {
+  bits[0] = plane & mask;
+  bits[1] = plane & mask << 4;
+  bits[2] = plane << 4 & mask;
+  bits[3] = plane >> 4 & mask << 4;
+}
+/// 2^-24 n in even steps and 2^-20 n in odd ones.
+static inline void decode_above_u4(uint q, uint plane, uint mask, thread half2* h) {
+  const uint r = q >> 8;
+  uint bits[4];
+  plane_bits(plane, mask, bits);
+  h[0] = as_type<half2>((q & 0x000F000Fu) | bits[0]);
+  h[1] = as_type<half2>((q & 0x00F000F0u) | bits[1]);
+  h[2] = as_type<half2>((r & 0x000F000Fu) | bits[2]);
+  h[3] = as_type<half2>((r & 0x00F000F0u) | bits[3]);
+}
+/// 2^-20 n in even steps and 2^-16 n in odd ones, of which bit 10 is 2^-14 as well. `high` has the
+/// third bit.
+static inline void decode_u2(uint low, uint high, thread half2* h) {
+  uint bits[4], above[4];
+  plane_bits(low, 0x00300030u, bits);
+  plane_bits(high, 0x00100010u, above);
+  UNROLL for (ushort t = 0; t < 4; t++) h[t] = as_type<half2>(bits[t] | above[t] << 2);
 }
 
 // --- 2:4 sparse: 16 bits of kept codes and 8 of positions become a unit of nibbles, 0 if not kept
@@ -107,32 +144,81 @@ struct SparseSpan {
   }
 };
 
+/// Loads the planes above the nibbles of a block at once, and the nibbles with their units.
+struct PlaneSpan {
+  struct Unit {
+    uint4 low, high;  // planes of this unit, in the place of unit 0
+  };
+  static long words(int slots) {
+    return kLanes * (long(slots / kBlockSlots) * code_bits +
+                     ((slots & 64) != 0 ? plane_words(code_bits, 2) : 0) +
+                     ((slots & 32) != 0 ? plane_words(code_bits, 1) : 0));
+  }
+  const device uint4* at;
+  uint4 first, second, third;  // of two bits: units 0, 1 and 2, 3; of one bit: `third`
+  void open(const device uint4* block, ushort units, ushort lane) {
+    at = block + lane;
+    const device uint4* plane = at + (code_bits > 4 ? kLanes * units : 0);
+    first = second = third = uint4(0);
+    if (code_bits != 5) {
+      first = *plane;
+      second = units == 4 ? plane[kLanes] : first;
+      plane += units == 4 ? 2 * kLanes : kLanes;
+    }
+    if (code_bits == 3 || code_bits == 5) third = *plane;
+  }
+  Unit unit(ushort w) const {
+    const uint4 two = (w < 2 ? first : second) >> (2 * (w & 1)), one = third >> w;
+    if (code_bits < 5) return Unit{two, one};
+    return Unit{at[w * kLanes], code_bits == 6 ? two : one};
+  }
+};
+
 struct Fp4 {
   typedef NibbleSpan Span;
-  static constexpr constant bool kSparse = false, kZeros = false;
+  static constexpr constant bool kSparse = false;
+  static constexpr uint zero_point() { return 0; }
   static constexpr float range(ushort) { return 1 << kFp4Exponent; }
   static void decode(uint4 unit, ushort i, thread half2* h) { decode_fp4(unit[i], h); }
 };
 
 struct U4 {
   typedef NibbleSpan Span;
-  static constexpr constant bool kSparse = false, kZeros = true;
+  static constexpr constant bool kSparse = false;
+  static constexpr uint zero_point() { return 8; }
   static constexpr float range(ushort t) { return t % 2 == 0 ? 1 << 24 : 1 << 20; }
   static void decode(uint4 unit, ushort i, thread half2* h) { decode_u4(unit[i], h); }
 };
 
 struct I8 {
   typedef ByteSpan Span;
-  static constexpr constant bool kSparse = false, kZeros = false;
-  static constexpr float range(ushort) { return 1; }
+  static constexpr constant bool kSparse = false;
+  static uint zero_point() { return code_form == kFormUnsigned ? 128 : 0; }
+  static float range(ushort) { return code_form == kFormE4m3 ? 256 : 1; }
   static void decode(Span::Unit unit, ushort i, thread half2* h) {
-    decode_i8(unit.low[i], unit.high[i], h);
+    decode_bytes(unit.low[i], unit.high[i], h);
+  }
+};
+
+struct Planes {
+  typedef PlaneSpan Span;
+  static constexpr constant bool kSparse = false;
+  static uint zero_point() { return 1u << code_bits >> 1; }
+  static float range(ushort t) {
+    return (t % 2 == 0 ? 1 << 20 : 1 << 16) * (code_bits > 4 ? 16.0f : 1.0f);
+  }
+  static void decode(Span::Unit unit, ushort i, thread half2* h) {
+    if (code_bits < 5)
+      decode_u2(unit.low[i], unit.high[i], h);
+    else
+      decode_above_u4(unit.low[i], unit.high[i], code_bits == 6 ? 0x00300030u : 0x00100010u, h);
   }
 };
 
 struct Fp4Sparse {
   typedef SparseSpan Span;
-  static constexpr constant bool kSparse = true, kZeros = false;
+  static constexpr constant bool kSparse = true;
+  static constexpr uint zero_point() { return 0; }
   static constexpr float range(ushort t) { return Fp4::range(t); }
   static void decode(Span::Unit unit, ushort i, thread half2* h) {
     decode_fp4_nibbles(expand_codes(unit.codes[i], unit.positions[i]), h);
@@ -141,7 +227,8 @@ struct Fp4Sparse {
 
 struct U4Sparse {
   typedef SparseSpan Span;
-  static constexpr constant bool kSparse = true, kZeros = true;
+  static constexpr constant bool kSparse = true;
+  static constexpr uint zero_point() { return 8; }
   static constexpr float range(ushort t) { return U4::range(t); }
   /// A slot that is not kept is 8, which is the default zero point, or else 0: see kept_ones().
   static void decode(Span::Unit unit, ushort i, thread half2* h) {

@@ -2,7 +2,7 @@
 // A threadgroup takes BLOCKS row blocks of W, of which each has SHARERS simdgroups that share K,
 // block by block: one and four, but for alternatives. Every byte of weights is read once for all
 // rows of A. With half and INT8 activations, a scale multiplies the sum of its group. For INT8,
-// this sum is an integer and exact in float32 (32 products of at most 128 * 127). With float32 and
+// this sum is an integer and exact in float32 (32 products of at most 255 * 127). With float32 and
 // bfloat16 activations, such a sum might overflow although the product does not. There the scale
 // multiplies each weight, as in the matrix kernels.
 #include "product.h"

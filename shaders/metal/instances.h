@@ -1,11 +1,13 @@
 // The list of compiled kernels: every kind of codes with every type of activations. A build may
-// define others.
+// define others. Alternatives are compiled for MARLIN_DENSE_CODES.
 #pragma once
 
 #define MARLIN_CODES(X, a_name, T) \
   X(fp4, Fp4, a_name, T)           \
   X(u4, U4, a_name, T)             \
-  X(i8, I8, a_name, T) X(fp4_sparse, Fp4Sparse, a_name, T) X(u4_sparse, U4Sparse, a_name, T)
+  X(i8, I8, a_name, T)             \
+  X(planes, Planes, a_name, T)     \
+  X(fp4_sparse, Fp4Sparse, a_name, T) X(u4_sparse, U4Sparse, a_name, T)
 #define MARLIN_DENSE_CODES(X, a_name, T) \
   X(fp4, Fp4, a_name, T) X(u4, U4, a_name, T) X(i8, I8, a_name, T)
 #define MARLIN_DENSE_PRODUCTS(X)    \

@@ -110,6 +110,9 @@ static inline void kept_ones(uint4, ushort, thread half2* one) {
 static inline void kept_ones(ByteSpan::Unit, ushort, thread half2* one) {
   kept_ones(uint4(0), 0, one);
 }
+static inline void kept_ones(PlaneSpan::Unit, ushort, thread half2* one) {
+  kept_ones(uint4(0), 0, one);
+}
 static inline void kept_ones(SparseSpan::Unit unit, ushort i, thread half2* one) {
   if (!has_zeros) return kept_ones(uint4(0), 0, one);  // decoded as the zero point
   const uint nibbles = kept_nibbles(unit.positions[i]);
@@ -133,7 +136,7 @@ static inline void decode_codes(typename Codes::Span::Unit unit, ushort i,
   kept_ones(unit, i, one);
   UNROLL for (ushort t = 0; t < 4; t++) {
     const float range = range_of<Codes>(t);
-    if (!Codes::kZeros || additive)
+    if (Codes::zero_point() == 0 || additive)
       q[t] = float2(h[t]) * range;
     else
       q[t] = fma(float2(h[t]), float2(range), float2(one[t]) * -group.code_zero[i]);
@@ -144,7 +147,8 @@ static inline void decode_codes(typename Codes::Span::Unit unit, ushort i,
 template <typename Codes>
 static inline void decode_weights(typename Codes::Span::Unit unit, ushort i,
                                   thread const GroupScales<Codes>& group, thread float2* w) {
-  if (additive || (Codes::kZeros && scales_have_room)) {  // float16 times a zero point is exact
+  if (additive ||
+      (Codes::zero_point() != 0 && scales_have_room)) {  // float16 times a zero point is exact
     half2 h[4], one[4];
     Codes::decode(unit, i, h);
     kept_ones(unit, i, one);

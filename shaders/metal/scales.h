@@ -4,15 +4,8 @@
 
 static inline float bf16_bits(uint bits) { return as_type<float>(bits << 16); }
 
-/// 2^-8 times the value of an E4M3 byte, exactly: its bits in a half, including subnormals. 0x7F
-/// and 0xFF (NaN) become finite; the row factor contains their NaN.
-static inline half e4m3_bits(uint byte) {
-  return as_type<half>(ushort((byte & 0x80) << 8 | (byte & 0x7F) << 7));
-}
 static inline void e4m3_bits(uint bytes, thread half* h) {
-  const uint even = bytes & 0x00FF00FF, odd = bytes >> 8 & 0x00FF00FF;
-  const half2 a = as_type<half2>((even & 0x00800080) << 8 | (even & 0x007F007F) << 7);
-  const half2 b = as_type<half2>((odd & 0x00800080) << 8 | (odd & 0x007F007F) << 7);
+  const half2 a = e4m3_pair(bytes), b = e4m3_pair(bytes >> 8);
   h[0] = a.x, h[1] = b.x, h[2] = a.y, h[3] = b.y;
 }
 constant float kE4m3Range = 256.0f;
@@ -33,8 +26,14 @@ static inline void load_floats(const device void* from, long quad, uint type, th
 
 /// Decoded codes lack range(). The scales contain it if they have room: stored E8M0 bytes already
 /// have it, and float16 and E4M3 are small.
-constant bool scales_have_room =
-    scale_type == kScaleF16 || scale_type == kScaleE8m0 || scale_type == kScaleE4m3;
+constant bool scales_have_room = scale_type == kScaleF16 || scale_type >= kScaleE8m0;
+
+/// The quads of a row block or, of two-level scales, its uint32 in that order.
+static inline long row_block_quads(int quads) {
+  return two_level
+             ? long(quads >> (kSuperBlockShift - group_shift)) * super_block_words(group_shift)
+             : long(quads) * 8;
+}
 
 template <typename Codes>
 struct GroupScales {
@@ -47,7 +46,7 @@ struct GroupScales {
               constant ProductArgs& args, long row_block, ushort lane)
       : scales(all_scales),
         zeros(all_zeros),
-        first(row_block * args.quads * 8),
+        first(row_block * row_block_quads(args.quads)),
         quad_blocks(args.quad_blocks),
         row(fragment_row(lane)),
         group(-1) {}
@@ -56,7 +55,9 @@ struct GroupScales {
   void load(int slot) {
     const int wanted = group_shift == 7 ? (slot >> 7) / quad_blocks : slot >> group_shift;
     if (wanted == group) return;
-    const bool new_pair = wanted >> 1 != group >> 1;
+    const uint groups_shift = kSuperBlockShift - group_shift;  // of a super-block
+    const bool new_pair = wanted >> 1 != group >> 1,
+               new_super_block = two_level && wanted >> groups_shift != group >> groups_shift;
     group = wanted;
     const long at = first + scale_quad_at(group, row, false);
     const float factor = scales_have_room ? Codes::range(0) : 1.0f;
@@ -70,14 +71,20 @@ struct GroupScales {
       half h[4];
       e4m3_bits(bytes(scales, new_pair, scale_pair), h);
       UNROLL for (ushort i = 0; i < 4; i++) scale[i] = float(h[i]) * (kE4m3Range * factor);
+    } else if (two_level) {
+      multiply_levels(scales, new_super_block, new_pair, scale_factors, scale_pair, factor, scale);
     } else {
       load_floats(scales, at, scale_type, scale);
       if (factor != 1.0f) UNROLL for (ushort i = 0; i < 4; i++) scale[i] *= factor;
     }
-    if (additive) {
+    if (zero_kind == kZeroTwoLevel) {
+      multiply_levels(zeros, new_super_block, new_pair, zero_factors, zero_pair, -1.0f,
+                      weight_zero);
+    } else if (additive) {
       load_floats(zeros, at, zero_kind - kZeroF32, weight_zero);
-    } else if (Codes::kZeros) {
-      const uint z = zero_kind == kZeroInteger ? bytes(zeros, new_pair, zero_pair) : 0x08080808;
+    } else if (Codes::zero_point() != 0) {
+      const uint z = zero_kind == kZeroInteger ? bytes(zeros, new_pair, zero_pair)
+                                               : 0x01010101 * Codes::zero_point();
       UNROLL for (ushort i = 0; i < 4; i++) {
         code_zero[i] = float(z >> (8 * i) & 0xFF) / factor;
         weight_zero[i] = -code_zero[i] * scale[i];
@@ -87,18 +94,36 @@ struct GroupScales {
 
  private:
   const device void *scales, *zeros;
-  long first;  // quad of the row block
+  long first;  // quad, or uint of two-level scales, of the row block
   int quad_blocks;
   ushort row;
   int group;  // the last one loaded
-  uint2 scale_pair, zero_pair;
+  uint2 scale_pair, zero_pair, scale_factors, zero_factors;
 
+  /// The place of a quad of bytes.
+  long byte_quad(int of, bool pairs) const {
+    return first +
+           (two_level ? two_level_quad_at(of, row, group_shift) : scale_quad_at(of, row, pairs));
+  }
   /// The quad of bytes of the group. With groups of 16, both quads of a pair are loaded at once.
   uint bytes(const device void* from, bool new_pair, thread uint2& pair) const {
-    if (group_shift != 4)
-      return ((const device uint*)from)[first + scale_quad_at(group, row, false)];
-    if (new_pair)
-      pair = ((const device uint2*)from)[(first + scale_quad_at(group & ~1, row, true)) / 2];
+    if (group_shift != 4) return ((const device uint*)from)[byte_quad(group, false)];
+    if (new_pair) pair = ((const device uint2*)from)[byte_quad(group & ~1, true) / 2];
     return (group & 1) == 0 ? pair.x : pair.y;
+  }
+  /// The integers of the group times the factors of its super-block and a power of two, exactly.
+  void multiply_levels(const device void* from, bool new_super_block, bool new_pair,
+                       thread uint2& factors, thread uint2& pair, float power,
+                       thread float* out) const {
+    if (new_super_block)
+      factors = ((const device uint2*)
+                     from)[(first + factor_quad_at(group >> (kSuperBlockShift - group_shift), row,
+                                                   group_shift)) /
+                           2];
+    const uint integers = bytes(from, new_pair, pair);
+    UNROLL for (ushort i = 0; i < 4; i++) {
+      const half f = as_type<half>(ushort(factors[i / 2] >> (16 * (i % 2))));
+      out[i] = float(char(integers >> (8 * i))) * (float(f) * power);
+    }
   }
 };

@@ -7,6 +7,18 @@
 
 constant uint kQuietNaN = 0x7FC00000u;
 
+/// The scale or zero of tile i of the rows 8 i + r, of two levels, as float32.
+static inline float two_level_value(const device void* from, long row_block, int quads, int group,
+                                    ushort r, ushort i) {
+  const long first = row_block * row_block_quads(quads);  // in uint32
+  const int super_block = group >> (kSuperBlockShift - group_shift);
+  const char integer =
+      ((const device char*)from)[4 * (first + two_level_quad_at(group, r, group_shift)) + i];
+  const half factor =
+      ((const device half*)from)[2 * (first + factor_quad_at(super_block, r, group_shift)) + i];
+  return float(integer) * float(factor);
+}
+
 /// The bits of scale or zero number `at`, as float32; `type` is a MarlinScaleType.
 static inline uint scale_bits(const device void* from, long at, uint type, int shift) {
   switch (type) {
@@ -18,7 +30,8 @@ static inline uint scale_bits(const device void* from, long at, uint type, int s
       return uint(((const device ushort*)from)[at]) << 16;
     case kScaleE4m3: {
       const uint byte = ((const device uchar*)from)[at];
-      return (byte & 0x7F) == 0x7F ? kQuietNaN : as_type<uint>(float(e4m3_bits(byte)) * kE4m3Range);
+      return (byte & 0x7F) == 0x7F ? kQuietNaN
+                                   : as_type<uint>(float(e4m3_pair(byte).x) * kE4m3Range);
     }
     default: {
       const int stored = ((const device uchar*)from)[at];
@@ -41,7 +54,15 @@ struct Group {
   float point;       // of integer zero points
 };
 
-/// (number * scale + zero) * tensor, rounded once. `number` is a multiple of 0.5 and exact.
+constant float kE4m3NaN = 480.0f;  // as decode() has the byte of NaN
+
+/// A decoded code, of 8 bits at most.
+static inline Exact exact_code(float number) {
+  const Exact all = exact_of(as_type<uint>(number));
+  return Exact{all.negative, all.mantissa >> 16, all.exponent + 16};
+}
+
+/// (number * scale + zero) * tensor, rounded once. `number` is a code less its zero point.
 static inline uint value_bits(float number, thread const Group& group, RowOrigin row) {
   const uint tensor = as_type<uint>(row.tensor);
   const bool no_tensor = row.tensor == 1.0f;
@@ -52,8 +73,7 @@ static inline uint value_bits(float number, thread const Group& group, RowOrigin
     if (!no_tensor) v = row.divide != 0 ? v / shape_of(tensor) : v * shape_of(tensor);
     return as_type<uint>(v);
   }
-  const Exact code = {as_type<uint>(number) >> 31 != 0, ulong(fabs(number) * 2.0f), -1};
-  Exact v = multiply(code, exact_of(group.scale));
+  Exact v = multiply(exact_code(number), exact_of(group.scale));
   if (additive) v = add(v, exact_of(group.zero));
   if (!no_tensor) v = row.divide != 0 ? divide(v, exact_of(tensor)) : multiply(v, exact_of(tensor));
   return round_to_bits(v);
@@ -74,6 +94,7 @@ static inline void write_bits(device void* out, long at, uint bits) {
 
 static inline uint positions_of(uint4, ushort) { return 0; }
 static inline uint positions_of(ByteSpan::Unit, ushort) { return 0; }
+static inline uint positions_of(PlaneSpan::Unit, ushort) { return 0; }
 static inline uint positions_of(SparseSpan::Unit unit, ushort i) { return unit.positions[i]; }
 
 template <typename Codes>
@@ -81,7 +102,8 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
                    const device void* scales [[buffer(MARLIN_BUFFER_SCALES)]],
                    const device void* zeros
                    [[buffer(MARLIN_BUFFER_ZEROS), function_constant(has_zeros)]],
-                   const device RowOrigin* origins [[buffer(MARLIN_BUFFER_ROWS)]],
+                   const device RowOrigin* origins
+                   [[buffer(MARLIN_BUFFER_ROWS), function_constant(has_row_factor)]],
                    device void* out [[buffer(MARLIN_BUFFER_OUT)]],
                    const device int* row_list
                    [[buffer(MARLIN_BUFFER_ROW_LIST), function_constant(has_row_list)]],
@@ -112,11 +134,19 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
   const long first = long(row_block) * args.quads * kRowBlock + i;  // of the row block and tile
   const long scale_place = first + 4 * scale_quad_at(quad, r, scale_pairs);
   const long zero_place = first + 4 * scale_quad_at(quad, r, zero_pairs);
-  const RowOrigin origin = origins[row];
+  RowOrigin origin = {1.0f, 0, 0};
+  if (has_row_factor) origin = origins[row];
   Group group;
-  group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
-  group.zero = additive ? scale_bits(zeros, zero_place, zero_kind - kZeroF32, 0) : 0;
-  group.point = Codes::kZeros && !additive ? 8 : 0;
+  group.zero = 0;
+  if (two_level)
+    group.scale = as_type<uint>(two_level_value(scales, row_block, args.quads, quad, r, i));
+  else
+    group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
+  if (zero_kind == kZeroTwoLevel)
+    group.zero = as_type<uint>(-two_level_value(zeros, row_block, args.quads, quad, r, i));
+  else if (additive)
+    group.zero = scale_bits(zeros, zero_place, zero_kind - kZeroF32, 0);
+  group.point = additive ? 0 : Codes::zero_point();
   if (zero_kind == kZeroInteger) group.point = ((const device uchar*)zeros)[zero_place];
   half2 h[4];
   Codes::decode(unit, i, h);
@@ -125,7 +155,8 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
     if (k < 0 || k >= args.k) continue;
     const ushort t = e % 4, p = e / 4;
     const float number = float(p == 0 ? h[t].x : h[t].y) * Codes::range(t);
-    uint bits = value_bits(Codes::kZeros ? number - group.point : number, group, origin);
+    uint bits = value_bits(number - group.point, group, origin);
+    if (code_form == kFormE4m3 && fabs(number) == kE4m3NaN) bits = kQuietNaN;
     if (Codes::kSparse && !is_kept(positions_of(unit, i), t, p)) bits = 0;
     write_bits(out, item * args.ld + k, exists ? bits : kQuietNaN);
   }
@@ -136,5 +167,6 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
 UNPACK(fp4, Fp4)
 UNPACK(u4, U4)
 UNPACK(i8, I8)
+UNPACK(planes, Planes)
 UNPACK(fp4_sparse, Fp4Sparse)
 UNPACK(u4_sparse, U4Sparse)

@@ -1,5 +1,6 @@
-// The same weights in codes of 4 or 8 bits with one level of scales, for backends without kernels
-// for the narrower forms. Every value stays the same, bit for bit; the packed weights are larger.
+// The same weights in codes of 4 or 8 bits with one level of scales, for devices whose kernels do
+// not read the narrower forms. Every value stays the same, bit for bit; the packed weights are
+// larger.
 #pragma once
 
 #include "formats/weights.h"

@@ -11,7 +11,7 @@ namespace gpu = metal_marlin::gpu;
 using gpu::ActivationKind;
 using gpu::KernelCodes;
 
-constexpr const char* kCodes[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse"};
+constexpr const char* kCodes[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse", "planes"};
 constexpr const char* kActivations[] = {"f32", "f16", "bf16", "i8"};
 constexpr marlin_dtype kDtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, MARLIN_F32};
 
@@ -71,7 +71,8 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
                                   {MARLIN_CONSTANT_EPILOGUE, MARLIN_EPILOGUE_SILU},
                                   {MARLIN_CONSTANT_ACCUMULATE, 0},
                                   {MARLIN_CONSTANT_PARTIAL, 0},
-                                  {MARLIN_CONSTANT_QUANTIZED, int8 ? 1 : 0}}));
+                                  {MARLIN_CONSTANT_QUANTIZED, int8 ? 1 : 0},
+                                  {MARLIN_CONSTANT_CODE_FORM, kCodes[codes] == std::string("planes") ? 5u : 0u}}));
       expect_bound(p, MARLIN_BUFFER_CODES, buffer_of(w), 0);
       expect_bound(p, MARLIN_BUFFER_SCALES, buffer_of(w), layout.scales_at);
       const auto args = value_of<ProductArgs>(p, MARLIN_BUFFER_ARGS);
@@ -309,7 +310,7 @@ TEST(Unpack, IsOneDispatch) {
   EXPECT_EQ(commands[0].constants.at(MARLIN_CONSTANT_ROW_LIST), 0u);
   EXPECT_EQ(commands[2].constants.at(MARLIN_CONSTANT_ROW_LIST), 1u);
   EXPECT_EQ(value_of<UnpackArgs>(commands[2], MARLIN_BUFFER_UNPACK_ARGS).id_stride, 3);
-  expect_bound(commands[2], MARLIN_BUFFER_ROWS, buffer_of(w), layout_of(w).origins_at);
+  EXPECT_FALSE(commands[2].arguments.contains(MARLIN_BUFFER_ROWS));  // float16 scales have no records of rows
   expect_bound(commands[2], MARLIN_BUFFER_SLOT_TO_K, buffer_of(w), layout_of(w).slot_to_k_at);
   EXPECT_TRUE(commands[2].arguments.contains(MARLIN_BUFFER_ROW_LIST));
 }

@@ -233,8 +233,7 @@ class ManyRows : public testing::Test {
                   static_cast<size_t>(small.row_blocks() * of_row_block));
     };
     put(0, 0, small.row_block_code_bytes());
-    put(layout.scales_at, small.scales_at, small.quads * small.quad_bytes(2));
-    put(layout.origins_at, small.origins_at, kRowBlock * static_cast<int64_t>(sizeof(RowOrigin)));
+    put(layout.scales_at, small.scales_at, small.row_block_record_bytes(2));
     all =
         std::make_unique<gpu::GpuWeights>(meta, layout, std::vector<int32_t>(), gpu::DevicePointer{memory->on(*device), 0}, 0);
   }

@@ -27,7 +27,7 @@ constexpr uint32_t kArraySeed = 20240601;
 
 /// A GPU has kernels for the format.
 bool has_format(const Row& row) {
-  return trial::allowed(row) && (row[trial::kFormat] < 0 || trial::kFormats[row[trial::kFormat]].format <= MARLIN_IQ4);
+  return trial::allowed(row) && (row[trial::kFormat] < 0 || trial::kFormats[row[trial::kFormat]].format != MARLIN_NF4);
 }
 
 /// Levels of the factors that fix the type of A as a kernel gets it.
@@ -37,13 +37,21 @@ bool allowed(const Row& row) {
   return has_format(row) && (takes_all || (row[trial::kCompute] <= 0 && row[trial::kA] != 0));
 }
 
+/// Those that a profile alone names have no kernels for planes.
+bool has_alternatives(const Row& row) {
+  if (!has_format(row) || row[trial::kFormat] < 0) return has_format(row);
+  trial::Case c;
+  c.format = trial::kFormats[row[trial::kFormat]].format;
+  return !trial::has_planes(c);
+}
+
 /// The kernels that a profile alone names, with which each choice of a product meets each of the others once: dense weights.
 const std::vector<Row>& alternatives() {
   static const std::vector<Row> rows = [] {
     std::vector<int> levels = trial::factor_levels();
     levels[trial::kSparse] = 1;
     levels.push_back(static_cast<int>(mm::gpu::simdgroup_policy().alternatives.size()));
-    return covering::two_way(levels, has_format, kArraySeed);
+    return covering::two_way(levels, has_alternatives, kArraySeed);
   }();
   return rows;
 }

@@ -16,15 +16,23 @@ namespace gpu = metal_marlin::gpu;
 /// Weights of this KernelCodes's number.
 inline mm::weights pack(const mm::context& context, int64_t n, int64_t k, int codes, bool permuted = false,
                         bool interleaved = false) {
-  constexpr marlin_format kFormats[] = {MARLIN_FP4, MARLIN_INT4, MARLIN_INT8, MARLIN_FP4, MARLIN_INT4};
+  constexpr marlin_format kFormats[] = {MARLIN_FP4, MARLIN_INT4, MARLIN_INT8, MARLIN_FP4, MARLIN_INT4, MARLIN_INT5};
   const auto values = abi_test::numbers(static_cast<size_t>(n * k), 5);
   auto d = abi_test::pack_desc(values, n, k, kFormats[codes]);
   d.group_size = 32;
-  if (codes >= 3) d.flags |= MARLIN_PACK_PRUNE_2_4;
+  const bool planes = codes == 5;  // which nobody quantizes
+  if (codes == 3 || codes == 4) d.flags |= MARLIN_PACK_PRUNE_2_4;
   if (interleaved) d.flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
   std::vector<int32_t> groups;
   std::vector<uint8_t> bytes;
   std::vector<float> scales;
+  std::vector<uint16_t> halves;
+  if (planes) {
+    bytes.assign(static_cast<size_t>(n * k), 0x11);
+    halves.assign(static_cast<size_t>(n * k / 32), 0x3800);
+    d.values = mm::matrix_view(bytes.data(), n, k);
+    d.scales = {halves.data(), 0, n, k / 32, 0, MARLIN_F16, MARLIN_MEM_HOST};
+  }
   if (permuted) {
     for (int64_t i = 0; i < k; ++i) groups.push_back(static_cast<int32_t>(i % (k / 32)));
     bytes.assign(static_cast<size_t>(n * k / 2), 0x21);

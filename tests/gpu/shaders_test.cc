@@ -20,7 +20,7 @@ class Kinds : public testing::TestWithParam<int> {};
 TEST_P(Kinds, PassTheProbe) {
   Gpu gpu;
   const trial::Kind& kind = trial::kKinds[GetParam()];
-  if (kind.format > MARLIN_IQ4) {
+  if (kind.format == MARLIN_NF4) {
     trial::Trial refused(trial::case_of(kind, MARLIN_COMPUTE_DEFAULT, 1, 70, 200));
     const auto packed = refused.pack();
     EXPECT_FALSE(packed);
@@ -34,6 +34,46 @@ TEST_P(Kinds, PassTheProbe) {
 }
 INSTANTIATE_TEST_SUITE_P(Codes, Kinds, testing::Range(0, trial::kKindCount),
                          [](const auto& info) { return trial::kKinds[info.param].name; });
+
+/// The same of K-quants, which are held in the bits that their files have.
+class KQuants : public testing::TestWithParam<marlin_format> {};
+TEST_P(KQuants, PassTheProbe) {
+  Gpu gpu;
+  const marlin_format format = GetParam();
+  EXPECT_TRUE(trial::holds(trial::k_quant_case(format, MARLIN_COMPUTE_DEFAULT, 1, 70, 512)));
+  EXPECT_TRUE(trial::holds(trial::k_quant_case(format, MARLIN_COMPUTE_DEFAULT, 40, 70, 256)));
+  trial::Trial t(trial::k_quant_case(format, MARLIN_COMPUTE_INT8, 12, 70, 512));
+  ASSERT_TRUE(t.pack());
+  ASSERT_TRUE(t.run());
+  EXPECT_TRUE(t.check());
+  EXPECT_TRUE(t.check_unpack());
+  for (const std::string& line : gpu.log.lines) ADD_FAILURE() << line;
+}
+INSTANTIATE_TEST_SUITE_P(Bits, KQuants, testing::Values(MARLIN_INT2, MARLIN_INT3, MARLIN_INT4, MARLIN_INT5, MARLIN_INT6),
+                         [](const auto& info) { return "q" + std::to_string(oracle::code_bits(info.param)) + "_k"; });
+
+/// Mistakes in what K-quants add to the decoders.
+TEST(APlantedMistake, InADecoderOfKQuantsIsFoundByTheProbe) {
+  struct {
+    TestbedOptions::Change change;
+    marlin_format format;
+    const char* kernel;
+  } const mistakes[] = {{{"decode.h", "plane << 4 & mask", "plane << 3 & mask"}, MARLIN_INT6, "gemv_planes_bf16_m1"},
+                        {{"scales.h", "factors[i / 2]", "factors[i % 2]"}, MARLIN_INT4, "gemv_u4_bf16_m1"},
+                        {{"scales.h", "zero_pair, -1.0f", "zero_pair, 1.0f"}, MARLIN_INT4, "gemv_u4_bf16_m1"}};
+  for (const auto& mistake : mistakes) {
+    SCOPED_TRACE(mistake.change.to);
+    const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.changes = {mistake.change}}), {}, {.kernel = mistake.kernel});
+    trial::Trial t(trial::k_quant_case(mistake.format, MARLIN_COMPUTE_DEFAULT, 1, 70, 256));
+    ASSERT_TRUE(t.pack());
+    ASSERT_TRUE(t.run());
+    EXPECT_FALSE(t.check());
+    ASSERT_EQ(gpu.log.lines.size(), 1u);
+    EXPECT_NE(gpu.log.lines[0].find(std::string("kernel ") + mistake.kernel + " is not used on this device: C["),
+              std::string::npos)
+        << gpu.log.lines[0];
+  }
+}
 
 trial::Case small_product(int64_t m) { return trial::case_of(trial::kKinds[0], MARLIN_COMPUTE_DEFAULT, m, 70, 200); }
 

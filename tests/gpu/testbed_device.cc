@@ -205,7 +205,7 @@ Source source_of(const std::string& name) {
   }
   std::getline(parts, rows, '_');
   static const std::map<std::string, std::string> types = {
-      {"fp4", "Fp4"}, {"u4", "U4"}, {"i8", "I8"}, {"fp4_sparse", "Fp4Sparse"}, {"u4_sparse", "U4Sparse"}};
+      {"fp4", "Fp4"}, {"u4", "U4"}, {"i8", "I8"}, {"planes", "Planes"}, {"fp4_sparse", "Fp4Sparse"}, {"u4_sparse", "U4Sparse"}};
   static const std::map<std::string, std::string> floats = {
       {"f32", "float"}, {"f16", "half"}, {"bf16", "bfloat"}, {"i8", "char"}};
   const std::string count = rows.substr(1);
@@ -226,6 +226,21 @@ Source source_of(const std::string& name) {
     source.defines.push_back("MARLIN_GEMV_SHAPES(X,...)=X" + shape + "," + last.substr(1) + ")");
   }
   return source;
+}
+
+/// Puts the text of a header, and of those through which it is included, in the places of their #includes. False if the text
+/// does not include it.
+bool put_header(std::string& text, const std::string& file) {
+  const std::string include = "#include \"";
+  for (size_t at = text.find(include); at != std::string::npos; at = text.find(include, at + 1)) {
+    const size_t begin = at + include.size(), end = text.find('"', begin);
+    const std::string name = text.substr(begin, end - begin);
+    std::string header = name.starts_with("../") ? std::string() : text_of("/" + name);
+    if (name != file && !put_header(header, file)) continue;
+    text.replace(at, end + 1 - at, header);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -264,10 +279,7 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   if (changed.empty())
     return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), source.file.c_str());
   for (const TestbedOptions::Change& change : options_.changes) {
-    const std::string include = "#include \"" + change.file + "\"";
-    const size_t header = changed.find(include);
-    if (change.file != source.file && header == std::string::npos) continue;
-    if (change.file != source.file) changed.replace(header, include.size(), text_of("/" + change.file));
+    if (change.file != source.file && !put_header(changed, change.file)) continue;
     const size_t at = changed.find(change.from);
     if (at == std::string::npos)
       return Status::error(MARLIN_E_INTERNAL, "%s has no \"%s\"", change.file.c_str(), change.from.c_str());

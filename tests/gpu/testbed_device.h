@@ -24,7 +24,7 @@ struct TestbedOptions {
   bool flush_to_zero = false;  ///< float subnormals are zero, as Apple's compiler has it
   metal_on_cpu::Contraction contraction = metal_on_cpu::Contraction::kFloat;
   uint64_t seed = 0;  ///< of the orders of commands, threadgroups and lanes; 0: as recorded
-  /// A mistake to plant: replaced before a shader is compiled, in its file or in a header that the file itself includes.
+  /// A mistake to plant: replaced before a shader is compiled, in its file or in a header that it includes.
   struct Change {
     std::string file, from, to;
   };

@@ -69,7 +69,8 @@ TEST_P(Products, StayWithinTheirBounds) {
   int count = 0;
   double worst = 0;
   for (const Case& c : cases()) {
-    if (c.format != kFormats[GetParam()].format || c.zeros != kFormats[GetParam()].zeros) continue;
+    const trial::Format& f = kFormats[GetParam()];
+    if (c.format != f.format || c.zeros != f.zeros || c.k_quant != f.k_quant) continue;
     ASSERT_TRUE(trial::holds(c, &worst));
     ++count;
   }

@@ -65,6 +65,21 @@ inline Case case_of(const Kind& kind, marlin_compute compute, int64_t m, int64_t
   return c;
 }
 
+/// GGUF's K-quant of a format; K is rounded up to whole super-blocks.
+inline Case k_quant_case(marlin_format format, marlin_compute compute, int64_t m, int64_t n, int64_t k) {
+  Case c;
+  c.format = format;
+  c.k_quant = true;
+  c.zeros = has_minima(format) ? Zeros::additive : Zeros::none;
+  c.group = k_group(format);
+  c.compute = compute;
+  c.a_type = MARLIN_BF16;
+  c.m = m;
+  c.n = n;
+  c.k = (k + kSuperBlock - 1) / kSuperBlock * kSuperBlock;
+  return c;
+}
+
 /// Why a test of threads leaves out the kind of this number, if it does. Kinds differ in decoding and share tasks and scratch,
 /// so under ThreadSanitizer a fourth of them is enough for a campaign that is not long.
 inline std::string without_threads(int kind) {

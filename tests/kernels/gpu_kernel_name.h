@@ -8,7 +8,14 @@
 
 namespace trial {
 
-/// The kernel of this row that takes the case. GPUs hold other widths widened to 4 or 8 bits.
+/// Codes that Metal's kernels read in planes.
+inline bool has_planes(const Case& c) {
+  const int bits = oracle::code_bits(c.format);
+  return bits != 4 && bits < 8;
+}
+
+/// The kernel of this row that takes the case. Rows without kernels for planes, and for IQ4, take codes that are widened to 4
+/// or 8 bits.
 inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, const Case& c) {
   namespace mm = metal_marlin;
   using mm::gpu::KernelCodes;
@@ -17,11 +24,13 @@ inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, c
   const KernelCodes codes = bytes ? KernelCodes::i8
                             : fp4 ? (c.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4)
                                   : (c.sparse ? KernelCodes::u4_sparse : KernelCodes::u4);
-  const auto activation = c.compute == MARLIN_COMPUTE_INT8 ? mm::gpu::ActivationKind::i8
-                          : c.a_type == MARLIN_F32         ? mm::gpu::ActivationKind::f32
-                          : c.a_type == MARLIN_F16         ? mm::gpu::ActivationKind::f16
-                                                           : mm::gpu::ActivationKind::bf16;
-  return std::string(kernel.name(codes, activation));
+  const auto activation = c.compute == MARLIN_COMPUTE_INT8 && !oracle::takes_float_activations(c.format)
+                              ? mm::gpu::ActivationKind::i8
+                          : c.a_type == MARLIN_F32 ? mm::gpu::ActivationKind::f32
+                          : c.a_type == MARLIN_F16 ? mm::gpu::ActivationKind::f16
+                                                   : mm::gpu::ActivationKind::bf16;
+  const std::string_view planes = kernel.name(KernelCodes::planes, activation);
+  return std::string(has_planes(c) && !planes.empty() ? planes : kernel.name(codes, activation));
 }
 
 }  // namespace trial

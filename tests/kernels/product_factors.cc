@@ -29,7 +29,10 @@ bool allowed(const covering::Row& r) {
     const bool mx = f.format == MARLIN_MXFP4, nv = f.format == MARLIN_NVFP4;
     if (fixed(kGroup) && ((mx && kGroups[r[kGroup]] != 32) || (nv && kGroups[r[kGroup]] != 16))) return false;
     if (r[kScale] == kOwnScale && !mx && !nv) return false;
-    if ((f.zeros == Zeros::additive || f.format == MARLIN_NF4) && r[kTensor] > 0) return false;
+    if ((f.zeros == Zeros::additive || f.format == MARLIN_NF4 || f.k_quant) && r[kTensor] > 0) return false;
+    const bool is_own = (!fixed(kGroup) || kGroups[r[kGroup]] == k_group(f.format)) &&
+                        (!fixed(kScale) || kFloats[r[kScale]] == MARLIN_F16) && r[kOrder] <= 0 && r[kSparse] <= 0;
+    if (f.k_quant && !is_own) return false;
   }
   if (r[kSparse] == 1 && r[kOrder] > 0) return false;  // sparse weights are in order, and
   if (r[kSparse] == 1 && fixed(kFormat) && !has_sparse_form(kFormats[r[kFormat]].format)) return false;
@@ -46,6 +49,7 @@ Case case_of(const covering::Row& r, uint32_t seed) {
   c.seed = seed;
   c.format = kFormats[r[kFormat]].format;
   c.zeros = kFormats[r[kFormat]].zeros;
+  c.k_quant = kFormats[r[kFormat]].k_quant;
   c.group = kGroups[r[kGroup]];
   c.scale_type = r[kScale] != kOwnScale ? kFloats[r[kScale]] : c.format == MARLIN_MXFP4 ? MARLIN_E8M0 : MARLIN_E4M3;
   c.order = static_cast<Order>(r[kOrder]);
@@ -70,6 +74,7 @@ Case case_of(const covering::Row& r, uint32_t seed) {
                      : between(129, 400);
   c.sparse = r[kSparse] == 1;
   if (c.sparse) c.k = (c.k + 3) / 4 * 4;
+  if (c.k_quant) c.k = (c.k + kSuperBlock - 1) / kSuperBlock * kSuperBlock;
   // Gate and up come in pairs.
   if ((c.interleaved || c.epilogue >= MARLIN_EPILOGUE_SWIGLU) && c.n % 2 != 0) ++c.n;
   return c;

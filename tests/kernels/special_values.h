@@ -14,7 +14,21 @@ inline constexpr double kInf = std::numeric_limits<double>::infinity();
 /// NaN and, where the type has one, infinity in the scales of two rows; the other rows must not notice.
 inline void put_special_scales(Trial& t) {
   t.special = true;
-  const int64_t last = t.scales.view().cols - 1, n = t.spec.n;
+  const int64_t n = t.spec.n;
+  if (t.spec.k_quant) {
+    const int64_t row = t.spec.k / kSuperBlock;
+    const auto block = [&](int64_t r, int64_t b) -> KBlock& { return t.blocks[static_cast<size_t>(r % n * row + b)]; };
+    block(1, row - 1).factor = kNaN;
+    block(3, 0).factor = -kInf;
+    block(5, 0).factor = 0;
+    block(6, row - 1).factor = 0x1p-24;
+    if (!has_minima(t.spec.format)) return;
+    block(7, 0).minima_factor = kNaN;
+    block(8, row - 1).minima_factor = kInf;
+    block(9, 0).minima_factor = -0.0;
+    return;
+  }
+  const int64_t last = t.scales.view().cols - 1;
   switch (t.spec.scale_type) {
     case MARLIN_E8M0:
       t.scales.bytes(1 % n)[last] = 255;

@@ -4,7 +4,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdlib>
-#include <map>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -77,6 +76,7 @@ class Random {
 
 /// Of the matrix of codes: 2:4 sparse weights store half of them.
 int64_t code_columns(const Case& c) {
+  if (c.k_quant) return c.k / kSuperBlock * k_block_bytes(c.format);
   if (c.sparse) return c.k / 4;
   return oracle::code_bits(c.format) == 4 ? (c.k + 1) / 2 : c.k;
 }
@@ -91,9 +91,9 @@ std::string Case::describe() const {
     << (zeros == Zeros::integer    ? " integer zeros"
         : zeros == Zeros::additive ? " additive zeros"
                                    : "")
-    << (sparse ? " sparse" : "") << ", group " << group << ", scales " << name_of(scale_type) << ", order "
-    << static_cast<int>(order) << ", " << (compute == MARLIN_COMPUTE_INT8 ? "int8" : "default") << ", A " << name_of(a_type)
-    << ", C " << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue]
+    << (sparse ? " sparse" : "") << (k_quant ? " K-quant" : "") << ", group " << group << ", scales " << name_of(scale_type)
+    << ", order " << static_cast<int>(order) << ", " << (compute == MARLIN_COMPUTE_INT8 ? "int8" : "default") << ", A "
+    << name_of(a_type) << ", C " << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue]
     << (accumulate ? " accumulate" : "") << (row_invariant ? " row-invariant" : "") << ", strides " << static_cast<int>(strides)
     << ", M N K " << m << " " << n << " " << k << ", threads " << threads << ", tensor scale " << static_cast<int>(tensor)
     << (interleaved ? ", interleaved" : "") << (together ? ", together with another" : "") << ", seed " << seed;
@@ -136,48 +136,6 @@ std::vector<uint8_t> Matrix::raw() const {
   return out;
 }
 
-// --- contexts ----------------------------------------------------------------------------------------------------------------
-
-marlin_context* chosen_context = nullptr;
-void use_context(marlin_context* context) { chosen_context = context; }
-
-marlin_context* context(uint32_t threads) {
-  if (chosen_context != nullptr) return chosen_context;
-  const char* kernel = std::getenv("METAL_MARLIN_KERNEL");
-  struct Destroy {
-    void operator()(marlin_context* c) const { marlin_context_destroy(c); }
-  };
-  static std::map<std::pair<uint32_t, std::string>, std::unique_ptr<marlin_context, Destroy>> contexts;
-  auto& found = contexts[{threads, kernel != nullptr ? kernel : ""}];
-  if (found == nullptr) {
-    marlin_context_desc desc{};
-    desc.struct_size = sizeof desc;
-    desc.backend = MARLIN_BACKEND_CPU;
-    desc.threads = threads;
-    marlin_error err = no_error();
-    marlin_context* made = nullptr;
-    EXPECT_TRUE(expect_ok(marlin_context_create(&desc, &made, &err), err, "marlin_context_create"));
-    found.reset(made);
-  }
-  return found.get();
-}
-
-std::string isa() {
-  marlin_device_info info{};
-  info.struct_size = sizeof info;
-  for (uint32_t i = 0; marlin_device_get(i, &info, nullptr) == MARLIN_OK; ++i) {
-    if (info.backend == MARLIN_BACKEND_CPU) return info.isa_or_arch;
-  }
-  return "";
-}
-
-std::string unreachable_isa() {
-  const char* asked = std::getenv("METAL_MARLIN_ISA");
-  const std::string have = isa();
-  if (asked == nullptr || have.starts_with(asked)) return "";
-  return std::string("METAL_MARLIN_ISA=") + asked + ", but this processor offers " + have;
-}
-
 // --- trials ------------------------------------------------------------------------------------------------------------------
 
 Trial::Trial(const Case& c) : spec(c) {
@@ -197,7 +155,9 @@ void Trial::fill_weights() {
   Random random(spec.seed);
   const int64_t groups = groups_of(spec);
   const int bits = oracle::code_bits(spec.format);
-  values = Matrix(spec.n, code_columns(spec), spec.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8, spec.strides);
+  values = Matrix(spec.n, code_columns(spec), spec.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8,
+                  spec.k_quant ? Strides::contiguous : spec.strides);
+  if (spec.k_quant) return fill_k_blocks();
   if (spec.sparse) fill_masks();
   scales = Matrix(spec.n, groups, spec.scale_type, spec.strides);
   if (spec.zeros == Zeros::integer) zeros = Matrix(spec.n, groups, MARLIN_U8, spec.strides);
@@ -239,6 +199,27 @@ void Trial::fill_weights() {
   }
   for (int i = 0; i < (spec.tensor == Tensor::two_parts ? 2 : spec.tensor == Tensor::none ? 0 : 1); ++i) {
     tensor_scales.push_back(static_cast<float>(std::exp2(random.uniform(-1, 1))));
+  }
+}
+
+void Trial::fill_k_blocks() {
+  std::mt19937 random(spec.seed ^ 0x4b4b4b4bu);
+  const double size = 8 / std::sqrt(static_cast<double>(spec.k)) / (1 << oracle::code_bits(spec.format));
+  for (int64_t i = 0; i < spec.n * (spec.k / kSuperBlock); ++i) blocks.push_back(random_k_block(spec.format, size, random));
+}
+
+void Trial::read_k_blocks() {
+  const int64_t row_blocks = spec.k / kSuperBlock, groups = kSuperBlock / spec.group;
+  for (int64_t i = 0; i < static_cast<int64_t>(blocks.size()); ++i) {
+    const KBlock& block = blocks[at(i)];
+    const std::vector<uint8_t> bytes = block.bytes(spec.format);
+    uint8_t* const to = values.bytes(i / row_blocks) + i % row_blocks * k_block_bytes(spec.format);
+    if (!std::equal(bytes.begin(), bytes.end(), to)) std::copy(bytes.begin(), bytes.end(), to);  // read-only once it is packed
+    expected.codes.insert(expected.codes.end(), block.codes.begin(), block.codes.end());
+    for (int64_t g = 0; g < groups; ++g) {
+      expected.scale.push_back(block.scale(g));
+      if (spec.zeros == Zeros::additive) expected.zero.push_back(block.zero(g));
+    }
   }
 }
 
@@ -284,6 +265,7 @@ void Trial::read_back() {
   w.additive = spec.zeros == Zeros::additive;
   w.divide = spec.tensor == Tensor::divide;
   w.interleaved = spec.interleaved;
+  if (spec.k_quant) return read_k_blocks();
   for (int64_t r = 0; r < spec.n; ++r) {
     const uint8_t* row = values.bytes(r);
     int64_t next = 0;  // of the kept codes of a sparse row
@@ -338,6 +320,10 @@ std::vector<marlin_pack_desc> Trial::parts() {
       d.tensor_scale.data = &factors_[i];
       d.tensor_scale.rows = d.tensor_scale.cols = 1;
       d.tensor_scale.dtype = MARLIN_F32;
+    }
+    if (spec.k_quant) {
+      d.layout = MARLIN_LAYOUT_GGUF;
+      d.flags |= MARLIN_PACK_TWO_LEVEL_SCALES;
     }
     if (spec.zeros == Zeros::additive) d.flags |= MARLIN_PACK_ADDITIVE_ZEROS;
     if (spec.tensor == Tensor::divide) d.flags |= MARLIN_PACK_DIVIDE_SCALE;

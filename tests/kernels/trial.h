@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "guarded.h"
+#include "k_blocks.h"
 #include "metal_marlin/metal_marlin.h"
 #include "oracle.h"
 
@@ -39,6 +40,7 @@ struct Case {
   bool together = false;  ///< in one marlin_gemm_many with a product of other weights and the same A
   uint32_t seed = 1;
   marlin_dtype zero_type = 0;  ///< of additive zeros; 0: the seed chooses
+  bool k_quant = false;        ///< GGUF's K-quant of the format: k is a multiple of 256, and group and zeros are its own
 
   std::string describe() const;
   int64_t columns() const { return epilogue >= MARLIN_EPILOGUE_SWIGLU ? n / 2 : n; }
@@ -97,7 +99,8 @@ class Trial {
   oracle::Product product() const;
 
   Case spec;
-  oracle::Weights expected;  ///< refreshed from the matrices by pack()
+  oracle::Weights expected;    ///< refreshed from the matrices by pack()
+  std::vector<KBlock> blocks;  ///< [n][k / 256] of a K-quant; pack() writes them to `values`
   Matrix values, kept, scales, zeros, group_index, a, bias, c;
   std::vector<double> tensor_scales;  ///< one a part, or empty
   std::vector<double> c_before;       ///< [m][columns]; used when accumulating
@@ -107,6 +110,8 @@ class Trial {
 
  private:
   void fill_weights();
+  void fill_k_blocks();
+  void read_k_blocks();
   void fill_masks();
   void fill_activations();
   void read_back();

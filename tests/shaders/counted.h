@@ -26,7 +26,7 @@ std::vector<Case> counted_cases();
 enum class Goal : uint8_t { exactly, at_most };
 /// A counted figure. Those of codes and scales are of one pass over the weights, so that they do not depend on M:
 ///   codes        bytes that threads ask for / packed bytes
-///   + scales     bytes of codes and scales asked for / bytes that are there
+///   + scales     bytes of codes and scales (of two levels: with their minima) asked for / bytes that are there
 ///   code lines   64-byte lines, counted once for each load of a simdgroup / lines that are there; scale lines likewise
 ///   A lines      the same of the activations, for 128 columns of C
 ///   barriers     of a threadgroup, for 128 columns of W

@@ -5,6 +5,7 @@
 
 #include "campaigns.h"
 #include "counted.h"
+#include "formats/format_table.h"
 
 namespace shaders {
 namespace {
@@ -17,8 +18,13 @@ double accepted(const Case& product, const Counted& counted, const std::string& 
   if (shares_a && quantity == "barriers") return (wide ? 64.0 : 32.0) * oracle::bytes_of(product.a_type) * 128 / (8 << 10);
   // The four simdgroups that share K each load the only record of a row.
   if (product.group == 0 && !shares_a && quantity == "scale lines") return 4;
-  // Lanes of a row ask for the same scale in one load, whose lines are touched once.
-  if (product.kind.sparse && quantity == "+ scales") return 1.25;
+  // Lanes of a row ask for the same scale, or factor of a super-block, in one load, whose lines are touched once.
+  const bool two_level = metal_marlin::is_two_level(product.kind.scale_type);
+  const bool narrow = metal_marlin::format_row(product.kind.format)->code_bits < 4;
+  if (two_level && quantity == "+ scales") return 1.3;
+  if ((product.kind.sparse || narrow) && quantity == "+ scales") return 1.25;
+  // Two of the four simdgroups that share K load the factors of a super-block.
+  if (two_level && !shares_a && quantity == "scale lines") return 1.2;
   return 0;
 }
 

@@ -14,6 +14,7 @@ struct Decoder {
   const char *name, *codes;
   uint32_t scale_type;
   double most, most_with_scale;  // operations a weight
+  uint32_t code_form = kFormOwn;
 };
 void PrintTo(const Decoder& d, std::ostream* out) { *out << d.name; }
 
@@ -25,6 +26,12 @@ constexpr Decoder kDecoders[] = {
     {"int8", "I8", kScaleF16, 2.25, 3.25},
     {"mxfp4_sparse", "Fp4Sparse", kScaleE8m0, 5.125, 6.125},
     {"u4b8_sparse", "U4Sparse", kScaleF16, 5.75, 5.875},
+    {"uint8", "I8", kScaleF16, 3.25, 3.25, kFormUnsigned},
+    {"fp8", "I8", kScaleF32, 3.25, 4.25, kFormE4m3},
+    {"int2", "Planes", kScaleF16, 3.25, 3.375, kForm2Bits},
+    {"int3", "Planes", kScaleF16, 3.25, 3.375, kForm3Bits},
+    {"int5", "Planes", kScaleF16, 2.875, 3, kForm5Bits},
+    {"int6", "Planes", kScaleF16, 2.875, 3, kForm6Bits},
 };
 
 constexpr const char* kSource = R"(
@@ -71,6 +78,7 @@ std::map<std::string, double> operations(const Decoder& decoder, const char* ker
   EXPECT_TRUE(library.ok()) << library.message();
   auto kernel = library.value().kernel(kernel_name);
   kernel.constant(MARLIN_CONSTANT_SCALE_TYPE, int64_t{decoder.scale_type});
+  kernel.constant(MARLIN_CONSTANT_CODE_FORM, int64_t{decoder.code_form});
   constexpr int kThreads = 32;
   const std::vector<uint32_t> units(kThreads * 8, 0x44444444u);
   const std::vector<float> numbers(kThreads, 1.0f);

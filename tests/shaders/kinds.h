@@ -14,6 +14,8 @@ struct Kind {
   ZeroKind zeros;
   ScaleType scale_type;
   bool sparse = false;
+  ScaleType zero_type = ScaleType::f16;
+  int64_t group = 32;  ///< of the smallest problem
 };
 inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
@@ -23,7 +25,7 @@ inline constexpr Kind kKinds[] = {
     {"int4_additive", MARLIN_INT4, ZeroKind::additive, ScaleType::bf16},
     {"fp4", MARLIN_FP4, ZeroKind::none, ScaleType::f32},
     {"mxfp4", MARLIN_MXFP4, ZeroKind::none, ScaleType::e8m0},
-    {"nvfp4", MARLIN_NVFP4, ZeroKind::none, ScaleType::e4m3},
+    {"nvfp4", MARLIN_NVFP4, ZeroKind::none, ScaleType::e4m3, false, ScaleType::f16, 16},
     {"int8", MARLIN_INT8, ZeroKind::none, ScaleType::f16},
     {"int8_additive", MARLIN_INT8, ZeroKind::additive, ScaleType::f32},
     {"int4_sparse", MARLIN_INT4, ZeroKind::none, ScaleType::bf16, true},
@@ -31,7 +33,19 @@ inline constexpr Kind kKinds[] = {
     {"int4_additive_sparse", MARLIN_INT4, ZeroKind::additive, ScaleType::f16, true},
     {"fp4_sparse", MARLIN_FP4, ZeroKind::none, ScaleType::f16, true},
     {"mxfp4_sparse", MARLIN_MXFP4, ZeroKind::none, ScaleType::e8m0, true},
-    {"nvfp4_sparse", MARLIN_NVFP4, ZeroKind::none, ScaleType::e4m3, true},
+    {"nvfp4_sparse", MARLIN_NVFP4, ZeroKind::none, ScaleType::e4m3, true, ScaleType::f16, 16},
+    {"int2_zeros", MARLIN_INT2, ZeroKind::integer, ScaleType::f16},
+    {"int3_additive", MARLIN_INT3, ZeroKind::additive, ScaleType::f16},
+    {"int5", MARLIN_INT5, ZeroKind::none, ScaleType::f16},
+    {"int6_zeros", MARLIN_INT6, ZeroKind::integer, ScaleType::bf16},
+    {"q2_k", MARLIN_INT2, ZeroKind::additive, ScaleType::u4, false, ScaleType::u4, 16},
+    {"q3_k", MARLIN_INT3, ZeroKind::none, ScaleType::s6, false, ScaleType::f16, 16},
+    {"q4_k", MARLIN_INT4, ZeroKind::additive, ScaleType::u6, false, ScaleType::u6},
+    {"q5_k", MARLIN_INT5, ZeroKind::additive, ScaleType::u6, false, ScaleType::u6},
+    {"q6_k", MARLIN_INT6, ZeroKind::none, ScaleType::s8, false, ScaleType::f16, 16},
+    {"uint8_zeros", MARLIN_UINT8, ZeroKind::integer, ScaleType::f16},
+    {"fp8", MARLIN_FP8, ZeroKind::none, ScaleType::bf16},
+    {"mxfp8", MARLIN_FP8, ZeroKind::none, ScaleType::e8m0},
 };
 
 /// The smallest problem of a kind; what else a test varies, it sets.
@@ -41,7 +55,8 @@ inline Spec spec_of(const Kind& kind, int64_t m, int64_t n, int64_t k) {
   s.zeros = kind.zeros;
   s.scale_type = kind.scale_type;
   s.sparse = kind.sparse;
-  s.group = kind.format == MARLIN_NVFP4 ? 16 : 32;
+  s.zero_type = kind.zero_type;
+  s.group = kind.group;
   s.m = m;
   s.n = n;
   s.k = kind.sparse ? (k + 3) / 4 * 4 : k;

@@ -1,4 +1,5 @@
 // The drawings of docs/metal.md place every bit by functions of docs/metal.py; here they are held against the packer.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdio>
@@ -65,6 +66,25 @@ TEST(Layout, IsDrawnAsThePackerWritesIt) {
     ASSERT_EQ(weights.bits(line, bytes ? 8 : 4), bytes ? code ^ 0x80u : code) << text;
     if (sparse) {
       ASSERT_EQ(weights.bits(line, 2), k % 4) << text;
+    }
+  }
+}
+
+/// The bytes of packed K-quants; docs/metal-formats.md has them as a table.
+TEST(Layout, OfKQuantsIsNearTheFilesSize) {
+  struct {
+    const char* name;
+    int64_t file, packed;  // bytes of 256 weights of a row
+  } constexpr kBytes[] = {{"q2_k", 84, 100}, {"q3_k", 110, 114}, {"q4_k", 144, 148}, {"q5_k", 176, 180}, {"q6_k", 210, 210}};
+  for (const auto& bytes : kBytes) {
+    const Kind* const kind =
+        std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == std::string(bytes.name); });
+    Problem problem(spec_of(*kind, 1, 256, 2048));
+    const auto plan = metal_marlin::gpu::plan_packing(problem.source.meta());
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan.value().layout.bytes, static_cast<uint64_t>(256 * 8 * bytes.packed)) << bytes.name;
+    if (bytes.file >= 144) {
+      EXPECT_LE(bytes.packed * 100, bytes.file * 103) << bytes.name;
     }
   }
 }

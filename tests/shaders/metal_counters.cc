@@ -80,16 +80,18 @@ bool listed(const std::vector<std::string>& list, const std::string& what) {
   return list.empty() || std::find(list.begin(), list.end(), what) != list.end();
 }
 
-/// "int4" of "int4_zeros_sparse".
+bool is_k_quant(const Case& c) { return metal_marlin::is_two_level(c.kind.scale_type); }
+
+/// "int4" of "int4_zeros_sparse"; "q4_k".
 std::string format_of(const Case& c) {
   const std::string name = c.kind.name;
-  return name.substr(0, name.find('_'));
+  return is_k_quant(c) ? name : name.substr(0, name.find('_'));
 }
 
 std::string weights_of(const Case& c) {
   std::string text = format_of(c);
   if (c.kind.zeros == ZeroKind::integer) text += " zeros";
-  if (c.kind.zeros == ZeroKind::additive) text += " additive";
+  if (c.kind.zeros == ZeroKind::additive && !is_k_quant(c)) text += " additive";
   if (c.kind.sparse) text += " 2:4";
   if (c.a_type != MARLIN_F16) text += c.a_type == MARLIN_F32 ? ", A f32" : ", A bf16";
   return text;

@@ -17,7 +17,8 @@ namespace shaders {
 namespace {
 
 constexpr Kind kInt4 = kKinds[0], kInt4Zeros = kKinds[1], kInt4Additive = kKinds[2], kFp4 = kKinds[3], kMxfp4 = kKinds[4],
-               kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8];
+               kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8], kInt3Additive = kKinds[15], kInt5 = kKinds[16],
+               kQ4K = kKinds[20], kQ6K = kKinds[22], kUint8 = kKinds[23], kFp8 = kKinds[24], kMxfp8 = kKinds[25];
 
 struct Mutation {
   const char *name, *file, *from, *to;
@@ -34,6 +35,7 @@ struct Mutation {
     group64,
     low_scales,
     nan_scale,
+    nan_code,
     tensor,
     large_scales,
     silu_far_below,
@@ -52,12 +54,15 @@ constexpr Mutation kMutations[] = {
     {"fp4_sign", "metal/decode.h", "(q2 & 0x80008000u)", "(q1 & 0x80008000u)", kMxfp4, 12},
     {"u4_high_nibble", "metal/decode.h", "1 << 24 : 1 << 20", "1 << 24 : 1 << 21", kInt4, 1},
     {"u4_zero", "metal/scales.h", "z >> (8 * i) & 0xFF", "z >> (8 * i) & 0xF7", kInt4Zeros, 20},
-    {"i8_bias", "metal/decode.h", "half2(1152.0h)", "half2(1151.0h)", kInt8, 1},
+    {"i8_bias", "metal/decode.h", "1152.0h)", "1151.0h)", kInt8, 1},
     {"sparse_position", "metal/decode.h", "second << (positions & 12)", "second << (positions & 8)", kInt4Sparse, 1},
     {"sparse_fill", "metal/decode.h", "0x88888888u", "0x77777777u", kInt4Sparse, 12},
     {"sparse_words", "metal/decode.h", "kBlockSlots * 96", "kBlockSlots * 128", kInt4Sparse, 1},
     {"e8m0_tile", "metal/scales.h", "(e << 15)", "(e << 14)", kMxfp4, 1},
-    {"e4m3_shift", "metal/scales.h", "(odd & 0x007F007F) << 7", "(odd & 0x007F007F) << 6", kNvfp4, 20},
+    {"e4m3_shift", "metal/decode.h", "(bytes & 0x007F007Fu) << 7", "(bytes & 0x007F007Fu) << 6", kNvfp4, 20},
+    {"e4m3_code_step", "metal/decode.h", "low, low >> 8, high", "low, low, high", kFp8, 1},
+    {"e4m3_range", "metal/decode.h", "kFormE4m3 ? 256 : 1", "kFormE4m3 ? 128 : 1", kFp8, 12},
+    {"uint8_zero", "metal/decode.h", "kFormUnsigned ? 1024.0h", "kFormUnsigned ? 1025.0h", kUint8, 20},
     {"record_pair", "metal/scales.h", "== 0 ? pair.x : pair.y", "!= 0 ? pair.x : pair.y", kNvfp4, 1},
     {"group_shift", "metal/scales.h", "slot >> group_shift", "slot >> 5", kInt4, 1, Mutation::group64},
     {"range_twice", "metal/scales.h", "scales_have_room ? Codes::range(0)", "true ? Codes::range(0)", kFp4, 12},
@@ -96,6 +101,26 @@ constexpr Mutation kMutations[] = {
     {"tensor_ones", "metal4/regdecode_tensor.metal", "ones ? float2(one[t]) :", "", kInt4Additive, 40, Mutation::tensor},
     {"tie_to_even", "metal/exact.h", "(rest == tie && (rounded & 1) != 0)", "rest == tie", kFp4, 1, Mutation::unpack},
     {"subnormal_result", "metal/exact.h", "max(highest - 23, -149)", "highest - 23", kFp4, 1, Mutation::unpack},
+    {"plane_shift", "metal/decode.h", "plane << 4 & mask", "plane << 3 & mask", kQ6K, 1},
+    {"plane_width", "metal/decode.h", "code_bits == 6 ? 0x00300030u", "true ? 0x00300030u", kInt5, 12},
+    {"plane_third_bit", "metal/decode.h", "above[t] << 2", "above[t] << 1", kInt3Additive, 1},
+    {"plane_unit", "metal/decode.h", "one = third >> w", "one = third >> (2 * w)", kInt5, 1},
+    {"plane_second_word", "metal/decode.h", "second = units == 4 ? plane[kLanes]", "second = units == 4 ? plane[0]", kQ6K, 20},
+    {"plane_tail", "metal/decode.h", "plane_words(code_bits, 2) : 0", "plane_words(code_bits, 1) : 0", kInt5, 40,
+     Mutation::tensor},
+    {"plane_zero_point", "metal/decode.h", "1u << code_bits >> 1", "8u", kInt5, 1},
+    {"factor_once", "metal/scales.h", "wanted >> groups_shift != group >> groups_shift", "new_pair && wanted < 8", kQ4K, 20},
+    {"factor_tile", "metal/scales.h", "factors[i / 2]", "factors[i % 2]", kQ4K, 1},
+    {"scale_sign", "metal/scales.h", "float(char(integers", "float(uchar(integers", kQ6K, 12},
+    {"minimum_sign", "metal/scales.h", "zero_pair, -1.0f", "zero_pair, 1.0f", kQ4K, 1, Mutation::int8},
+    {"unpack_minimum", "metal/unpack.metal", "as_type<uint>(-two_level", "as_type<uint>(two_level", kQ4K, 1, Mutation::unpack},
+    {"pack_plane_step", kPacker, "plane_bit(e % 4)", "plane_bit(e % 4 ^ 1)", kInt5, 1},
+    {"pack_plane_order", kPacker, "words += (units + 1) / 2", "words += 1", kInt3Additive, 1},
+    {"pack_uint8", kPacker, "layout_.code_form == kFormOwn ? 0", "true ? 0", kUint8, 1},
+    {"pack_e4m3_shift", kPacker, "kFormE4m3 ? kE4m3Exponent", "false ? kE4m3Exponent", kMxfp8, 1},
+    {"pack_nan_code", kPacker, "(c & 0x7F) == 0x7F", "c == 0x7E", kFp8, 1, Mutation::nan_code},
+    {"pack_super_block", kPacker, "factor_quad_at(s, in_block % 8", "factor_quad_at(s, in_block / 8", kQ6K, 1},
+    {"pack_minimum", kPacker, "layout_.zeros_at, stripe_.zero_factors", "layout_.zeros_at, stripe_.scale_factors", kQ4K, 1},
     {"pack_lane", kPacker, "lane_at(in_block % 8, j)", "lane_at(in_block % 8, j ^ 1)", kInt4, 1},
     {"pack_tile", kPacker, "* 4 + in_block / 8) * 4", "* 4 + in_block % 4) * 4", kInt4, 12},
     {"pack_scale", kPacker, "in_block % 8, pairs)", "in_block / 8, pairs)", kInt4, 1},
@@ -120,10 +145,10 @@ class MutatedPacker {
       : folder_(testing::TempDir() + "/packer-" + mutation.name + "-" + std::to_string(getpid())) {
     std::filesystem::create_directories(folder_);
     std::string source = text_of(mutation.file);
-    // With the words of codes in it, which are mutated, too.
+    // With the words of codes in it, which are mutated, too, and with the plan, whose object in the archive has a packer.
     replace(source, "#include \"backends/gpu/code_words.h\"", text_of("src/backends/gpu/code_words.h"));
     replace(source, mutation.from, mutation.to);
-    std::ofstream(folder_ + "/pack.cc") << source << kExport;
+    std::ofstream(folder_ + "/pack.cc") << text_of("src/backends/gpu/pack_plan.cc") << source << kExport;
     const std::string root = MARLIN_ROOT, compile = std::string(MARLIN_CXX) + " -std=c++20 -fPIC -shared -w -I" + root + " -I" +
                                                     root + "/src -I" + root + "/include -o " + folder_ + "/pack.so " + folder_ +
                                                     "/pack.cc " MARLIN_ARCHIVE;
@@ -205,6 +230,7 @@ Problem problem_of(const Mutation& mutation) {
   if (mutation.what == Mutation::low_scales)  // each row has one of 0 and large ones
     for (size_t i = 0; i < scales.size(); ++i) scales[i] = i % 5 == 0 ? 0 : 150;
   if (mutation.what == Mutation::nan_scale) scales[7] = 255;
+  if (mutation.what == Mutation::nan_code) problem.source.all().codes[7] = 0xff;
   return problem;
 }
 

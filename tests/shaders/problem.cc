@@ -11,6 +11,7 @@
 #include <memory>
 #include <sstream>
 
+#include "expected_scales.h"
 #include "formats/format_table.h"
 
 namespace shaders {
@@ -24,12 +25,6 @@ using testing::AssertionSuccess;
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-/// The oracle's own reading of a scale.
-double number(ScaleType type, const uint8_t* from, int64_t index) {
-  constexpr marlin_dtype kTypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, MARLIN_E8M0, MARLIN_E4M3};
-  return oracle::read(kTypes[static_cast<int>(type)], from, index);
-}
-
 int64_t float_constant(marlin_dtype type) {
   return type == MARLIN_F32 ? kFloat32 : type == MARLIN_F16 ? kFloat16 : type == MARLIN_BF16 ? kFloatBf16 : kFloatNone;
 }
@@ -37,7 +32,7 @@ const char* float_name(marlin_dtype type) { return type == MARLIN_F32 ? "f32" : 
 const char* msl_name(marlin_dtype type) { return type == MARLIN_F32 ? "float" : type == MARLIN_F16 ? "half" : "bfloat"; }
 
 const char* codes_type(gpu::KernelCodes kind) {
-  constexpr const char* kTypes[] = {"Fp4", "U4", "I8", "Fp4Sparse", "U4Sparse"};
+  constexpr const char* kTypes[] = {"Fp4", "U4", "I8", "Fp4Sparse", "U4Sparse", "Planes"};
   return kTypes[static_cast<int>(kind)];
 }
 
@@ -108,7 +103,7 @@ const KernelRow& kernel_row(const Spec& spec) {
 }
 
 std::string Spec::describe() const {
-  constexpr const char* kScales[] = {"f32", "f16", "bf16", "e8m0", "e4m3"};
+  constexpr const char* kScales[] = {"f32", "f16", "bf16", "e8m0", "e4m3", "u4", "u6", "s6", "s8"};
   std::ostringstream s;
   s << metal_marlin::format_name(format) << " group " << group << " scales " << kScales[static_cast<int>(scale_type)]
     << " zeros " << static_cast<int>(zeros) << "/" << kScales[static_cast<int>(zero_type)] << " order "
@@ -225,11 +220,7 @@ oracle::Weights Problem::expected() const {
   w.groups = meta.groups;
   w.codes = all.codes;
   w.additive = meta.zero_kind == ZeroKind::additive;
-  for (int64_t i = 0; i < meta.n * meta.groups; ++i) {
-    w.scale.push_back(number(meta.scale_type, all.scales.data(), i));
-    if (meta.zero_kind == ZeroKind::integer) w.zero.push_back(all.zeros[at(i)]);
-    if (w.additive) w.zero.push_back(number(meta.zero_type, all.zeros.data(), i));
-  }
+  add_scales(meta, all, w);
   w.group_index = plan.meta.group_index;
   w.slot_group = plan.layout.slot_group;
   w.interleaved = meta.gate_up_interleaved;
@@ -261,6 +252,7 @@ Constants Problem::constants() const {
   c[MARLIN_CONSTANT_SLOT_TO_K] = plan.layout.permuted;
   c[MARLIN_CONSTANT_QUANTIZED] = spec.int8;
   c[MARLIN_CONSTANT_ROW_LIST] = false;
+  c[MARLIN_CONSTANT_CODE_FORM] = int64_t{plan.layout.code_form};
   return c;
 }
 
@@ -322,12 +314,13 @@ void Problem::bind_part(Dispatch& dispatch, int index, uint64_t from, uint64_t e
 void Problem::bind_weights(Dispatch& dispatch) const {
   const gpu::RowBlockLayout& layout = plan.layout;
   bind_part(dispatch, MARLIN_BUFFER_CODES, 0, static_cast<uint64_t>(layout.row_blocks() * layout.row_block_code_bytes()));
-  const auto values = static_cast<uint64_t>(layout.row_blocks() * layout.quads * kRowBlock);
+  const auto bytes = [&](int64_t element) {
+    return static_cast<uint64_t>(layout.row_blocks() * layout.row_block_record_bytes(element));
+  };
   bind_part(dispatch, MARLIN_BUFFER_SCALES, layout.scales_at,
-            layout.scales_at + values * metal_marlin::scale_bytes(layout.scale_type));
+            layout.scales_at + bytes(static_cast<int64_t>(metal_marlin::scale_bytes(layout.scale_type))));
   if (layout.zero_kind != ZeroKind::none)
-    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at,
-              layout.zeros_at + values * static_cast<uint64_t>(layout.zero_bytes()));
+    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at, layout.zeros_at + bytes(layout.zero_bytes()));
 }
 
 AssertionResult Problem::multiply(const Setting& setting) {
@@ -455,8 +448,9 @@ AssertionResult Problem::check_unpack(marlin_dtype type, const std::vector<int32
   set_constants(kernel, values);
   auto dispatch = kernel.dispatch();
   bind_weights(dispatch);
-  dispatch.buffer(MARLIN_BUFFER_ROWS, static_cast<const void*>(packed.data() + layout.origins_at),
-                  at(layout.row_blocks() * kRowBlock) * sizeof(RowOrigin));
+  if (layout.row_factor != kRowFactorNone)
+    bind_part(dispatch, MARLIN_BUFFER_ROWS, layout.origins_at,
+              layout.origins_at + static_cast<uint64_t>(layout.row_blocks()) * kRowBlock * sizeof(RowOrigin));
   if (!rows.empty()) dispatch.buffer(MARLIN_BUFFER_ROW_LIST, rows);
   if (layout.permuted)
     dispatch.buffer(MARLIN_BUFFER_SLOT_TO_K, static_cast<const void*>(packed.data() + layout.slot_to_k_at),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/plan.h"
+#include "formats/format_table.h"
 
 namespace metal_marlin::gpu {
 namespace {
@@ -124,7 +125,8 @@ int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n) {
 }
 
 ActivationKind activation_of(const GemmProblem& problem) {
-  if (problem.compute == MARLIN_COMPUTE_INT8) return ActivationKind::i8;
+  const bool real = format_row(problem.weights->meta().format)->has_real_codes();
+  if (problem.compute == MARLIN_COMPUTE_INT8 && !real) return ActivationKind::i8;
   if (problem.a.dtype == MARLIN_F32) return ActivationKind::f32;
   return problem.a.dtype == MARLIN_F16 ? ActivationKind::f16 : ActivationKind::bf16;
 }

@@ -42,6 +42,28 @@ inline uint32_t nibbles(const uint8_t* codes) {
   for (int t = 0; t < 4; ++t) half |= static_cast<uint32_t>(codes[t] & 15) << 4 * t;
   return half;
 }
+/// Adds `width` bits, from bit `from` on, of the codes of unit w to the words of their plane.
+inline void add_to_plane(const uint8_t* codes, int w, int from, int width, uint32_t* plane) {
+  for (int e = 0; e < kUnitSlots; ++e) {
+    const uint32_t bits = static_cast<uint32_t>(codes[e]) >> from & ((1u << width) - 1);
+    plane[width * w / 4] |= bits << (16 * (e / 4) + plane_bit(e % 4) + width * w % 4);
+  }
+}
+/// The words of a lane and tile for all planes of unit w of `units` (shaders/common/layout.h).
+inline void add_to_planes(const uint8_t* codes, int bits, int units, int w, uint32_t* words) {
+  int from = 0;
+  if (bits > 4) {
+    words[w] = nibbles(codes) | nibbles(codes + 4) << 16;
+    words += units;
+    from = 4;
+  }
+  if (bits - from >= 2) {
+    add_to_plane(codes, w, from, 2, words);
+    words += (units + 1) / 2;
+    from += 2;
+  }
+  if (bits - from == 1) add_to_plane(codes, w, from, 1, words);
+}
 /// Steps t, t + 1 of a unit of INT8.
 inline uint32_t int8_word(const uint8_t* codes, int t) {
   return (codes[t] | codes[t + 1] << 8 | codes[4 + t] << 16 |

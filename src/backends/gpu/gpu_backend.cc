@@ -159,12 +159,14 @@ class GpuBackend final : public Backend {
     std::vector<std::unique_ptr<WidenedSource>> widened;
     std::vector<const WeightSource*> wide;
     for (const WeightSource* const source : sources) {
-      const FormatRow& row = *format_row(source->meta().format);
-      if (row.has_real_codes() || row.format == MARLIN_UINT8)
+      const WeightMeta& meta = source->meta();
+      const auto reads = options_.policy->reads;
+      const bool as_it_is = is_basic(meta) || (reads != nullptr && reads(meta));
+      if (!as_it_is && !is_narrow(meta))
         return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
-                             row.name);
-      if (is_narrow(source->meta())) widened.push_back(std::make_unique<WidenedSource>(*source));
-      wide.push_back(is_narrow(source->meta()) ? widened.back().get() : source);
+                             format_name(meta.format));
+      if (!as_it_is) widened.push_back(std::make_unique<WidenedSource>(*source));
+      wide.push_back(as_it_is ? source : widened.back().get());
     }
     return pack_on_device(wide, options_.policy->order, *device_, memory_, *runner_);
   }

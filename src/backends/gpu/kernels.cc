@@ -2,23 +2,38 @@
 
 #include <algorithm>
 
+#include "formats/format_table.h"
+#include "formats/widen.h"
+
 namespace metal_marlin::gpu {
 namespace {
 
 /// Some tens of cores want a few threadgroups each. Not measured on hardware yet.
 constexpr int64_t kGroupsWanted = 128;
 
-bool is_dense(const RowBlockLayout& layout, ActivationKind) { return !layout.sparse(); }
+bool has_alternatives(const RowBlockLayout& layout, ActivationKind) {
+  return !layout.sparse() && layout.codes != KernelCodes::planes;
+}
 
-#define MARLIN_GPU_SPARSE(family, suffix)                \
-  MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix), \
-      MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix)
+/// Integers of every width and E4M3 codes, and the two-level scales of K-quants.
+bool reads(const WeightMeta& meta) {
+  const FormatRow& row = *format_row(meta.format);
+  if (row.numbers == CodeNumbers::codebook || row.code_bits > 8) return false;
+  if (!meta.has_two_level_scales()) return true;
+  if (meta.zero_kind != ZeroKind::none && !meta.has_two_level_zeros()) return false;
+  return meta.group_size == 16 || meta.group_size == 32;
+}
+
+#define MARLIN_GPU_OTHERS(family, suffix)                   \
+  MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),    \
+      MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix), \
+      MARLIN_GPU_ACTIVATIONS(family "_planes_", suffix)
 #define MARLIN_GPU_NONE \
-  {}, {}
-#define MARLIN_GPU_ROW(family, suffix, m_min, m_max, rows, columns, threads, sparse, invariant,    \
+  {}, {}, {}
+#define MARLIN_GPU_ROW(family, suffix, m_min, m_max, rows, columns, threads, others, invariant,    \
                        serves)                                                                     \
   {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix), \
-    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix), sparse},                                        \
+    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix), others},                                        \
    m_min,                                                                                          \
    m_max,                                                                                          \
    rows,                                                                                           \
@@ -31,7 +46,7 @@ bool is_dense(const RowBlockLayout& layout, ActivationKind) { return !layout.spa
    serves},
 
 #define MARLIN_GPU_PRODUCT(family, suffix, ...)                                  \
-  MARLIN_GPU_ROW(family, suffix, __VA_ARGS__, MARLIN_GPU_SPARSE(family, suffix), \
+  MARLIN_GPU_ROW(family, suffix, __VA_ARGS__, MARLIN_GPU_OTHERS(family, suffix), \
                  std::string_view(family) == "gemv", nullptr)
 #define MARLIN_GPU_ALTERNATIVE(...)
 #define MARLIN_GPU_HELPER(name, columns)
@@ -43,7 +58,7 @@ constexpr ProductKernel kProducts[] = {
 
 #define MARLIN_GPU_PRODUCT(...)
 #define MARLIN_GPU_ALTERNATIVE(family, suffix, ...) \
-  MARLIN_GPU_ROW(family, suffix, __VA_ARGS__, MARLIN_GPU_NONE, false, is_dense)
+  MARLIN_GPU_ROW(family, suffix, __VA_ARGS__, MARLIN_GPU_NONE, false, has_alternatives)
 constexpr ProductKernel kAlternatives[] = {
 #include "backends/gpu/kernels.inc"
 };
@@ -86,8 +101,13 @@ constexpr bool is_boolean(uint32_t index) {
 
 }  // namespace
 
+bool is_basic(const WeightMeta& meta) {
+  return !is_narrow(meta) && !format_row(meta.format)->has_real_codes() &&
+         meta.format != MARLIN_UINT8;
+}
+
 const Policy& simdgroup_policy() {
-  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, "metal", kAlternatives};
+  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, "metal", kAlternatives, reads};
   return kPolicy;
 }
 
@@ -101,8 +121,8 @@ bool has_product_kernel(const Policy& policy, std::string_view name) {
 }
 
 HelperKernel unpack_kernel(KernelCodes codes) {
-  constexpr std::string_view kNames[] = {"unpack_fp4", "unpack_u4", "unpack_i8",
-                                         "unpack_fp4_sparse", "unpack_u4_sparse"};
+  constexpr std::string_view kNames[] = {"unpack_fp4",        "unpack_u4",        "unpack_i8",
+                                         "unpack_fp4_sparse", "unpack_u4_sparse", "unpack_planes"};
   return helper("unpack", kNames[static_cast<int>(codes)]);
 }
 
@@ -133,15 +153,15 @@ uint32_t float_constant(marlin_dtype dtype) {
 }
 
 Variant& Variant::set(uint32_t index, uint32_t value) {
-  const uint32_t at = 4 * index;
-  values_ = (values_ & ~(uint64_t{15} << at)) | uint64_t{value & 15u} << at;
+  values_[index] = static_cast<uint8_t>(value);
   return *this;
 }
 
 Variant& Variant::set_decoder(const RowBlockLayout& layout) {
   return set(MARLIN_CONSTANT_SCALE_TYPE, layout.scale_constant())
       .set(MARLIN_CONSTANT_ZERO_KIND, layout.zero_constant())
-      .set(MARLIN_CONSTANT_GROUP_SHIFT, layout.group_shift_constant());
+      .set(MARLIN_CONSTANT_GROUP_SHIFT, layout.group_shift_constant())
+      .set(MARLIN_CONSTANT_CODE_FORM, layout.code_form);
 }
 
 std::array<device::Constant, Variant::kConstants> Variant::constants() const {
@@ -149,7 +169,7 @@ std::array<device::Constant, Variant::kConstants> Variant::constants() const {
   for (uint32_t index = 0; index < kConstants; ++index) {
     const auto type =
         is_boolean(index) ? device::Constant::Type::boolean : device::Constant::Type::uint32;
-    all[index] = {index, type, static_cast<uint32_t>(values_ >> 4 * index & 15)};
+    all[index] = {index, type, values_[index]};
   }
   return all;
 }

@@ -22,7 +22,7 @@ namespace metal_marlin::gpu {
 
 /// The form in which a product kernel reads A.
 enum class ActivationKind : uint8_t { f32, f16, bf16, i8 };
-inline constexpr int kKernelCodes = 5, kActivationKinds = 4;
+inline constexpr int kKernelCodes = 6, kActivationKinds = 4;
 
 /// A row of kernels.inc: one tile, for every kind of codes and activations.
 struct ProductKernel {
@@ -79,7 +79,13 @@ struct Policy {
   std::string_view backend = "metal";  ///< in the keys of profiles
   /// Kernels that serve only where a profile or METAL_MARLIN_KERNEL names them.
   std::span<const ProductKernel> alternatives = {};
+  /// Whether the kernels read a matrix as it is, of those that is_basic() excludes. Narrow matrices
+  /// that they do not read are widened (formats/widen.h). Null: they read none.
+  bool (*reads)(const WeightMeta& meta) = nullptr;
 };
+/// What the kernels of every policy read: integers of 4 and 8 bits and FP4 codes, with one level of
+/// scales.
+bool is_basic(const WeightMeta& meta);
 /// Of GPUs with simdgroup matrices: Metal's. The kernels are those of kernels.inc.
 const Policy& simdgroup_policy();
 bool has_product_kernel(const Policy& policy, std::string_view name);
@@ -105,12 +111,12 @@ uint32_t float_constant(marlin_dtype dtype);
 /// they do not multiply the number of compiled kernels.
 class Variant {
  public:
-  static constexpr uint32_t kConstants = 16;
+  static constexpr uint32_t kConstants = 17;
 
   explicit Variant(std::string_view name) : name_(name) {
     set(MARLIN_CONSTANT_BIAS_TYPE, kFloatNone);
   }
-  /// `index` is an index of shaders/common/arguments.h; `value` is below 16.
+  /// `index` is an index of shaders/common/arguments.h; `value` is below 256.
   Variant& set(uint32_t index, uint32_t value);
   /// Sets the constants that a kernel needs to decode weights of this layout.
   Variant& set_decoder(const RowBlockLayout& layout);
@@ -120,7 +126,7 @@ class Variant {
 
  private:
   std::string_view name_;  // static storage
-  uint64_t values_ = 0;    // four bits per constant
+  std::array<uint8_t, kConstants> values_{};
 };
 
 /// A cache of compiled kernels. Any thread may use it; finding a kernel does not allocate.

@@ -15,10 +15,10 @@ namespace metal_marlin::gpu {
 
 /// The codes that a kernel is compiled for. Zeros are a function constant, so that kinds of codes
 /// (formats/code_kind.h) that differ in their zeros share a kernel.
-enum class KernelCodes : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse };
+enum class KernelCodes : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse, planes };
 /// The name of the kind in names of kernels.
 constexpr const char* kernel_codes_name(KernelCodes kind) {
-  constexpr const char* kNames[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse"};
+  constexpr const char* kNames[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse", "planes"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -35,6 +35,8 @@ struct RowBlockLayout {
   int64_t n = 0, k = 0;  // of the file
   int64_t slots = 0;     // padded K, a multiple of kTailSlots
   KernelCodes codes = KernelCodes::u4;
+  int code_bits = 4;
+  uint32_t code_form = kFormOwn;  // enum MarlinCodeForm
   SlotOrder order = SlotOrder::simdgroup;
   int slot_group = 32;      // slots that a quad of scales stands for: 16, 32, 64 or 128
   int64_t quad_blocks = 1;  // with slot_group 128: blocks that share a quad
@@ -56,6 +58,7 @@ struct RowBlockLayout {
   int64_t words(int64_t block_slots) const {
     const int64_t units = block_slots / kLanes;
     if (codes == KernelCodes::i8) return 2 * units;
+    if (codes == KernelCodes::planes) return plane_words(code_bits, static_cast<marlin_int>(units));
     return sparse() && units == 4 ? 3 : units;
   }
   int64_t row_block_code_bytes() const {
@@ -69,11 +72,22 @@ struct RowBlockLayout {
     if (zero_kind == ZeroKind::none) return 0;
     return zero_kind == ZeroKind::integer ? 1 : static_cast<int64_t>(scale_bytes(zero_type));
   }
-  int64_t quad_bytes(int64_t element) const { return kRowBlock * element; }
+  bool two_level() const { return is_two_level(scale_type); }
+  /// The bytes of the scales or zeros of a row block, which have elements of this size.
+  int64_t row_block_record_bytes(int64_t element) const {
+    if (!two_level() || element == 0) return quads * kRowBlock * element;
+    const auto shift = static_cast<marlin_int>(group_shift_constant());
+    return (quads << shift >> kSuperBlockShift) * super_block_words(shift) * 4;
+  }
+  /// Whether there are row factors and origins. CUDA's order always has them.
+  bool has_row_records() const { return order == SlotOrder::mma || row_factor != kRowFactorNone; }
   /// The values of the function constants that follow from the weights.
-  uint32_t scale_constant() const { return static_cast<uint32_t>(scale_type); }
+  uint32_t scale_constant() const {
+    return two_level() ? uint32_t{kScaleTwoLevel} : static_cast<uint32_t>(scale_type);
+  }
   uint32_t zero_constant() const {
     if (zero_kind == ZeroKind::none) return kZeroNone;
+    if (zero_kind == ZeroKind::additive && is_two_level(zero_type)) return kZeroTwoLevel;
     return zero_kind == ZeroKind::integer ? uint32_t{kZeroInteger}
                                           : uint32_t{kZeroF32} + static_cast<uint32_t>(zero_type);
   }

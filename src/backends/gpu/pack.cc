@@ -26,29 +26,26 @@ namespace {
 constexpr uint8_t kNanExponent = 255, kNanE5m3 = 255;
 constexpr int64_t kPaddingRow = -1;
 
-KernelCodes kernel_codes(const WeightMeta& meta) {
-  if (format_row(meta.format)->code_bits == 8) return KernelCodes::i8;
-  if (format_row(meta.format)->codebook != nullptr)
-    return meta.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4;
-  return meta.sparse ? KernelCodes::u4_sparse : KernelCodes::u4;
-}
-
 /// Padding codes and scales decode to 0, and never to NaN.
 uint8_t padding_code(const WeightMeta& meta) {
-  return meta.format == MARLIN_INT4 && meta.zero_kind == ZeroKind::none ? 8 : 0;
+  return static_cast<uint8_t>(
+      meta.zero_kind == ZeroKind::none ? format_row(meta.format)->zero_point() : 0);
 }
 uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 127 : 0; }
 
 /// The shift of stored exponents, unless a row has larger ones than it leaves room for.
-int usual_shift(SlotOrder order) { return order == SlotOrder::mma ? kMmaExponent : kFp4Exponent; }
+int usual_shift(const RowBlockLayout& layout) {
+  if (layout.order == SlotOrder::mma) return kMmaExponent;
+  return layout.code_form == kFormE4m3 ? kE4m3Exponent : kFp4Exponent;
+}
 
 /// The shift that turns the exponents of a row, which span lo..hi, into the stored bytes; nothing
-/// if they do not fit.
-std::optional<int> exponent_shift(int lo, int hi, int usual) {
+/// if they do not fit. The smallest code other than 0 is 2^smallest.
+std::optional<int> exponent_shift(int lo, int hi, int usual, int smallest) {
   const int shift = std::min<int>(usual, kLargestExponent - hi);
-  // If the shift is less than usual, a weight of 2^(e - 128) is 2^(e + shift - usual - 128) to the
-  // kernels, which is a normal float for e + shift >= usual + 2.
-  return shift == usual || lo + shift >= usual + 2 ? std::optional(shift) : std::nullopt;
+  // If the shift is less than usual, a weight of 2^(e - 127 + smallest) is 2^(usual - shift) less
+  // to the kernels. It is a normal float, from 2^-126 on, if e + shift >= usual + 1 - smallest.
+  return shift == usual || lo + shift >= usual + 1 - smallest ? std::optional(shift) : std::nullopt;
 }
 
 /// The factor and origin that the scales of one row require.
@@ -57,13 +54,12 @@ struct RowScaling {
   RowOrigin origin{1, 0, 0};
 };
 
-/// `scales` are the scales of the row in the type of the file, `groups` of them. Nothing if the
-/// exponents do not fit bytes.
+/// `scales` are the scales of the row in the type of the file, `groups` of them; `nan` says that a
+/// code is NaN. Nothing if the exponents do not fit bytes.
 std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales,
-                                     const TensorScale* tensor) {
+                                     const TensorScale* tensor, bool nan) {
   RowScaling out;
   const ScaleType type = plan.meta.scale_type;
-  bool nan = false;
   int lo = kNanExponent, hi = -1;
   for (const int32_t group : plan.groups) {
     if (group < 0) continue;
@@ -76,8 +72,9 @@ std::optional<RowScaling> scaling_of(const PackPlan& plan, const uint8_t* scales
     }
   }
   if (plan.layout.scale_type == ScaleType::e8m0 && hi >= 0) {
-    const int usual = usual_shift(plan.layout.order);
-    const std::optional<int> shift = exponent_shift(lo, hi, usual);
+    const int usual = usual_shift(plan.layout);
+    const std::optional<int> shift =
+        exponent_shift(lo, hi, usual, plan.layout.code_form == kFormE4m3 ? -9 : -1);
     if (!shift) return std::nullopt;
     out.origin.shift = *shift;
     out.factor.multiplier = std::ldexp(1.0f, usual - *shift);
@@ -130,14 +127,15 @@ class RowBlockPacker {
         write_codes(row_block, in_block);
       }
       const std::optional<RowScaling> scaling =
-          row == kPaddingRow
-              ? RowScaling{}
-              : scaling_of(plan_, row_scales(row), tensor_scale_of(plan_.meta, first + row));
+          row == kPaddingRow ? RowScaling{}
+                             : scaling_of(plan_, row_scales(row),
+                                          tensor_scale_of(plan_.meta, first + row), has_nan_code());
       if (!scaling) {
         too_wide_.store(true, std::memory_order_relaxed);
         return {};
       }
       write_records(row_block, in_block, row, scaling->origin.shift);
+      if (!layout_.has_row_records()) continue;
       const auto at = static_cast<size_t>(first + in_block);
       std::memcpy(to_ + layout_.factors_at + at * sizeof(RowFactor), &scaling->factor,
                   sizeof(RowFactor));
@@ -151,6 +149,12 @@ class RowBlockPacker {
   const uint8_t* row_scales(int64_t row) const {
     return stripe_.scales.data() +
            static_cast<size_t>(row * plan_.meta.groups) * scale_bytes(plan_.meta.scale_type);
+  }
+
+  /// Of the row that order_codes() took.
+  bool has_nan_code() const {
+    return layout_.code_form == kFormE4m3 &&
+           std::any_of(codes_.begin(), codes_.end(), [](uint8_t c) { return (c & 0x7F) == 0x7F; });
   }
 
   /// Puts the codes and kept bits of one row into the order of the slots.
@@ -189,14 +193,14 @@ class RowBlockPacker {
                                              : slot / layout_.slot_group;
   }
 
-  /// With integer zero points, the code of 0 is the zero of the slot's group (or the nearest code
-  /// if the zero is 16).
+  /// With integer zero points, the code of 0 is the zero of the slot's group (or the nearest code,
+  /// the largest, if the zero is one more).
   uint8_t pad_of(int64_t row, int64_t slot) const {
     if (plan_.meta.zero_kind != ZeroKind::integer) return padding_code(plan_.meta);
     const int32_t group = plan_.groups[static_cast<size_t>(record_of(slot))];
     return group < 0 ? uint8_t{0}
-                     : std::min<uint8_t>(
-                           stripe_.zeros[static_cast<size_t>(row * plan_.meta.groups + group)], 15);
+                     : std::min(stripe_.zeros[static_cast<size_t>(row * plan_.meta.groups + group)],
+                                static_cast<uint8_t>((1 << layout_.code_bits) - 1));
   }
 
   /// The codes that four slots of 2:4 weights keep, and their positions, two bits each.
@@ -236,8 +240,11 @@ class RowBlockPacker {
           words[w] = nibbles(unit) | nibbles(unit + 4) << 16;
           break;
         case KernelCodes::i8:
-          words[2 * w] = int8_word(unit, 0);
-          words[2 * w + 1] = int8_word(unit, 2);
+          words[2 * w] = int8_word(unit, 0) ^ sign_bits();
+          words[2 * w + 1] = int8_word(unit, 2) ^ sign_bits();
+          break;
+        case KernelCodes::planes:
+          add_to_planes(unit, layout_.code_bits, units, w, words);
           break;
         case KernelCodes::fp4_sparse:
         case KernelCodes::u4_sparse:
@@ -247,6 +254,9 @@ class RowBlockPacker {
       }
     }
   }
+
+  /// Only INT8 is stored as value + 128.
+  uint32_t sign_bits() const { return layout_.code_form == kFormOwn ? 0 : 0x80808080u; }
 
   void write_mma_codes(int64_t row_block, int in_block) const {
     std::byte* const at = to_ + row_block * layout_.row_block_code_bytes();
@@ -323,10 +333,15 @@ class RowBlockPacker {
     const auto size = static_cast<int64_t>(scale_bytes(layout_.scale_type)),
                zero_size = layout_.zero_bytes();
     const bool groups_of_16 = layout_.slot_group == 16;
-    const auto place = [&](int64_t quad, bool pairs) {
-      const int64_t in_row_block = scale_quad_at(static_cast<int32_t>(quad), in_block % 8, pairs);
-      return row_block * layout_.quads * kRowBlock + 4 * in_row_block + in_block / 8;
+    const auto place = [&](int64_t quad, bool pairs) {  // in elements
+      const auto g = static_cast<int32_t>(quad);
+      const int64_t in_row_block = layout_.two_level()
+                                       ? two_level_quad_at(g, in_block % 8, shift_of_groups())
+                                       : scale_quad_at(g, in_block % 8, pairs);
+      const int64_t elements = layout_.row_block_record_bytes(size) / size;
+      return row_block * elements + 4 * in_row_block + in_block / 8;
     };
+    if (layout_.two_level()) write_factors(row_block, in_block, row);
     for (int64_t quad = 0; quad < layout_.quads; ++quad) {
       const int32_t group = row == kPaddingRow ? -1 : plan_.groups[static_cast<size_t>(quad)];
       write_scale(row, group, shift,
@@ -341,6 +356,25 @@ class RowBlockPacker {
                     static_cast<size_t>(zero_size));
       }
     }
+  }
+
+  int shift_of_groups() const { return static_cast<int>(layout_.group_shift_constant()); }
+
+  /// Writes the factors of two-level scales and zeros of one row.
+  void write_factors(int64_t row_block, int in_block, int64_t row) const {
+    const auto write = [&](uint64_t part, const std::vector<uint8_t>& factors) {
+      std::byte* const to = to_ + part + row_block * layout_.row_block_record_bytes(1);
+      const int64_t held = plan_.meta.factors();
+      for (int32_t s = 0; s < ceil_div(layout_.slots, kFactorSpan); ++s) {
+        const int64_t quad = factor_quad_at(s, in_block % 8, shift_of_groups());
+        const bool padding = row == kPaddingRow || s >= held;
+        store(to + 4 * quad + 2 * (in_block / 8),
+              padding ? uint16_t{0}
+                      : load<uint16_t>(factors.data() + (row * held + s) * int64_t{kFactorBytes}));
+      }
+    };
+    write(layout_.scales_at, stripe_.scale_factors);
+    if (layout_.zero_kind != ZeroKind::none) write(layout_.zeros_at, stripe_.zero_factors);
   }
 
   void write_scale(int64_t row, int32_t group, int shift, std::byte* at) const {
@@ -371,92 +405,7 @@ class RowBlockPacker {
   std::vector<uint8_t> codes_, kept_;  // of one row, by slot and by four slots
 };
 
-/// Places the parts one after the other. Returns false if they do not fit the address space.
-bool place_parts(RowBlockLayout& layout) {
-  const Checked rows = Checked(layout.row_blocks()) * Checked(int64_t{kRowBlock});
-  const Checked quads = rows * Checked(layout.quads);
-  Checked at = Checked(layout.row_blocks()) * Checked(layout.row_block_code_bytes());
-  const auto part = [&](uint64_t& offset, Checked bytes) {
-    at = at.round_up(kPartAlign);
-    offset = at.get().value_or(0);
-    at = at + bytes;
-  };
-  part(layout.scales_at, quads * Checked(scale_bytes(layout.scale_type)));
-  part(layout.zeros_at, quads * Checked(layout.zero_bytes()));
-  part(layout.factors_at, rows * Checked(sizeof(RowFactor)));
-  part(layout.origins_at, rows * Checked(sizeof(RowOrigin)));
-  part(layout.slot_to_k_at,
-       layout.permuted ? Checked(layout.slots) * Checked(sizeof(int32_t)) : Checked(0));
-  const auto bytes = at.at_most(PTRDIFF_MAX);
-  layout.bytes = bytes.value_or(0);
-  return bytes.has_value();
-}
-
-MarlinRowFactor row_factor_of(const WeightMeta& meta) {
-  const auto& tensor = meta.tensor_scales;
-  if (std::any_of(tensor.begin(), tensor.end(), [](const TensorScale& t) { return t.divide; }))
-    return kRowFactorDivide;
-  const bool multiplies =
-      std::any_of(tensor.begin(), tensor.end(), [](const TensorScale& t) { return t.value != 1; });
-  // The stored bytes of E8M0 and E4M3 cannot express NaN and large ranges; the row factor does.
-  const bool small_scales =
-      meta.scale_type == ScaleType::e8m0 || meta.scale_type == ScaleType::e4m3;
-  return multiplies || small_scales ? kRowFactorMultiply : kRowFactorNone;
-}
-
 }  // namespace
-
-Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotOrder order) {
-  for (const TensorScale& t : meta.tensor_scales) {
-    if (t.divisor != 1) {
-      return Status::error(MARLIN_E_UNSUPPORTED,
-                           "this device takes no tensor scale that is divided by %g (MLX's "
-                           "global_scale); the CPU does",
-                           static_cast<double>(t.divisor));
-    }
-  }
-  PackPlan plan;
-  plan.meta = meta;
-  RowBlockLayout& layout = plan.layout;
-  layout.n = meta.n;
-  layout.k = meta.k;
-  layout.codes = kernel_codes(meta);
-  layout.order = order;
-  layout.scale_type = meta.scale_type == ScaleType::e8m0 && exponents == Exponents::floats
-                          ? ScaleType::f32
-                          : meta.scale_type;
-  layout.zero_kind = meta.zero_kind;
-  layout.zero_type = meta.zero_type;
-  layout.row_factor = row_factor_of(meta);
-  const int64_t code_bits = layout.codes == KernelCodes::i8 ? 8 : 4;
-  const auto group_bytes =
-      static_cast<int64_t>(scale_bytes(layout.scale_type)) + layout.zero_bytes();
-  MARLIN_ASSIGN(Slots slots,
-                assign_slots(plan.meta, {order == SlotOrder::mma ? kMmaSlots : kTailSlots,
-                                         code_bits, 8 * group_bytes}));
-  layout.slots = slots.count;
-  layout.slot_group = slots.group;
-  layout.permuted = !slots.slot_to_k.empty();
-  if (layout.slots > INT32_MAX - kBlockSlots)
-    return Status::error(
-        MARLIN_E_SHAPE,
-        "k: %" PRId64 " elements with their padding are more than this device takes", meta.k);
-  const int64_t blocks = ceil_div(layout.slots, kBlockSlots);
-  if (layout.slot_group == kBlockSlots && plan.meta.group_index.empty())
-    layout.quad_blocks = plan.meta.groups == 1 ? blocks : plan.meta.group_size / kBlockSlots;
-  layout.quads = layout.slot_group == kBlockSlots ? ceil_div(blocks, layout.quad_blocks)
-                                                  : ceil_div(layout.slots, layout.slot_group);
-  const std::vector<int32_t> groups = groups_of_slots(plan.meta, slots);
-  for (int64_t quad = 0; quad < layout.quads; ++quad)
-    plan.groups.push_back(groups[quad * layout.quad_blocks]);
-  plan.slot_to_k = std::move(slots.slot_to_k);
-  if (!place_parts(layout))
-    return Status::error(MARLIN_E_SHAPE,
-                         "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space",
-                         meta.n, meta.k);
-  MARLIN_RETURN_IF_ERROR(check_padding(meta, layout.row_blocks() * kRowBlock, layout.bytes));
-  return plan;
-}
 
 Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std::span<std::byte> to,
                           TaskRunner& runner) {

@@ -238,7 +238,7 @@ int64_t problem_size(const GemmProblem& problem) {
 Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation,
                    const RowBlockLayout& layout) {
   return {kernel.name(layout.codes, activation), layout.scale_constant(), layout.zero_constant(),
-          layout.group_shift_constant()};
+          layout.group_shift_constant(), layout.code_form};
 }
 
 KernelHealth::State KernelHealth::Reader::of(const Decoder& decoder) const {

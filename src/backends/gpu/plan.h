@@ -34,7 +34,7 @@ double slow_seconds(double multiply_adds, double bytes);
 /// A kernel with what it must decode: the unit in which kernels are found good or bad on a device.
 struct Decoder {
   std::string_view kernel;
-  uint32_t scale_type = 0, zero_kind = 0, group_shift = 0;
+  uint32_t scale_type = 0, zero_kind = 0, group_shift = 0, code_form = 0;
   auto operator<=>(const Decoder&) const = default;
 };
 Decoder decoder_of(const ProductKernel& kernel, ActivationKind activation,

@@ -37,13 +37,23 @@ marlin_format fp4_format(ScaleType scales) {
   return scales == ScaleType::e4m3 ? MARLIN_NVFP4 : MARLIN_FP4;
 }
 
+marlin_format integer_format(int bits) {
+  constexpr marlin_format kFormats[] = {MARLIN_INT2, MARLIN_INT3, MARLIN_INT4, MARLIN_INT5,
+                                        MARLIN_INT6};
+  return kFormats[bits - 2];
+}
+marlin_format byte_format(const RowBlockLayout& like) {
+  if (like.code_form == kFormE4m3) return MARLIN_FP8;
+  return like.code_form == kFormUnsigned ? MARLIN_UINT8 : MARLIN_INT8;
+}
+
 /// A matrix with every code and scales of every kind.
 class ProbeWeights final : public WeightSource {
  public:
   explicit ProbeWeights(const RowBlockLayout& like) {
-    const bool four_bits = like.codes != KernelCodes::i8,
-               integers = like.codes != KernelCodes::fp4 && like.codes != KernelCodes::fp4_sparse;
-    meta_.format = four_bits ? MARLIN_INT4 : MARLIN_INT8;
+    const bool integers = like.codes != KernelCodes::fp4 && like.codes != KernelCodes::fp4_sparse;
+    meta_.format =
+        like.codes == KernelCodes::i8 ? byte_format(like) : integer_format(like.code_bits);
     if (!integers) meta_.format = fp4_format(like.scale_type);
     meta_.n = kN;
     meta_.k = kK;
@@ -54,7 +64,7 @@ class ProbeWeights final : public WeightSource {
     meta_.zero_kind = like.zero_kind;
     meta_.zero_type = like.zero_type;
     meta_.sparse = like.sparse();
-    fill(four_bits ? 15 : 255, integers);
+    fill((1 << like.code_bits) - 1, integers);
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
@@ -66,27 +76,43 @@ class ProbeWeights final : public WeightSource {
     rows(all_.scales, out.scales);
     rows(all_.zeros, out.zeros);
     rows(all_.kept, out.kept);
+    rows(all_.scale_factors, out.scale_factors);
+    rows(all_.zero_factors, out.zero_factors);
     return {};
   }
   const Stripe& all() const { return all_; }
 
  private:
+  bool code_is_unsigned() const {
+    return format_row(meta_.format)->numbers == CodeNumbers::from_zero;
+  }
+
   void fill(int most, bool integers) {
     Random random;
     for (int64_t i = 0; i < kN * kK; ++i) {
       const int64_t row = i / kK, code = (row + i) % (most + 1);
-      const int64_t sign = integers ? 128 : 8;     // the bit that makes a code negative
-      const bool offset = integers && most == 15;  // has no such bit: codes from 8 on are positive
-      const int64_t positive = offset ? 8 + code % 8 : code & ~sign;
-      all_.codes.push_back(static_cast<uint8_t>(row >= kPositive ? code : positive));
+      const int64_t sign = integers ? 128 : 8;  // the bit that makes a code negative
+      // Narrower integers have no such bit: the upper half of the codes is positive.
+      const bool offset = integers && code_is_unsigned();
+      const int64_t half = (most + 1) / 2, positive = offset ? half + code % half : code & ~sign;
+      const int64_t chosen = row >= kPositive ? code : positive;
+      const bool nan = meta_.format == MARLIN_FP8 && (chosen & 0x7F) == 0x7F;
+      all_.codes.push_back(static_cast<uint8_t>(nan ? 1 : chosen));
     }
     for (int64_t i = 0; i < kN * meta_.groups; ++i) {
       const bool positive = i < kPositive * meta_.groups;
       push_scale(random, positive, all_.scales);
       if (meta_.zero_kind == ZeroKind::integer)
-        all_.zeros.push_back(static_cast<uint8_t>(positive ? 0 : random.below(17)));
-      if (meta_.zero_kind == ZeroKind::additive)
+        all_.zeros.push_back(static_cast<uint8_t>(positive ? 0 : random.below(most + 2)));
+      if (meta_.has_two_level_zeros())  // which are subtracted
+        all_.zeros.push_back(static_cast<uint8_t>(positive ? 0 : random.below(64)));
+      else if (meta_.zero_kind == ZeroKind::additive)
         push_float(meta_.zero_type, positive ? 1.0f : random.unit(), all_.zeros);
+    }
+    for (int64_t i = 0; meta_.has_two_level_scales() && i < kN * meta_.factors(); ++i) {
+      push_float(ScaleType::f16, 0.5f + std::fabs(random.unit()), all_.scale_factors);
+      if (meta_.has_two_level_zeros())
+        push_float(ScaleType::f16, 0.5f + std::fabs(random.unit()), all_.zero_factors);
     }
     constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
     for (int64_t i = 0; meta_.sparse && i < kN * kK / 4; ++i)
@@ -107,6 +133,14 @@ class ProbeWeights final : public WeightSource {
       case ScaleType::e4m3:  // 1..7 are subnormal
         to.push_back(static_cast<uint8_t>((1 + random.below(0x50)) |
                                           (positive ? 0 : random.below(2) * 0x80)));
+        break;
+      case ScaleType::u4:
+      case ScaleType::u6:
+        to.push_back(static_cast<uint8_t>(1 + random.below(15)));
+        break;
+      case ScaleType::s6:
+      case ScaleType::s8:
+        to.push_back(static_cast<uint8_t>(1 + random.below(31) - (positive ? 0 : 32)));
         break;
       default:
         push_float(meta_.scale_type, positive ? 0.5f + std::fabs(random.unit()) : 2 * random.unit(),

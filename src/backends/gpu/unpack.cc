@@ -12,6 +12,7 @@ namespace {
 Variant unpack_variant(const RowBlockLayout& layout, const RowSelection& rows, marlin_dtype dtype) {
   Variant v(unpack_kernel(layout.codes).name);
   v.set_decoder(layout)
+      .set(MARLIN_CONSTANT_ROW_FACTOR, layout.row_factor)
       .set(MARLIN_CONSTANT_OUTPUT_TYPE, float_constant(dtype))
       .set(MARLIN_CONSTANT_SLOT_TO_K, layout.permuted)
       .set(MARLIN_CONSTANT_ROW_LIST, rows.ids.present());
@@ -58,7 +59,8 @@ Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& 
     args.ld = to.stride;
     Bindings bindings;
     bind_weights(bindings, weights);
-    bindings.buffer(MARLIN_BUFFER_ROWS, weights.part(layout.origins_at));
+    if (layout.has_row_records())
+      bindings.buffer(MARLIN_BUFFER_ROWS, weights.part(layout.origins_at));
     const auto element = static_cast<int64_t>(float_bytes(out.dtype));
     bindings.buffer(MARLIN_BUFFER_OUT,
                     to.place.at(static_cast<uint64_t>(first * to.stride * element)));

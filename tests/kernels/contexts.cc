@@ -1,0 +1,51 @@
+// The contexts that trials run on.
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "trial.h"
+
+namespace trial {
+
+marlin_context* chosen_context = nullptr;
+void use_context(marlin_context* context) { chosen_context = context; }
+
+marlin_context* context(uint32_t threads) {
+  if (chosen_context != nullptr) return chosen_context;
+  const char* kernel = std::getenv("METAL_MARLIN_KERNEL");
+  struct Destroy {
+    void operator()(marlin_context* c) const { marlin_context_destroy(c); }
+  };
+  static std::map<std::pair<uint32_t, std::string>, std::unique_ptr<marlin_context, Destroy>> contexts;
+  auto& found = contexts[{threads, kernel != nullptr ? kernel : ""}];
+  if (found == nullptr) {
+    marlin_context_desc desc{};
+    desc.struct_size = sizeof desc;
+    desc.backend = MARLIN_BACKEND_CPU;
+    desc.threads = threads;
+    marlin_error err{};
+    err.struct_size = sizeof err;
+    marlin_context* made = nullptr;
+    EXPECT_EQ(marlin_context_create(&desc, &made, &err), MARLIN_OK) << err.message;
+    found.reset(made);
+  }
+  return found.get();
+}
+
+std::string isa() {
+  marlin_device_info info{};
+  info.struct_size = sizeof info;
+  for (uint32_t i = 0; marlin_device_get(i, &info, nullptr) == MARLIN_OK; ++i) {
+    if (info.backend == MARLIN_BACKEND_CPU) return info.isa_or_arch;
+  }
+  return "";
+}
+
+std::string unreachable_isa() {
+  const char* asked = std::getenv("METAL_MARLIN_ISA");
+  const std::string have = isa();
+  if (asked == nullptr || have.starts_with(asked)) return "";
+  return std::string("METAL_MARLIN_ISA=") + asked + ", but this processor offers " + have;
+}
+
+}  // namespace trial
