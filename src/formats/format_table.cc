@@ -244,6 +244,19 @@ std::optional<ScaleType> scale_type_of(marlin_dtype dtype) {
   return std::nullopt;
 }
 
+uint32_t layer_flags(const WeightMeta& meta) {
+  uint32_t flags = 0;
+  if (meta.zero_kind == ZeroKind::additive) flags |= MARLIN_PACK_ADDITIVE_ZEROS;
+  if (meta.has_two_level_scales()) flags |= MARLIN_PACK_TWO_LEVEL_SCALES;
+  if (meta.zero_kind == ZeroKind::integer) flags |= MARLIN_LAYER_ZEROS;
+  if (!meta.group_index.empty()) flags |= MARLIN_LAYER_ACT_ORDER;
+  if (meta.sparse) flags |= MARLIN_LAYER_SPARSE_2_4;
+  if (meta.gate_up_interleaved) flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
+  for (const TensorScale& scale : meta.tensor_scales)
+    if (scale.divide) flags |= MARLIN_PACK_DIVIDE_SCALE;
+  return flags;
+}
+
 Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int64_t k) {
   int64_t size = requested == 0 ? row.default_group : requested;
   if (row.fixed_group && size >= k && k < row.default_group) size = row.default_group;

@@ -71,6 +71,9 @@ const char* scale_type_name(ScaleType type);
 marlin_dtype scale_dtype(ScaleType type);
 std::optional<ScaleType> scale_type_of(marlin_dtype dtype);
 
+/// What marlin_layer_info::flags says of such a matrix.
+uint32_t layer_flags(const WeightMeta& meta);
+
 /// The group size that a request means for rows of k (>= 1) elements: 0 means the default of the
 /// format, and >= k means the whole row. A size is 16, 32, 64, 128, another multiple of 128, or the
 /// row; any other size is MARLIN_E_UNSUPPORTED. A format with a fixed group takes no other size.
