@@ -110,12 +110,16 @@ Status save(marlin_context& context, const Checkpoint& files, const char* out_pa
                                  (d.flags & MARLIN_SAVE_OVERWRITE) != 0};
   MARLIN_ASSIGN(const auto writer, ContainerWriter::create(out_path, files, options));
   std::set<std::string> names;
+  std::vector<marlin_load_desc> saved;
   for (uint32_t i = 0; i < loads.get().size(); ++i) {
-    const Status status = save_one(context, files, loads.get()[i], names, *writer);
+    const marlin_load_desc& load = loads.get()[i];
+    const Status status = save_one(context, files, load, names, *writer);
+    if (status.ok()) saved.push_back(load);
     if (!status.ok() && d.load_count != 0) return prefixed("desc->loads", i, status);
-    MARLIN_RETURN_IF_ERROR(status);
+    // A layer that nobody asked for and that needs a format stays as it is.
+    if (!status.ok() && status.code() != MARLIN_E_UNSUPPORTED) return status;
   }
-  const std::set<const std::byte*> packed = packed_tensors(files, loads.get());
+  const std::set<const std::byte*> packed = packed_tensors(files, saved);
   for (size_t i = 0; i < files.tensors().size(); ++i) {
     const TensorView tensor = files.tensors().view(i);
     if (packed.count(tensor.data) != 0) continue;

@@ -42,6 +42,7 @@ enum class Arg {
   load_desc,
   open_desc,
   convert_desc,
+  save_desc,
   parts,
   products,
   // matrices and strings
@@ -122,6 +123,7 @@ class World {
     convert_.value.flags = MARLIN_CONVERT_OVERWRITE;
     convert_.value.layers = &layer_name_;
     convert_.value.layer_count = 1;
+    save_.value.flags = MARLIN_SAVE_OVERWRITE;
     array_.value.kind = MARLIN_VALUE_ARRAY;
     array_.value.element_type = MARLIN_VALUE_STRING;
     array_.value.data = one_string_;
@@ -215,6 +217,7 @@ class World {
   Tailed<marlin_stream_desc> stream_desc_;
   Tailed<marlin_open_desc> open_;
   Tailed<marlin_convert_desc> convert_;
+  Tailed<marlin_save_desc> save_;
   Tailed<marlin_device_info> device_;
   Tailed<marlin_layer_info> info_;
   Tailed<marlin_value> value_, array_;
@@ -314,6 +317,8 @@ inline Value World::good(Arg arg) {
       return pointer(&open_);
     case Arg::convert_desc:
       return pointer(&convert_);
+    case Arg::save_desc:
+      return pointer(&save_);
     case Arg::parts:
       return pointer(parts_);
     case Arg::products:
@@ -384,6 +389,8 @@ inline std::vector<Bad> World::bad(Arg arg) {
       return bad_struct(load_, MARLIN_E_ARGUMENT);
     case Arg::convert_desc:
       return bad_struct(convert_, MARLIN_E_ARGUMENT);
+    case Arg::save_desc:
+      return bad_struct(save_, MARLIN_OK);
     case Arg::device_info:
       return bad_struct(device_, MARLIN_E_ARGUMENT, MARLIN_OK);
     case Arg::layer_info:
