@@ -38,6 +38,8 @@ bool is_one_of(std::string_view role, std::initializer_list<std::string_view> ro
 bool splits_columns(std::string_view role) {
   return is_one_of(role, {"attn_output", "ffn_down", "o_proj", "down_proj", "w2"});
 }
+/// Layers that every rank has whole: they choose experts.
+bool is_router(std::string_view role) { return is_one_of(role, {"ffn_gate_inp", "router", "gate"}); }
 /// Layers whose rows or columns are heads of attention.
 bool has_heads(std::string_view role) {
   return is_one_of(role, {"attn_q", "attn_k", "attn_v", "attn_output", "q_proj", "k_proj", "v_proj",
@@ -68,11 +70,13 @@ std::pair<int64_t, int64_t> share_of(int64_t size, int64_t unit, uint32_t rank, 
 }
 
 /// The length at which `size` elements may be cut into as many parts as there are ranks.
-int64_t unit_of(const marlin_layer_info& layer, int64_t size, int64_t heads, uint32_t ranks) {
+int64_t unit_of(const marlin_layer_info& layer, size_t axis, int64_t heads, uint32_t ranks) {
+  const int64_t size = axis == 0 ? layer.n : layer.k;
   const auto serves = [&](int64_t unit) { return size % unit == 0 && size / unit >= ranks; };
   if (has_heads(role_of(layer.name)) && heads >= ranks && size % heads == 0) return size / heads;
   for (const int64_t unit : {256, 128, 64, 32})
     if (serves(unit)) return unit;
+  if (axis == 0 && serves(1)) return 1;
   throw Failure(fmt::format("--ranks {}: layer '{}' [{}, {}] cannot be cut into {} parts at multiples of 32",
                             ranks, layer.name, layer.n, layer.k, ranks));
 }
@@ -128,11 +132,11 @@ class Loads {
   /// The shard of a rank: of a stack of experts some experts, of other layers rows or columns.
   marlin_shard shard(const marlin_layer_info& layer, int64_t heads, uint32_t rank) const {
     marlin_shard part{};
-    if (options_.ranks == 1) return part;
+    if (options_.ranks == 1 || is_router(role_of(layer.name))) return part;
     size_t axis = splits_columns(role_of(layer.name)) ? 1 : 0;
     if (layer.experts >= options_.ranks) axis = 2;
     const int64_t sizes[] = {layer.n, layer.k, layer.experts};
-    const int64_t unit = axis == 2 ? 1 : unit_of(layer, sizes[axis], heads, options_.ranks);
+    const int64_t unit = axis == 2 ? 1 : unit_of(layer, axis, heads, options_.ranks);
     std::tie(part.first[axis], part.count[axis]) =
         share_of(sizes[axis], unit, rank, options_.ranks);
     return part;
