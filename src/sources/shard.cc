@@ -119,10 +119,12 @@ Status check_shard(const WeightMeta& whole, int64_t first_n, int64_t count_n, in
     if (whole.gate_up_interleaved)
       MARLIN_RETURN_IF_ERROR(
           check_border("gate and up rows alternate in pairs", 2, border, whole.n));
-  for (const int64_t border : {first_k, first_k + count_k})
-    if (whole.sparse)
-      MARLIN_RETURN_IF_ERROR(
-          check_border("2:4 sparse columns come in blocks of 4", 4, border, whole.k));
+  if (whole.sparse) {
+    MARLIN_RETURN_IF_ERROR(check_border("2:4 sparse columns begin with a block of 4 and a group",
+                                        column_border(whole, 4), first_k, whole.k));
+    MARLIN_RETURN_IF_ERROR(check_border("2:4 sparse columns end with a block of 4", 4,
+                                        first_k + count_k, whole.k));
+  }
   if (!whole.has_two_level_scales()) return {};
   return check_border("two-level scales share factors over 256 columns", kFactorSpan, first_k,
                       whole.k);

@@ -21,8 +21,7 @@ import numpy as np
 
 CHAT, CHAT_MPI, MARLIN = sys.argv[1:4]
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "llm"))
-sys.argv = [sys.argv[0], CHAT, ""]  # what harness.py, which the models' tests share, reads
-from architectures_test import made
+from made_models import made
 
 TEXT = "The quick brown fox jumps over the lazy dog; 0123456789 times.\n"
 # Sums over ranks add in another order. A logit of these models is of the size 1.

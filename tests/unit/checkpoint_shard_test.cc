@@ -34,7 +34,8 @@ std::vector<float> decoded(const WeightSource& source) {
 /// What columns may be cut at, by what a layer says of itself.
 int64_t border_of(const WeightMeta& meta) {
   if (meta.has_two_level_scales()) return 256;
-  return meta.sparse ? 4 : 1;
+  if (meta.sparse) return meta.groups > 1 ? meta.group_size : 4;
+  return 1;
 }
 
 std::vector<std::string> data_folders() {
@@ -101,6 +102,59 @@ TEST_P(ShardsOf, AreTheWhole) {
       }
     }
   });
+}
+
+// By the kernels: products of columns add up to the product of the whole, but for roundings of sums.
+TEST_P(ShardsOf, AddUpToTheProduct) {
+  namespace mm = metal_marlin;
+  const mm::context context(MARLIN_BACKEND_CPU);
+  const mm::checkpoint file(data_path(GetParam()));
+  for (const marlin_layer_info& layer : file.layers()) {
+    if (layer.status != MARLIN_OK || layer.experts != 1) continue;
+    SCOPED_TRACE(layer.name);
+    const char* const name = layer.name;
+    const auto load = [&](int64_t first, int64_t count) {
+      const marlin_shard shard = {{0, first, 0}, {0, count, 0}};
+      auto desc = mm::make<marlin_load_desc>();
+      desc.layers = &name;
+      desc.layer_count = 1;
+      desc.shards = &shard;
+      desc.format = layer.format == MARLIN_FORMAT_NONE ? MARLIN_INT8 : MARLIN_FORMAT_NONE;
+      return mm::load(context, file, desc);
+    };
+    std::vector<float> a(static_cast<size_t>(layer.k)), w(static_cast<size_t>(layer.n * layer.k));
+    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(static_cast<int>(i * 37 % 64) - 31) / 32.0f;
+    mm::unpack(load(0, 0), mm::matrix_view(w.data(), layer.n, layer.k));
+    // What the shards of a rank may begin at: where its groups do, which every layout here allows.
+    const bool two_level = (layer.flags & MARLIN_PACK_TWO_LEVEL_SCALES) != 0;
+    const int64_t border = two_level ? 256 : std::lcm<int64_t>(layer.group_size < layer.k ? layer.group_size : 4, 4);
+    for (const int64_t ranks : {2, 3, 8}) {
+      std::vector<double> sum(static_cast<size_t>(layer.n));
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const int64_t units = layer.k / border, begin = units * rank / ranks * border,
+                      end = rank + 1 == ranks ? layer.k : units * (rank + 1) / ranks * border;
+        if (begin == end) continue;
+        std::vector<float> c(sum.size());
+        const mm::weights part = load(begin, end - begin);
+        auto desc = mm::make<marlin_gemm_desc>();
+        desc.weights = part.get();
+        desc.a = mm::matrix_view(a.data() + begin, 1, end - begin);
+        desc.c = mm::matrix_view(c.data(), 1, layer.n);
+        mm::gemm(desc);
+        for (size_t n = 0; n < sum.size(); ++n) sum[n] += double{c[n]};
+      }
+      for (int64_t n = 0; n < layer.n; ++n) {
+        double exact = 0, size = 0;
+        for (int64_t k = 0; k < layer.k; ++k) {
+          const double term = double{a[static_cast<size_t>(k)]} * double{w[static_cast<size_t>(n * layer.k + k)]};
+          exact += term;
+          size += std::abs(term);
+        }
+        if (!std::isfinite(exact)) continue;
+        EXPECT_LE(std::abs(sum[static_cast<size_t>(n)] - exact), static_cast<double>(layer.k + ranks) * 0x1p-24 * size + 1e-30) << n;
+      }
+    }
+  }
 }
 
 TEST_P(ShardsOf, NameTheNearestBorders) {
@@ -238,6 +292,7 @@ class BytesOf : public ::testing::TestWithParam<Written> {
     desc.layers = &name;
     desc.layer_count = 1;
     if (to.type != nullptr) desc.types = &to.type;
+    if (to.scheme == MARLIN_SCHEME_MARLIN_24) desc.flags = MARLIN_CONVERT_PRUNE_2_4;
     metal_marlin::convert(in, out_.string(), desc);
   }
   void TearDown() override { fs::remove_all(scratch()); }
