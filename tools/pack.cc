@@ -39,18 +39,21 @@ bool splits_columns(std::string_view role) {
   return is_one_of(role, {"attn_output", "ffn_down", "o_proj", "down_proj", "w2"});
 }
 /// Layers that every rank has whole: they choose experts.
-bool is_router(std::string_view role) { return is_one_of(role, {"ffn_gate_inp", "router", "gate"}); }
+bool is_router(std::string_view role) {
+  return is_one_of(role, {"ffn_gate_inp", "router", "gate"});
+}
 /// Layers whose rows or columns are heads of attention.
 bool has_heads(std::string_view role) {
-  return is_one_of(role, {"attn_q", "attn_k", "attn_v", "attn_output", "q_proj", "k_proj", "v_proj",
-                          "o_proj"});
+  return is_one_of(
+      role, {"attn_q", "attn_k", "attn_v", "attn_output", "q_proj", "k_proj", "v_proj", "o_proj"});
 }
 
 /// The number of heads of keys and values, as a GGUF or config.json gives it; 0: unknown.
 int64_t key_value_heads(const marlin_checkpoint* checkpoint) {
   auto value = make<marlin_value>();
   const auto number = [&](const std::string& key) -> int64_t {
-    const bool found = marlin_checkpoint_value(checkpoint, key.c_str(), &value, nullptr) == MARLIN_OK;
+    const bool found =
+        marlin_checkpoint_value(checkpoint, key.c_str(), &value, nullptr) == MARLIN_OK;
     return found ? static_cast<int64_t>(value.u64) : 0;
   };
   if (marlin_checkpoint_value(checkpoint, "general.architecture", &value, nullptr) == MARLIN_OK) {
@@ -77,8 +80,9 @@ int64_t unit_of(const marlin_layer_info& layer, size_t axis, int64_t heads, uint
   for (const int64_t unit : {256, 128, 64, 32})
     if (serves(unit)) return unit;
   if (axis == 0 && serves(1)) return 1;
-  throw Failure(fmt::format("--ranks {}: layer '{}' [{}, {}] cannot be cut into {} parts at multiples of 32",
-                            ranks, layer.name, layer.n, layer.k, ranks));
+  throw Failure(
+      fmt::format("--ranks {}: layer '{}' [{}, {}] cannot be cut into {} parts at multiples of 32",
+                  ranks, layer.name, layer.n, layer.k, ranks));
 }
 
 class Loads {
@@ -158,7 +162,8 @@ class Loads {
       if (taken[i]) continue;
       std::vector<size_t> members = {i};
       for (const std::vector<std::string>& roles : join_lists()) {
-        if (std::find(roles.begin(), roles.end(), role_of(layers_[i].name)) == roles.end()) continue;
+        if (std::find(roles.begin(), roles.end(), role_of(layers_[i].name)) == roles.end())
+          continue;
         std::vector<size_t> found;
         for (const std::string& role : roles)
           if (const auto at = find(prefix(i), role)) found.push_back(*at);
@@ -211,8 +216,7 @@ std::string file_of(const Options& options, uint32_t rank) {
 
 ExitCode run(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.path);
-  const Context context =
-      make_context({.backend = MARLIN_BACKEND_CPU, .threads = options.threads});
+  const Context context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = options.threads});
   Loads loads(context.get(), checkpoint.get(), options);
   for (uint32_t rank = 0; rank < options.ranks; ++rank) loads.save(rank, file_of(options, rank));
   return ExitCode::ok;

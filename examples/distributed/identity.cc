@@ -46,9 +46,9 @@ Identity identity_of(const std::string& path) {
   own.fingerprint = 0xcbf29ce484222325u;
   for (const marlin_layer_info& layer : file.layers()) {
     mix(own.fingerprint, std::string_view(layer.name));
-    for (const uint64_t fact : {static_cast<uint64_t>(layer.n), static_cast<uint64_t>(layer.k),
-                                uint64_t{layer.experts}, static_cast<uint64_t>(layer.format),
-                                layer.bytes})
+    for (const uint64_t fact :
+         {static_cast<uint64_t>(layer.n), static_cast<uint64_t>(layer.k), uint64_t{layer.experts},
+          static_cast<uint64_t>(layer.format), layer.bytes})
       mix(own.fingerprint, fact);
   }
   return own;
@@ -62,7 +62,8 @@ std::string first_difference(std::span<const Identity> all) {
       return who + ": expected version " + version_text(all[0].version) +
              " of the library as on rank 0, found " + version_text(one.version);
     if ((one.ranks == 0) != (all[0].ranks == 0))
-      return who + ": expected a " + (all[0].ranks == 0 ? "file for all ranks" : "packed container") +
+      return who + ": expected a " +
+             (all[0].ranks == 0 ? "file for all ranks" : "packed container") +
              " as on rank 0, found another kind of file";
     if (one.ranks != 0 && one.ranks != all.size())
       return who + ": expected a container for " + std::to_string(all.size()) +
@@ -79,7 +80,8 @@ std::string first_difference(std::span<const Identity> all) {
 
 std::string path_of_rank(const std::string& path, int64_t rank) {
   const size_t of = path.rfind("-of-");
-  if (of == std::string::npos || of < 6 || !path.ends_with(".marlin") || path[of - 6] != '-') return path;
+  if (of == std::string::npos || of < 6 || !path.ends_with(".marlin") || path[of - 6] != '-')
+    return path;
   char number[16];
   std::snprintf(number, sizeof number, "%05d", static_cast<int>(rank + 1));
   return path.substr(0, of - 5) + number + path.substr(of);

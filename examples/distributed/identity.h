@@ -9,10 +9,10 @@ namespace distributed {
 
 /// What one rank has. Ranks exchange it as bytes.
 struct Identity {
-  uint32_t version = 0;              // of the library
-  uint32_t rank = 0, ranks = 0;      // that a packed container is for; ranks 0: a file for all
+  uint32_t version = 0;          // of the library
+  uint32_t rank = 0, ranks = 0;  // that a packed container is for; ranks 0: a file for all
   uint32_t padding = 0;
-  uint64_t fingerprint = 0;          // of the model
+  uint64_t fingerprint = 0;  // of the model
 };
 
 /// Of the file that this rank is about to load. Throws metal_marlin::error if it cannot be opened.

@@ -10,9 +10,9 @@
 namespace distributed {
 namespace {
 
-constexpr int kAlive = 1;           // the tag of messages between ranks that wait in vain
-constexpr double kAnswerTime = 5;   // seconds in which a rank that is alive notices, too
-constexpr int kMostText = 512;      // of an error that ranks exchange
+constexpr int kAlive = 1;          // the tag of messages between ranks that wait in vain
+constexpr double kAnswerTime = 5;  // seconds in which a rank that is alive notices, too
+constexpr int kMostText = 512;     // of an error that ranks exchange
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -62,8 +62,8 @@ void MpiRanks::finish(MPI_Request request, const char* what, uint64_t bytes) {
   bytes_ += bytes;
 }
 
-/// Ranks that are alive come here, too, because the same call has not ended for them. Each tells the
-/// others so, and whoever does not is named.
+/// Ranks that are alive come here, too, because the same call has not ended for them. Each tells
+/// the others so, and whoever does not is named.
 void MpiRanks::name_the_missing(const char* what) {
   std::vector<MPI_Request> sent(static_cast<size_t>(count_)), received(static_cast<size_t>(count_));
   std::vector<int> there(static_cast<size_t>(count_));

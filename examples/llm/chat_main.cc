@@ -257,9 +257,7 @@ int answer(Model& model, const Tokenizer& tokenizer, const Metadata& metadata, c
   if (o.bench) return time_lines(model);
   if (o.verify_batches) return verify_batches(model, tokenizer);
   struct sigaction action{};
-  action.sa_handler = [](int) {
-    interrupted = 1;
-  };  // without SA_RESTART: reading a line ends, too
+  action.sa_handler = [](int) { interrupted = 1; };  // without SA_RESTART: reading a line ends, too
   sigaction(SIGINT, &action, nullptr);
   int code = 0;
   Conversation conversation(model, tokenizer, metadata, o.system);

@@ -243,8 +243,7 @@ void Model::normalize(const std::vector<float>& weight, int64_t rows) {
 void Model::add_result(const std::vector<float>& norm, int64_t rows) {
   if (!adds_later()) return;
   const int64_t width = hyper_.width;
-  if (options_.ranks)
-    options_.ranks->sum({floats(result_), static_cast<size_t>(rows * width)});
+  if (options_.ranks) options_.ranks->sum({floats(result_), static_cast<size_t>(rows * width)});
   took(Stage::sum);
   for (int64_t r = 0; r < rows; ++r) {
     float* const row = floats(result_) + r * width;
@@ -359,8 +358,7 @@ void Model::embed(std::span<const Token> tokens) {
   mm::call(marlin_weights_unpack, nullptr, embedding_[0].get(), &ids, int64_t{0}, &x);
   for (size_t r = 0; r < tokens.size(); ++r)
     if (!is_own(tokens[r])) std::fill_n(floats(x_) + r * hyper_.width, hyper_.width, 0.0f);
-  if (options_.ranks)
-    options_.ranks->sum({floats(x_), static_cast<size_t>(rows * hyper_.width)});
+  if (options_.ranks) options_.ranks->sum({floats(x_), static_cast<size_t>(rows * hyper_.width)});
   if (hyper_.architecture.scaled_embedding)
     scale(std::sqrt(static_cast<float>(hyper_.width)), rows * hyper_.width, floats(x_));
   took(Stage::embed);

@@ -27,16 +27,15 @@ struct ModelOptions {
   int64_t vocabulary = 0;      // tokens; only a packed container needs to be told
   int64_t block = 128;         // tokens that run through the model at once
   bool row_invariant = false;  // logits of a token do not depend on the tokens that run with it
-  Ranks* ranks = nullptr;      // the processes that share the model; nullptr: this one has all of it
+  Ranks* ranks = nullptr;  // the processes that share the model; nullptr: this one has all of it
   std::function<void(double part)> progress = [](double) {};  // of loading, 0 to 1
 };
 
 /// Where the time goes.
 enum class Stage { embed, qkv, attend, out, route, gate_up, down, head, rest, sum };
 constexpr std::array<const char*, 10> kStageNames = {
-    "embedding rows", "q, k, v", "attention", "attention out",         "choice of experts",
-    "gate and up",    "down",    "head",      "norms, rotation, cache",
-    "sums over ranks"};
+    "embedding rows", "q, k, v", "attention", "attention out",          "choice of experts",
+    "gate and up",    "down",    "head",      "norms, rotation, cache", "sums over ranks"};
 using StageSeconds = std::array<double, kStageNames.size()>;
 
 class Model {

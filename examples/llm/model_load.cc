@@ -83,8 +83,8 @@ Model::Linear Model::load_linear(Loader& from, const LayerParts& parts, int64_t 
   int64_t rows = 0;
   for (const LayerRows& part : parts) {
     names.push_back(part.name);
-    shards.push_back({{part.own.first, columns.first, own.first},
-                      {part.own.count, columns.count, own.count}});
+    shards.push_back(
+        {{part.own.first, columns.first, own.first}, {part.own.count, columns.count, own.count}});
     if (columns.first == 0 && columns.count == k) shards.back().count[1] = 0;  // all of them
     rows += part.rows;
     linear.rows += part.own.count;

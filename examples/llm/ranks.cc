@@ -18,7 +18,8 @@ Part even_part(int64_t size, int64_t least, int64_t rank, int64_t ranks, const c
 }
 
 Share share_of(const HyperParameters& hyper, const Ranks* ranks) {
-  Share all{{0, hyper.heads}, {0, hyper.key_value_heads}, {0, hyper.feed_forward}, {0, hyper.experts}};
+  Share all{
+      {0, hyper.heads}, {0, hyper.key_value_heads}, {0, hyper.feed_forward}, {0, hyper.experts}};
   if (ranks == nullptr) return all;
   const int64_t rank = ranks->rank(), count = ranks->count();
   const int64_t group = hyper.heads / hyper.key_value_heads;  // query heads that share keys

@@ -34,8 +34,8 @@ struct Part {
 };
 /// Part `rank` of `size` elements, which are cut at multiples of `unit`.
 Part part_of(int64_t size, int64_t unit, int64_t rank, int64_t ranks);
-/// The same, cut at multiples of the largest of 256, 128, 64, 32 that gives every rank something, or
-/// of `least` if none does. `metal-marlin pack --ranks` cuts so, too. No rank without elements:
+/// The same, cut at multiples of the largest of 256, 128, 64, 32 that gives every rank something,
+/// or of `least` if none does. `metal-marlin pack --ranks` cuts so, too. No rank without elements:
 /// std::runtime_error, which calls them `what`.
 Part even_part(int64_t size, int64_t least, int64_t rank, int64_t ranks, const char* what);
 

@@ -242,8 +242,8 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_VALUE_F32 ((marlin_value_type)13)
 
 /* marlin_gemm_desc::flags */
-#define MARLIN_GEMM_ACCUMULATE 1u     /* C += ... */
-#define MARLIN_GEMM_ROW_INVARIANT 2u  /* a row has the same bits whatever M is: see RESULTS */
+#define MARLIN_GEMM_ACCUMULATE 1u    /* C += ... */
+#define MARLIN_GEMM_ROW_INVARIANT 2u /* a row has the same bits whatever M is: see RESULTS */
 /* marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags */
 #define MARLIN_PACK_ADDITIVE_ZEROS 1u      /* q * s + zero: MLX, Q4_1, AWQ gemv_fast */
 #define MARLIN_PACK_DIVIDE_SCALE 2u        /* tensor_scale divides: compressed-tensors NVFP4 */
@@ -533,8 +533,8 @@ MARLIN_EXPORT void marlin_weights_destroy(marlin_weights* weights);
 
 /* --- files ------------------------------------------------------------------------------------------------------------- */
 /* path names a .safetensors file, a .safetensors.index.json, a .gguf file, a .marlin file (see marlin_checkpoint_save), or a
- * folder that holds one of them. The first part of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie beside it. Opening reads headers and
- * config.json only. desc NULL: all defaults. */
+ * folder that holds one of them. The first part of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie
+ * beside it. Opening reads headers and config.json only. desc NULL: all defaults. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_open(const char* path, const marlin_open_desc* desc, marlin_checkpoint** out,
                                                    marlin_error* err);
 /* Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix; experts that a file
@@ -609,15 +609,15 @@ MARLIN_EXPORT marlin_status marlin_value_next_string(const marlin_value* array, 
                                                      marlin_error* err);
 
 /* --- packed containers: what packing made, mapped and used in place ------------------------------------------------------ */
-/* Writes a packed container (.marlin): each load of desc as marlin_weights_load packs it in this context, one after another, and
- * all tensors that no load names, and the key-values, as the checkpoint has them. desc NULL: all defaults. The file appears when
- * it is complete. Only the CPU keeps packed weights in files: another context is MARLIN_E_UNSUPPORTED, and so is a checkpoint that
- * is a container.
- * The open container is a checkpoint. Its layers are the loads, named by their layers with '+' between them ("q+k+v").
- * marlin_weights_load takes this name or the same layers in the same order, checks the checksum, and uses the mapped bytes in
- * place. A shard of a container may choose experts and nothing else. Other layers together, formats and flags that change packed
- * weights, devices and versions for which the file is not packed are MARLIN_E_UNSUPPORTED with the name of the source file. The
- * key-values "marlin.rank", "marlin.ranks", "marlin.source" and "marlin.source_fingerprint" say what was packed. */
+/* Writes a packed container (.marlin): each load of desc as marlin_weights_load packs it in this context, one after another,
+ * and all tensors that no load names, and the key-values, as the checkpoint has them. desc NULL: all defaults. The file appears
+ * when it is complete. Only the CPU keeps packed weights in files: another context is MARLIN_E_UNSUPPORTED, and so is a
+ * checkpoint that is a container. The open container is a checkpoint. Its layers are the loads, named by their layers with '+'
+ * between them ("q+k+v"). marlin_weights_load takes this name or the same layers in the same order, checks the checksum, and
+ * uses the mapped bytes in place. A shard of a container may choose experts and nothing else. Other layers together, formats
+ * and flags that change packed weights, devices and versions for which the file is not packed are MARLIN_E_UNSUPPORTED with the
+ * name of the source file. The key-values "marlin.rank", "marlin.ranks", "marlin.source" and "marlin.source_fingerprint" say
+ * what was packed. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_save(marlin_context* context, const marlin_checkpoint* checkpoint,
                                                    const char* out_path, const marlin_save_desc* desc, marlin_error* err);
 

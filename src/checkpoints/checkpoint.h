@@ -76,8 +76,8 @@ class Layers {
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
-  /// path: .safetensors, .safetensors.index.json, .gguf, .marlin or a folder with one of them. Reads
-  /// headers and config.json only.
+  /// path: .safetensors, .safetensors.index.json, .gguf, .marlin or a folder with one of them.
+  /// Reads headers and config.json only.
   static Result<std::unique_ptr<Checkpoint>> open(
       const std::string& path, marlin_layout override_layout,
       marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);

@@ -99,8 +99,7 @@ Status check_border(const char* why, int64_t unit, int64_t border, int64_t size)
   if (border % unit == 0 || border == size) return {};
   const int64_t below = border / unit * unit;
   return Status::error(MARLIN_E_SHAPE,
-                       "shard: %s: expected a border at %" PRId64 " or %" PRId64
-                       ", found %" PRId64,
+                       "shard: %s: expected a border at %" PRId64 " or %" PRId64 ", found %" PRId64,
                        why, below, std::min(below + unit, size), border);
 }
 
@@ -122,8 +121,8 @@ Status check_shard(const WeightMeta& whole, int64_t first_n, int64_t count_n, in
   if (whole.sparse) {
     MARLIN_RETURN_IF_ERROR(check_border("2:4 sparse columns begin with a block of 4 and a group",
                                         column_border(whole, 4), first_k, whole.k));
-    MARLIN_RETURN_IF_ERROR(check_border("2:4 sparse columns end with a block of 4", 4,
-                                        first_k + count_k, whole.k));
+    MARLIN_RETURN_IF_ERROR(
+        check_border("2:4 sparse columns end with a block of 4", 4, first_k + count_k, whole.k));
   }
   if (!whole.has_two_level_scales()) return {};
   return check_border("two-level scales share factors over 256 columns", kFactorSpan, first_k,

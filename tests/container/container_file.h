@@ -92,11 +92,11 @@ marlin_status status_of(F&& call, std::string* message = nullptr) {
   }
 }
 
-#define EXPECT_ERROR(expected, words, call)                         \
-  do {                                                              \
-    std::string message_;                                           \
+#define EXPECT_ERROR(expected, words, call)                                               \
+  do {                                                                                    \
+    std::string message_;                                                                 \
     EXPECT_EQ(container_test::status_of([&] { call; }, &message_), expected) << message_; \
-    EXPECT_NE(message_.find(words), std::string::npos) << message_; \
+    EXPECT_NE(message_.find(words), std::string::npos) << message_;                       \
   } while (0)
 
 }  // namespace container_test

@@ -274,8 +274,8 @@ TEST(Container, IsFoundInAFolder) {
   EXPECT_EQ(mm::checkpoint(folder / "").layers().size(), source.layers().size());
 }
 
-// The files of version 1 that every later version has to read. Write none of them anew: a version that cannot read them adds its
-// own beside them, or says in a typed error which source file to pack.
+// The files of version 1 that every later version has to read. Write none of them anew: a version that cannot read them adds
+// its own beside them, or says in a typed error which source file to pack.
 TEST(Container, ReadsTheFirstVersionForEver) {
   const mm::context context(MARLIN_BACKEND_CPU);
   for (const char* name : {"gptq-v1-asym-g64-actorder", "ct-nvfp4", "gguf-kquants"}) {

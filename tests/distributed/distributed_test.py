@@ -71,8 +71,8 @@ def logits(scratch, run, model):
     return np.load(path)
 
 
-def expect_the_same(scratch, name, ranks):
-    model = made(scratch, name)
+def expect_the_same(scratch, name, ranks, **keys):
+    model = made(scratch, name, keys)
     expected, found = logits(scratch, one, model), logits(scratch, lambda *arguments: mpirun(ranks, *arguments), model)
     expect(expected.shape == found.shape, f"shapes {expected.shape} and {found.shape}")
     largest = np.abs(expected - found).max()
@@ -89,11 +89,11 @@ def two_ranks_answer_as_one_process(scratch):
 
 @test
 def heads_of_keys_are_shared_by_more_ranks(scratch):
-    expect_the_same(scratch, "gemma3", 4)
+    expect_the_same(scratch, "gemma3", 4, feed_forward_length=128)
 
 
 @test
-def three_ranks_share_the_experts(scratch):
+def ranks_share_the_experts(scratch):
     expect_the_same(scratch, "qwen3moe", 2)
     expect_the_same(scratch, "gpt-oss", 2)
 
@@ -107,9 +107,8 @@ def each_rank_reads_a_packed_container_of_its_own(scratch):
     expected, found = logits(scratch, one, model), logits(scratch, lambda *arguments: mpirun(2, *arguments), first)
     expect(np.abs(expected - found).max() < ROUNDING * np.abs(expected).max(), "logits of the containers differ")
     # Every rank says what is wrong: another number of ranks, and the container of another rank.
-    for ranks, words in ((3, "cannot open"), ([[first], [first.replace("00001-of", "00003-of")]], "")):
-        _, error = mpirun(ranks, *([first] if isinstance(ranks, int) else []), "--prompt", "x", code=1)
-        expect(words in error, error[-600:])
+    _, error = mpirun(3, first, "--prompt", "x", code=1)
+    expect("rank 2" in error and "packed-00003-of-00002.marlin: cannot open" in error, error[-600:])
     shutil.copy(scratch / "packed-00001-of-00002.marlin", scratch / "same.marlin")
     _, error = mpirun(2, str(scratch / "same.marlin"), "--prompt", "x", code=1)
     expect(error.count("rank 1: expected the container of this rank, found that of rank 0") == 2, error[-600:])

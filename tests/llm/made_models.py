@@ -160,9 +160,9 @@ MODELS = {
 }
 
 
-def made(scratch, name, **options):
+def made(scratch, name, keys={}, **options):
     path = scratch / (name.replace(" ", "-") + ".gguf")
-    model = Model(path, name.split(" ")[0], **MODELS[name])
+    model = Model(path, name.split(" ")[0], **MODELS[name], **keys)
     if name.startswith("gemma3"):
         model.sentence_pieces([("\u2581", -1), ("t", -2), ("he", -3), ("\u2581the", -4), ("\u2581t", -5), ("h", -6), ("e", -7)])
     else:

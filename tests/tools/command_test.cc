@@ -25,7 +25,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-const char* const kCommands[] = {"doctor", "inspect", "verify", "unpack", "pack", "quantize",
+const char* const kCommands[] = {"doctor", "inspect", "verify", "unpack", "pack",      "quantize",
                                  "bench",  "explain", "tune",   "report", "quickstart"};
 
 std::vector<std::string> lines_of(const std::string& text) {

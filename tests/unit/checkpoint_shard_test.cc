@@ -75,7 +75,8 @@ TEST_P(ShardsOf, AreTheWhole) {
       // By N: one below the other, at borders of whole pairs.
       std::vector<float> rows;
       for (int64_t rank = 0; rank < ranks; ++rank) {
-        const int64_t begin = meta.n / 2 * rank / ranks * 2, end = rank + 1 == ranks ? meta.n : meta.n / 2 * (rank + 1) / ranks * 2;
+        const int64_t begin = meta.n / 2 * rank / ranks * 2,
+                      end = rank + 1 == ranks ? meta.n : meta.n / 2 * (rank + 1) / ranks * 2;
         if (begin == end) continue;
         auto shard = make_shard(source().take(), begin, end - begin, 0, meta.k);
         ASSERT_TRUE(shard.ok()) << shard.status().message();
@@ -151,7 +152,8 @@ TEST_P(ShardsOf, AddUpToTheProduct) {
           size += std::abs(term);
         }
         if (!std::isfinite(exact)) continue;
-        EXPECT_LE(std::abs(sum[static_cast<size_t>(n)] - exact), static_cast<double>(layer.k + ranks) * 0x1p-24 * size + 1e-30) << n;
+        EXPECT_LE(std::abs(sum[static_cast<size_t>(n)] - exact), static_cast<double>(layer.k + ranks) * 0x1p-24 * size + 1e-30)
+            << n;
       }
     }
   }
@@ -166,8 +168,8 @@ TEST_P(ShardsOf, NameTheNearestBorders) {
     ASSERT_FALSE(shard.ok());
     EXPECT_EQ(shard.status().code(), MARLIN_E_SHAPE);
     EXPECT_THAT(shard.status().message(),
-                HasSubstr("expected a border at " + std::to_string(border) + " or " + std::to_string(std::min(2 * border, meta.k)) +
-                          ", found " + std::to_string(border + 1)));
+                HasSubstr("expected a border at " + std::to_string(border) + " or " +
+                          std::to_string(std::min(2 * border, meta.k)) + ", found " + std::to_string(border + 1)));
   });
 }
 INSTANTIATE_TEST_SUITE_P(Checkpoint, ShardsOf, ::testing::ValuesIn(data_folders()), [](const auto& info) {
@@ -177,7 +179,8 @@ INSTANTIATE_TEST_SUITE_P(Checkpoint, ShardsOf, ::testing::ValuesIn(data_folders(
   return name;
 });
 
-// --- bytes --------------------------------------------------------------------------------------------------------------------
+// --- bytes
+// --------------------------------------------------------------------------------------------------------------------
 
 /// One file in memory whose pages fault at their first read, and are then counted.
 class CountedMemory {
@@ -198,7 +201,7 @@ class CountedMemory {
   void start() {
     current_ = this;
     touched_.assign(mapped_ / page_, 0);
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_sigaction = [](int, siginfo_t* info, void*) { current_->fault(static_cast<char*>(info->si_addr)); };
     action.sa_flags = SA_SIGINFO;
     sigaction(SIGSEGV, &action, &before_);
@@ -234,7 +237,7 @@ class CountedMemory {
   char* data_;
   size_t size_, mapped_, page_;
   std::vector<char> touched_;
-  struct sigaction before_ {};
+  struct sigaction before_{};
 };
 
 class CountedFolder final : public Folder {
@@ -277,7 +280,8 @@ class BytesOf : public ::testing::TestWithParam<Written> {
     fs::create_directories(scratch() / "in");
     const int64_t n = GetParam().rows ? kRows : kRowsOfTiles, k = kColumns;
     std::string values(static_cast<size_t>(n * k) * 2, '\0');
-    for (size_t i = 0; i < values.size(); i += 2) store(values.data() + i, static_cast<uint16_t>(0x3000 + i * 2654435761u % 0x800));
+    for (size_t i = 0; i < values.size(); i += 2)
+      store(values.data() + i, static_cast<uint16_t>(0x3000 + i * 2654435761u % 0x800));
     const std::string shape = std::to_string(n) + ", " + std::to_string(k);
     std::ofstream(scratch() / "in/model.safetensors", std::ios::binary) << safetensors({{"w.weight", "F16", shape, values}});
     const Written& to = GetParam();
@@ -343,17 +347,16 @@ TEST_P(BytesOf, AShardAreItsOwn) {
           << "rank " << rank << " of " << ranks << " by N";
   }
 }
-INSTANTIATE_TEST_SUITE_P(
-    Checkpoint, BytesOf,
-    ::testing::Values(Written{"Q4_0", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q4_0", true},
-                      Written{"Q4_K", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q4_K", true},
-                      Written{"Q8_0", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q8_0", true},
-                      Written{"INT4", MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_INT4, 128, nullptr, true},
-                      Written{"MXFP4", MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_MXFP4, 0, nullptr, true},
-                      Written{"MLX", MARLIN_SCHEME_MLX, MARLIN_INT3, 64, nullptr, true},
-                      Written{"GPTQ", MARLIN_SCHEME_GPTQ, MARLIN_INT4, 128, nullptr, false},
-                      Written{"Marlin24", MARLIN_SCHEME_MARLIN_24, MARLIN_INT4, 128, nullptr, false}),
-    [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Checkpoint, BytesOf,
+                         ::testing::Values(Written{"Q4_0", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q4_0", true},
+                                           Written{"Q4_K", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q4_K", true},
+                                           Written{"Q8_0", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q8_0", true},
+                                           Written{"INT4", MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_INT4, 128, nullptr, true},
+                                           Written{"MXFP4", MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_MXFP4, 0, nullptr, true},
+                                           Written{"MLX", MARLIN_SCHEME_MLX, MARLIN_INT3, 64, nullptr, true},
+                                           Written{"GPTQ", MARLIN_SCHEME_GPTQ, MARLIN_INT4, 128, nullptr, false},
+                                           Written{"Marlin24", MARLIN_SCHEME_MARLIN_24, MARLIN_INT4, 128, nullptr, false}),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace metal_marlin::testing

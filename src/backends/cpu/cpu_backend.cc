@@ -73,8 +73,7 @@ class CpuBackend final : public Backend {
   }
   Result<std::unique_ptr<PackedWeights>> adopt(const PackedMatrix& matrix,
                                                std::shared_ptr<const void> memory) override {
-    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> adopted,
-                  adopt_weights(matrix, std::move(memory)));
+    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> adopted, adopt_weights(matrix, std::move(memory)));
     return adopted;
   }
 

@@ -357,7 +357,9 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
 }
 
 PackedMatrix packed_matrix(const CpuWeights& weights) {
-  return {weights.meta(), weights.layout.slots, weights.layout.slot_group,
+  return {weights.meta(),
+          weights.layout.slots,
+          weights.layout.slot_group,
           {weights.data.data(), static_cast<size_t>(weights.layout.bytes())}};
 }
 
@@ -376,8 +378,10 @@ Result<std::unique_ptr<CpuWeights>> adopt_weights(const PackedMatrix& matrix,
                          matrix.meta.n, matrix.meta.k, bytes, slots.count, slots.group,
                          matrix.data.size(), matrix.slots, matrix.slot_group);
   if (reinterpret_cast<uintptr_t>(matrix.data.data()) % Block::kAlign != 0)
-    return Status::error(MARLIN_E_FORMAT, "packed weights: expected an address of whole lines of "
-                                          "%zu bytes", Block::kAlign);
+    return Status::error(MARLIN_E_FORMAT,
+                         "packed weights: expected an address of whole lines of "
+                         "%zu bytes",
+                         Block::kAlign);
   out->slot_to_k = std::move(slots.slot_to_k);
   out->data = Block::borrow(std::move(memory), matrix.data.data(), matrix.data.size());
   set_tensor_scales(*out);

@@ -172,8 +172,8 @@ class PackedCheckpoint final : public Checkpoint, public Container {
         return Status::error(MARLIN_E_FORMAT,
                              "%s: directory: tensor '%.60s': type: '%.20s' is none of this version",
                              file_label(file_), tensor.name.c_str(), tensor.type.c_str());
-      const bool negative = std::any_of(tensor.dims.begin(), tensor.dims.end(),
-                                        [](int64_t dim) { return dim < 0; });
+      const bool negative =
+          std::any_of(tensor.dims.begin(), tensor.dims.end(), [](int64_t dim) { return dim < 0; });
       const auto expected = negative ? std::nullopt : tensor_bytes(*type, tensor.dims);
       if (expected != tensor.data.bytes)
         return Status::error(MARLIN_E_FORMAT,
@@ -214,8 +214,8 @@ Result<std::unique_ptr<Checkpoint>> open_container(std::unique_ptr<Folder> folde
                                                    std::span<const std::byte> bytes) {
   MARLIN_ASSIGN(const ContainerHead head, decode_head(file, bytes));
   MARLIN_ASSIGN(ContainerDirectory directory, decode_directory(file, bytes, head));
-  auto opened = std::make_unique<PackedCheckpoint>(std::move(folder), file, bytes,
-                                                   std::move(directory));
+  auto opened =
+      std::make_unique<PackedCheckpoint>(std::move(folder), file, bytes, std::move(directory));
   MARLIN_RETURN_IF_ERROR(opened->index());
   return std::unique_ptr<Checkpoint>(std::move(opened));
 }

@@ -52,9 +52,9 @@ struct ContainerDirectory {
   PackedForm form;
   uint32_t library_version = 0;  ///< of the writer, as marlin_version() gives it
   uint32_t rank = 0, ranks = 1;
-  std::string source;               ///< the name of the source file, without its folder
-  uint64_t source_fingerprint = 0;  ///< checksum of the names, types and sizes of its tensors
-  ContainerBlock values;            ///< key-values as a GGUF has them, one behind another
+  std::string source;                  ///< the name of the source file, without its folder
+  uint64_t source_fingerprint = 0;     ///< checksum of the names, types and sizes of its tensors
+  ContainerBlock values;               ///< key-values as a GGUF has them, one behind another
   std::vector<uint64_t> value_begins;  ///< where each begins in the block, and where the last ends
   std::vector<ContainerTensor> tensors;
   std::vector<ContainerEntry> entries;
