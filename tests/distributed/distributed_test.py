@@ -148,6 +148,7 @@ def fail_one(scratch, how, timeout):
     with open(scratch / "errors", "w+") as errors:
         mpi = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
                                env={**ENVIRONMENT, "METAL_MARLIN_MPI_TIMEOUT": str(timeout)})
+        victim = None
         try:
             mpi.stdin.write(b"4 4\n")
             mpi.stdin.flush()
@@ -161,7 +162,7 @@ def fail_one(scratch, how, timeout):
         finally:
             if mpi.poll() is None:
                 mpi.kill()
-            if how == signal.SIGSTOP:
+            if how == signal.SIGSTOP and victim:
                 try:
                     os.kill(victim, signal.SIGKILL)
                 except ProcessLookupError:

@@ -513,7 +513,7 @@ impl<'a> Save<'a> {
         let out = text::path_to_c(out.as_ref())?;
         let arrays: Vec<LoadArrays> = self.loads.iter().map(Load::arrays).collect::<Result<_>>()?;
         let descs: Vec<_> = self.loads.iter().zip(&arrays).map(|(load, arrays)| load.desc(arrays)).collect();
-        let loads: Vec<_> = descs.iter().map(ptr::from_ref).collect();
+        let loads: Vec<_> = descs.iter().map(|desc| desc as *const sys::marlin_load_desc).collect();
         let desc = sys::marlin_save_desc {
             flags: self.flags,
             loads: if loads.is_empty() { ptr::null() } else { loads.as_ptr() },
