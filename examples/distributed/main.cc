@@ -13,7 +13,7 @@
 #include <memory>
 #include <string>
 
-#include "chat_main.h"
+#include "../llm/chat_main.h"
 #include "identity.h"
 #include "mpi_ranks.h"
 

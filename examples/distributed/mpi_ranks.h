@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "../llm/ranks.h"
 #include "identity.h"
-#include "ranks.h"
 
 namespace distributed {
 

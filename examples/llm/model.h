@@ -84,7 +84,7 @@ class Model {
   struct LayerRows {
     std::string name;
     int64_t rows;
-    Part own;
+    Portion own;
   };
   using LayerParts = std::vector<LayerRows>;
   // What ranks have to do for rank 0.
@@ -95,11 +95,11 @@ class Model {
 
   Layer load_layer(Loader& from, int64_t index);
   // `columns` are those of k that this rank holds.
-  Linear load_linear(Loader& from, const LayerParts& parts, int64_t k, Part columns,
+  Linear load_linear(Loader& from, const LayerParts& parts, int64_t k, Portion columns,
                      int64_t experts, bool bias);
   void load_vocabulary(Loader& from);
   Linear load_router(Loader& from, const std::string& name);
-  void load_bias(Loader& from, const LayerParts& parts, int64_t experts, Part own_experts,
+  void load_bias(Loader& from, const LayerParts& parts, int64_t experts, Portion own_experts,
                  Linear& linear, const metal_marlin::context& to);
   void embed(std::span<const Token> tokens);
   std::span<const float> run_here(std::span<const Token> tokens, int64_t wanted);
@@ -142,7 +142,7 @@ class Model {
   Share share_;
   Heads heads_;  // of this rank
   int64_t vocabulary_ = 0, position_ = 0;
-  Part own_vocabulary_;
+  Portion own_vocabulary_;
   Pool pool_;
   // The second is the CPU, for routers: they are floats, for which GPUs have no kernels, and their
   // results are read at once.

@@ -31,8 +31,10 @@ Model::Layer Model::load_layer(Loader& from, int64_t index) {
   const TensorNames& names = from.names();
   const Architecture& has = hyper_.architecture;
   const int64_t width = hyper_.width, ff = hyper_.feed_forward, size = heads_.size;
-  const auto of_heads = [&](Part heads) { return Part{heads.first * size, heads.count * size}; };
-  const Part all{0, width}, q = of_heads(share_.queries), kv = of_heads(share_.keys);
+  const auto of_heads = [&](Portion heads) {
+    return Portion{heads.first * size, heads.count * size};
+  };
+  const Portion all{0, width}, q = of_heads(share_.queries), kv = of_heads(share_.keys);
   const auto [gate, up, down] =
       has.mixtures ? std::array{names.expert_gate, names.expert_up, names.expert_down}
                    : std::array{names.gate, names.up, names.down};
@@ -73,9 +75,9 @@ Model::Layer Model::load_layer(Loader& from, int64_t index) {
   return layer;
 }
 
-Model::Linear Model::load_linear(Loader& from, const LayerParts& parts, int64_t k, Part columns,
+Model::Linear Model::load_linear(Loader& from, const LayerParts& parts, int64_t k, Portion columns,
                                  int64_t experts, bool bias) {
-  const Part own = experts > 1 ? share_.experts : Part{0, 1};
+  const Portion own = experts > 1 ? share_.experts : Portion{0, 1};
   Linear linear;
   linear.experts = own.count;
   std::vector<std::string> names;
@@ -107,7 +109,7 @@ Model::Linear Model::load_router(Loader& from, const std::string& name) {
 }
 
 // A row for each expert, the parts side by side. In files each part has all its experts.
-void Model::load_bias(Loader& from, const LayerParts& parts, int64_t experts, Part own_experts,
+void Model::load_bias(Loader& from, const LayerParts& parts, int64_t experts, Portion own_experts,
                       Linear& linear, const mm::context& to) {
   linear.bias = mm::buffer(to, static_cast<uint64_t>(linear.experts * linear.rows) * sizeof(float));
   auto* bias = static_cast<float*>(linear.bias.data());

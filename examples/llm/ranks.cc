@@ -4,13 +4,13 @@
 
 namespace llm {
 
-Part part_of(int64_t size, int64_t unit, int64_t rank, int64_t ranks) {
+Portion part_of(int64_t size, int64_t unit, int64_t rank, int64_t ranks) {
   const int64_t units = size / unit;
   const auto border = [&](int64_t r) { return r == ranks ? size : units * r / ranks * unit; };
   return {border(rank), border(rank + 1) - border(rank)};
 }
 
-Part even_part(int64_t size, int64_t least, int64_t rank, int64_t ranks, const char* what) {
+Portion even_part(int64_t size, int64_t least, int64_t rank, int64_t ranks, const char* what) {
   for (const int64_t unit : {int64_t{256}, int64_t{128}, int64_t{64}, int64_t{32}, least})
     if (size % unit == 0 && size / unit >= ranks) return part_of(size, unit, rank, ranks);
   throw std::runtime_error("ranks: expected at most " + std::to_string(size / least) + " for " +

@@ -29,21 +29,21 @@ class Ranks {
   virtual void agree(const std::string& error) = 0;
 };
 
-struct Part {
+struct Portion {
   int64_t first = 0, count = 0;
 };
-/// Part `rank` of `size` elements, which are cut at multiples of `unit`.
-Part part_of(int64_t size, int64_t unit, int64_t rank, int64_t ranks);
+/// Portion `rank` of `size` elements, which are cut at multiples of `unit`.
+Portion part_of(int64_t size, int64_t unit, int64_t rank, int64_t ranks);
 /// The same, cut at multiples of the largest of 256, 128, 64, 32 that gives every rank something,
 /// or of `least` if none does. `metal-marlin pack --ranks` cuts so, too. No rank without elements:
 /// std::runtime_error, which calls them `what`.
-Part even_part(int64_t size, int64_t least, int64_t rank, int64_t ranks, const char* what);
+Portion even_part(int64_t size, int64_t least, int64_t rank, int64_t ranks, const char* what);
 
 /// What a rank holds of each layer. Heads of keys and values are whole: more ranks than there are
 /// such heads share one among several.
 struct Share {
-  Part queries, keys;          // heads
-  Part feed_forward, experts;  // of mixtures the experts are split, else the MLP
+  Portion queries, keys;          // heads
+  Portion feed_forward, experts;  // of mixtures the experts are split, else the MLP
 };
 /// ranks == nullptr: all. std::runtime_error if the model cannot be split so.
 Share share_of(const HyperParameters& hyper, const Ranks* ranks);

@@ -123,7 +123,6 @@ class World {
     convert_.value.flags = MARLIN_CONVERT_OVERWRITE;
     convert_.value.layers = &layer_name_;
     convert_.value.layer_count = 1;
-    save_.value.flags = MARLIN_SAVE_OVERWRITE;
     array_.value.kind = MARLIN_VALUE_ARRAY;
     array_.value.element_type = MARLIN_VALUE_STRING;
     array_.value.data = one_string_;
@@ -217,7 +216,7 @@ class World {
   Tailed<marlin_stream_desc> stream_desc_;
   Tailed<marlin_open_desc> open_;
   Tailed<marlin_convert_desc> convert_;
-  Tailed<marlin_save_desc> save_;
+  Tailed<marlin_save_desc> save_ = {{sizeof(marlin_save_desc), MARLIN_SAVE_OVERWRITE, nullptr, 0, 0, 0, 0}};
   Tailed<marlin_device_info> device_;
   Tailed<marlin_layer_info> info_;
   Tailed<marlin_value> value_, array_;

@@ -36,7 +36,7 @@ TEST(Ranks, PartsCoverEverythingOnce) {
         if (size % unit != 0) continue;
         int64_t next = 0;
         for (int64_t rank = 0; rank < ranks; ++rank) {
-          const Part part = part_of(size, unit, rank, ranks);
+          const Portion part = part_of(size, unit, rank, ranks);
           EXPECT_EQ(part.first, next);
           EXPECT_TRUE(part.first % unit == 0 || part.count == 0);
           next = part.first + part.count;

@@ -22,6 +22,7 @@ mod library;
 #[cfg(all(feature = "load", unix))]
 mod load;
 mod matrix;
+mod save;
 mod stream;
 mod text;
 mod values;
@@ -32,7 +33,7 @@ pub use metal_marlin_sys as sys;
 
 pub use buffer::Buffer;
 pub use callback::{Level, Memory, Tasks};
-pub use checkpoint::{Checkpoint, LayerInfo, Layers, Load, OpenOptions, Save, Shard, Tensor};
+pub use checkpoint::{Checkpoint, LayerInfo, Layers, Load, OpenOptions, Shard, Tensor};
 pub use constants::{Backend, Compute, Dtype, Epilogue, Format, GptqZeroF, LayerFlags, Layout, Native, Scheme, Status};
 pub use context::{Context, ContextBuilder};
 pub use convert::{Convert, Outcome, Progress};
@@ -43,6 +44,7 @@ pub use half::{Bf16, F16};
 pub use library::devices;
 pub use library::{Device, Library};
 pub use matrix::{E4m3, E8m0, Element, Float, Input, Matrix, MatrixMut, Output, U4x2};
+pub use save::Save;
 pub use stream::{Scope, Shared, Stream};
 pub use values::{Value, Values};
 pub use weights::{Pack, Weights};
