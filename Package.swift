@@ -9,7 +9,7 @@ let settings: [CXXSetting] = [
 // What is no source of the compiler's own: lists of files for CMake, tables that sources include, and the exports.
 let withList = [
   "api", "backends/cpu", "backends/cpu/arm64", "backends/cpu/x86", "backends/cuda", "backends/gpu", "base", "checkpoints",
-  "checkpoints/convert", "checkpoints/recognizers", "core", "formats", "layouts", "sources",
+  "checkpoints/container", "checkpoints/convert", "checkpoints/recognizers", "core", "formats", "layouts", "sources",
 ]
 let tables = [
   "api/exports.map", "backends/cpu/arm64/kernels.inc", "backends/cpu/arm64/neon_tile.inc", "backends/cpu/expand.inc",

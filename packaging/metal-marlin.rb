@@ -17,6 +17,7 @@ class MetalMarlin < Formula
   depends_on "cmake" => :build
   depends_on "ninja" => :build
   depends_on "nlohmann-json" => :build
+  depends_on "xxhash" => :build
   depends_on "pkgconf" => :test
   depends_on "fmt"
   depends_on macos: :sonoma

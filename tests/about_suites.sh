@@ -7,6 +7,7 @@ about_suite() {
     unit) echo "each part of the library alone, with bad input" ;;
     kernels) echo "every kernel against the oracle" ;;
     abi) echo "the public header: every function, descriptor and rule" ;;
+    container) echo "packed containers (.marlin): the same weights in place, every cut and every flipped bit an error (10 s)" ;;
     gpu) echo "the GPU backend over a mock device, and over one that runs the real shaders on the CPU" ;;
     cuda) echo "the CUDA kernels compiled without spills, the host over a driver of the tests; products, where there is an NVIDIA GPU" ;;
     tools) echo "the metal-marlin command" ;;
@@ -17,6 +18,7 @@ about_suite() {
     python) echo "the Python package: its wheel, tests, types, README; torch where there is one" ;;
     ggml) echo "the plugin for ggml, in the ggml of a Python wheel, against that one's CPU backend; in llama.cpp, if it is compiled here" ;;
     llm) echo "the chat of examples/llm: its parts, and a real model against the Python packages of others" ;;
+    distributed) echo "the chat on several ranks over MPI: one process's answers, ranks that die, hang or have another model (2 minutes)" ;;
     metal) echo "the shader test-bed: Metal shaders run and checked on the CPU; its page, and an installed copy of it; the kernels of llama.cpp" ;;
     metal-asan) echo "the shader test-bed, its own code under AddressSanitizer and UBSan" ;;
     shaders) echo "the library's Metal shaders on that test-bed: every kernel against the oracle, counted, mutated" ;;

@@ -1,6 +1,6 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
-all_suites="structure libcxx unit kernels abi gpu cuda tools roundtrip install rust swift python ggml llm metal shaders air framework metal-host portable arm64 macos asan tsan"
+all_suites="structure libcxx unit kernels abi container gpu cuda tools roundtrip install rust swift python ggml llm distributed metal shaders air framework metal-host portable arm64 macos asan tsan"
 # What only the long form of all suites has: the suite kernels runs products at this level, too, and portable stands for lower ones.
 long_suites="avx2"
 # And those that run only when they are named.
@@ -124,6 +124,7 @@ folder_suite() {
 suite_structure() { folder_suite structure; }
 suite_unit() { folder_suite unit; }
 suite_kernels() { folder_suite kernels; }
+suite_container() { folder_suite container; }
 # What needs a package of this group skips itself without it: abidiff, lintian, a shell to complete in.
 with_packages() {
   (install_packages package) || true
@@ -202,6 +203,16 @@ suite_llm() {
   choose_chat_model gemma3
   alone fetch_chat_model || { skip llm "${chat_model##*/} is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
   script_tests llm-gemma3 "$venv/bin/python" tests/llm/gemma3.py "$chat" "$chat_model"
+}
+
+# The parts in C++, then the chat over MPI with small models, which the packages of the suite llm make.
+suite_distributed() {
+  local venv=build/llm-venv
+  (install_packages mpi) || { skip distributed "the packages of group mpi cannot be installed"; return 0; }
+  built release && more_of_release metal-marlin-chat metal-marlin-chat-mpi || { failed=1; return 0; }
+  ctest_in distributed build/release/tests/distributed
+  python_ready "$venv" "$llm_packages" || { skip distributed "$(why_not "$venv")"; return 0; }
+  script_tests distributed-mpi "$venv/bin/python" -B tests/distributed/distributed_test.py "$chat" "$chat_mpi" "$marlin"
 }
 
 # binding NAME TOOL [GROUP]: its test.sh, with the library installed in a folder of its own. The packages of a group are fetched
@@ -408,6 +419,7 @@ groups_of() {
     framework | metal-host) echo testbed framework ;;
     abi | tools | install) echo package ;;
     arm64 | libcxx | macos) echo "$1" ;;
+    distributed) echo mpi ;;
   esac
 }
 

@@ -41,6 +41,7 @@ void add_doctor(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_verify(CLI::App& app, Action& action);
 void add_unpack(CLI::App& app, Action& action);
+void add_pack(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);

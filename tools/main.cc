@@ -52,6 +52,7 @@ int run(int argc, char** argv) {
   add_inspect(app, action);
   add_verify(app, action);
   add_unpack(app, action);
+  add_pack(app, action);
   add_quantize(app, action);
   add_bench(app, action);
   add_explain(app, action);

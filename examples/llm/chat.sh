@@ -51,6 +51,7 @@ chat_usage() {
   cat <<'END'
 usage: ./dev chat [--model NAME] [OPTION...]     fetches a model (smollm2: 90 MB, gemma3: 238 MB; once) and talks to you
        ./dev chat MODEL.gguf [OPTION...]         another file
+       ./dev chat --ranks N [OPTION...]          the model split over N processes (OpenMPI)
        ./dev chat --formats | --compare          what formats cost; the chat beside llama.cpp
 
   --prompt TEXT          answer this and end
@@ -70,7 +71,19 @@ In the chat, /help lists commands. This text needs nothing; the program, once it
 END
 }
 
-# chat [MODEL.gguf | --model NAME] [OPTION...], or --formats, or --compare
+# chat_ranks N [MODEL.gguf] [OPTION...]: one process for each part of the model. mpirun refuses root unless it is told twice.
+chat_ranks() {
+  local ranks=$1 model
+  shift
+  case $ranks in '' | *[!0-9]* | 0) die "--ranks: expected a number of processes, found '$ranks'" ;; esac
+  install_packages build mpi
+  show_steps=yes build release metal-marlin-chat-mpi >&2 || exit 1
+  case ${1:--} in -*) need_chat_model; model=$chat_model ;; *) model=$1; shift ;; esac
+  [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  exec mpirun --oversubscribe --bind-to none -n "$ranks" "$chat_mpi" "$model" --threads $((jobs > ranks ? jobs / ranks : 1)) "$@"
+}
+
+# chat [MODEL.gguf | --model NAME] [OPTION...], or --formats, or --compare, or --ranks
 chat() {
   local more="" argument
   for argument; do
@@ -83,6 +96,7 @@ chat() {
     choose_chat_model "${2:-none}" || die "--model: expected one of $(chat_model_names), found '${2:-}'"
     shift 2
   fi
+  [ "${1:-}" != --ranks ] || { shift; chat_ranks "$@"; }
   case ${1:-} in --formats | --compare) more="metal-marlin metal-marlin-races" ;; esac
   install_packages build
   (install_packages edit) >&2 || true # without it, lines cannot be edited

@@ -26,10 +26,21 @@ Loader::Loader(const std::string& path, int64_t layers, std::function<void(doubl
       layers_(file_.layers()),
       names_(find(kGgufNames.embedding) ? kGgufNames : kHuggingFaceNames),
       progress_(std::move(progress)),
-      all_(static_cast<double>(layers)) {}
+      all_(static_cast<double>(layers)) {
+  auto ranks = mm::make<marlin_value>();
+  packed_ = marlin_checkpoint_value(file_.get(), "marlin.ranks", &ranks, nullptr) == MARLIN_OK;
+}
+
+int64_t Loader::rows(const std::string& name) const {
+  const marlin_layer_info* layer = find(name);
+  if (!layer) throw std::runtime_error(path_ + ": has no layer '" + name + "'");
+  return layer->n;
+}
 
 Joined Loader::load(const mm::context& to, const std::vector<std::string>& names, int64_t n,
-                    int64_t k, int64_t experts, marlin_format floats) {
+                    int64_t k, int64_t experts, marlin_format floats,
+                    const std::vector<marlin_shard>& shards) {
+  if (packed_) return load_packed(to, names);
   std::vector<const marlin_layer_info*> found;
   int64_t rows = 0;
   for (const std::string& name : names) {
@@ -44,16 +55,42 @@ Joined Loader::load(const mm::context& to, const std::vector<std::string>& names
   Joined joined;
   for (size_t begin = 0, end = 0; begin < found.size(); begin = end) {
     while (end < found.size() && fit(*found[begin], *found[end])) ++end;
-    joined.push_back(load(to, Layers(found).subspan(begin, end - begin), floats));
+    joined.push_back(load(to, Layers(found).subspan(begin, end - begin), floats,
+                          shards.empty() ? nullptr : shards.data() + begin));
   }
   return joined;
 }
 
-mm::weights Loader::load(const mm::context& to, Layers layers, marlin_format floats) {
+// As few entries of the container as hold these layers.
+Joined Loader::load_packed(const mm::context& to, const std::vector<std::string>& names) {
+  Joined joined;
+  for (size_t begin = 0; begin < names.size();) {
+    const marlin_layer_info* entry = nullptr;
+    size_t end = names.size();
+    for (; end > begin && !entry; --end) {
+      std::string plain, gguf;  // the names with and without what GGUF adds
+      for (size_t i = begin; i < end; ++i) {
+        plain += (i > begin ? "+" : "") + names[i];
+        gguf += (i > begin ? "+" : "") + names[i] + ".weight";
+      }
+      for (const marlin_layer_info& layer : layers_)
+        if (layer.name == plain || layer.name == gguf) entry = &layer;
+      if (entry) break;
+    }
+    if (!entry) throw std::runtime_error(path_ + ": has no layer '" + names[begin] + "'");
+    joined.push_back(load(to, Layers(&entry, 1), MARLIN_FORMAT_NONE, nullptr));
+    begin = end;
+  }
+  return joined;
+}
+
+mm::weights Loader::load(const mm::context& to, Layers layers, marlin_format floats,
+                         const marlin_shard* shards) {
   std::vector<const char*> names;
   for (const marlin_layer_info* layer : layers) names.push_back(layer->name);
   auto desc = mm::make<marlin_load_desc>();
   desc.layers = names.data();
+  desc.shards = shards;
   desc.layer_count = static_cast<uint32_t>(names.size());
   if (layers[0]->format == MARLIN_FORMAT_NONE) desc.format = floats;
   loading_ = static_cast<double>(names.size());

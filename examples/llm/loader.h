@@ -30,14 +30,24 @@ class Loader {
   /// Several layers, rows after rows: n is how many in all (0: any number), k the columns of each.
   /// Stacks of experts have so many, each with n rows, and are joined expert by expert. floats: the
   /// format of what a file left unquantized, as embeddings often are; NONE keeps it.
+  /// shards: one for each layer, or none for all of them; the sizes are those of whole layers. A
+  /// packed container holds the shards of its rank: it has no whole layers, and shards are not
+  /// looked at.
   Joined load(const metal_marlin::context& to, const std::vector<std::string>& names, int64_t n,
-              int64_t k, int64_t experts = 1, marlin_format floats = MARLIN_INT8);
+              int64_t k, int64_t experts = 1, marlin_format floats = MARLIN_INT8,
+              const std::vector<marlin_shard>& shards = {});
+  /// The rows of a layer, as the file has it.
+  int64_t rows(const std::string& name) const;
+  /// Whether the file is a packed container.
+  bool packed() const { return packed_; }
   /// A tensor of floats in any of the types there are.
   std::vector<float> vector(const std::string& tensor, int64_t size) const;
 
  private:
   using Layers = std::span<const marlin_layer_info* const>;
-  metal_marlin::weights load(const metal_marlin::context& to, Layers layers, marlin_format floats);
+  metal_marlin::weights load(const metal_marlin::context& to, Layers layers, marlin_format floats,
+                             const marlin_shard* shards);
+  Joined load_packed(const metal_marlin::context& to, const std::vector<std::string>& names);
   const marlin_layer_info* find(const std::string& name) const;
   [[noreturn]] void wrong_size(const std::string& name, int64_t found, int64_t expected,
                                const char* what) const;
@@ -46,6 +56,7 @@ class Loader {
   metal_marlin::checkpoint file_;
   std::vector<marlin_layer_info> layers_;
   const TensorNames& names_;
+  bool packed_ = false;
   std::function<void(double)> progress_;
   double all_, loaded_ = 0, loading_ = 0;  // layers
 };

@@ -82,7 +82,8 @@ mm::context make_context(marlin_backend backend, Pool& pool) {
 Model::Model(const std::string& path, const HyperParameters& hyper, const ModelOptions& options)
     : hyper_(hyper),
       options_(options),
-      heads_{hyper.heads, hyper.key_value_heads, hyper.head_size},
+      share_(share_of(hyper, options.ranks)),
+      heads_{share_.queries.count, share_.keys.count, hyper.head_size},
       pool_(options.threads),
       context_(make_context(options.backend, pool_)),
       rotation_(options.context, hyper.head_size, hyper.rotation_base,
@@ -94,83 +95,11 @@ Model::Model(const std::string& path, const HyperParameters& hyper, const ModelO
   Loader from(path, each * hyper.layers + 1, options.progress);
   const TensorNames& names = from.names();
   rotate_halves_ = names.rotate_halves || hyper.architecture.rotate_halves;
-  embedding_ = from.load(context_, {names.embedding}, 0, hyper.width);
-  vocabulary_ = mm::info(embedding_[0]).n;
-  if (from.has(names.head)) own_head_ = from.load(context_, {names.head}, vocabulary_, hyper.width);
+  load_vocabulary(from);
   norm_ = from.vector(names.norm + std::string(".weight"), hyper.width);
   for (int64_t i = 0; i < hyper.layers; ++i) layers_.push_back(load_layer(from, i));
   allocate();
   prepare();
-}
-
-Model::Layer Model::load_layer(Loader& from, int64_t index) {
-  const TensorNames& names = from.names();
-  const Architecture& has = hyper_.architecture;
-  const int64_t width = hyper_.width, ff = hyper_.feed_forward;
-  const auto [gate, up, down] =
-      has.mixtures ? std::array{names.expert_gate, names.expert_up, names.expert_down}
-                   : std::array{names.gate, names.up, names.down};
-  const auto name = [&](const char* of) { return from.in_block(index, of); };
-  const auto norm = [&](bool there, const char* of, int64_t size) {
-    return there ? from.vector(name(of) + ".weight", size) : std::vector<float>();
-  };
-  const bool local = hyper_.is_local(index);
-  Layer layer{
-      norm(true, names.attention_norm, width),
-      norm(true, has.mlp_norm ? has.mlp_norm : names.mlp_norm, width),
-      load_linear(
-          from,
-          {{name(names.query), queries()}, {name(names.key), keys()}, {name(names.value), keys()}},
-          width, 1, has.qkv_bias),
-      load_linear(from, {{name(names.attention_out), width}}, queries(), 1, has.all_biases),
-      load_linear(from, {{name(gate), ff}, {name(up), ff}}, width, hyper_.experts, has.all_biases),
-      load_linear(from, {{name(down), width}}, ff, hyper_.experts, has.all_biases),
-      has.mixtures ? load_router(from, name(names.router)) : Linear(),
-      KeyValueCache(heads_, options_.context),
-      local && has.local_rotation ? &local_rotation_ : &rotation_,
-      local ? hyper_.window : options_.context,
-      norm(has.head_norms, names.query_norm, heads_.size),
-      norm(has.head_norms, names.key_norm, heads_.size),
-      norm(has.result_norms, names.attention_result_norm, width),
-      norm(has.result_norms, names.mlp_result_norm, width),
-      norm(has.sinks, names.sinks, heads_.query)};
-  scale(static_cast<float>(hyper_.query_scale), std::ssize(layer.query_norm),
-        layer.query_norm.data());
-  return layer;
-}
-
-Model::Linear Model::load_linear(Loader& from, const LayerParts& parts, int64_t k, int64_t experts,
-                                 bool bias) {
-  Linear linear;
-  linear.experts = experts;
-  std::vector<std::string> names;
-  for (const auto& [name, rows] : parts) names.push_back(name), linear.rows += rows;
-  linear.weights = from.load(context_, names, linear.rows, k, experts);
-  if (bias) load_bias(from, parts, linear, context_);
-  return linear;
-}
-
-Model::Linear Model::load_router(Loader& from, const std::string& name) {
-  Linear linear;
-  linear.rows = hyper_.experts;
-  linear.weights =
-      from.load(router_context_, {name}, hyper_.experts, hyper_.width, 1, MARLIN_FORMAT_NONE);
-  if (hyper_.architecture.all_biases)
-    load_bias(from, {{name, linear.rows}}, linear, router_context_);
-  return linear;
-}
-
-// A row for each expert, the parts side by side. In files each part has all its experts.
-void Model::load_bias(Loader& from, const LayerParts& parts, Linear& linear,
-                      const mm::context& to) {
-  linear.bias = mm::buffer(to, static_cast<uint64_t>(linear.experts * linear.rows) * sizeof(float));
-  float* bias = floats(linear.bias);
-  for (const auto& [name, rows] : parts) {
-    const std::vector<float> part = from.vector(name + ".bias", linear.experts * rows);
-    for (int64_t e = 0; e < linear.experts; ++e)
-      std::copy_n(part.data() + e * rows, rows, bias + e * linear.rows);
-    bias += rows;
-  }
 }
 
 void Model::allocate() {
@@ -180,11 +109,11 @@ void Model::allocate() {
   };
   ids_ = activations(1), x_ = activations(width), h_ = activations(std::max(width, queries()));
   qkv_ = activations(queries() + 2 * keys());
-  mlp_ = activations(routed(hyper_.feed_forward));
-  if (hyper_.architecture.result_norms) result_ = activations(width);
+  mlp_ = activations(routed(feed_forward()));
+  if (adds_later()) result_ = activations(width);
   if (std::any_of(layers_.begin(), layers_.end(),
                   [](const Layer& layer) { return layer.gate_up.weights.size() > 1; }))
-    apart_ = activations(routed(2 * hyper_.feed_forward));
+    apart_ = activations(routed(2 * feed_forward()));
   if (!hyper_.architecture.mixtures) return;
   router_logits_ = mm::buffer(
       router_context_, static_cast<uint64_t>(options_.block * hyper_.experts) * sizeof(float));
@@ -237,7 +166,7 @@ Model::Products Model::qkv_products(const Layer& layer, int64_t rows) const {
 // Of what x gets: added to it by the product, or later, when it is normalized.
 Model::Products Model::result_products(const Linear& linear, const marlin_matrix& a,
                                        int64_t rows) const {
-  const bool later = hyper_.architecture.result_norms;
+  const bool later = adds_later();
   Products all = products(linear, a, (later ? result_ : x_).matrix<float>(rows, hyper_.width));
   for (marlin_gemm_desc& desc : all) desc.flags |= later ? 0 : MARLIN_GEMM_ACCUMULATE;
   return all;
@@ -256,7 +185,7 @@ Model::Products Model::router_products(const Layer& layer, int64_t rows) const {
 Model::Products Model::gate_up_products(const Layer& layer, int64_t rows) const {
   const bool gelu = hyper_.architecture.gelu, oai = hyper_.architecture.swiglu_oai,
              together = layer.gate_up.weights.size() == 1;
-  const int64_t ff = hyper_.feed_forward;
+  const int64_t ff = feed_forward();
   Products all = products(
       layer.gate_up, h_.matrix<float>(rows, hyper_.width),
       together ? mlp_.matrix<float>(routed(rows), ff) : apart_.matrix<float>(routed(rows), 2 * ff));
@@ -272,7 +201,7 @@ Model::Products Model::gate_up_products(const Layer& layer, int64_t rows) const 
 
 Model::Products Model::down_products(const Layer& layer, int64_t rows) const {
   Products all =
-      result_products(layer.down, mlp_.matrix<float>(routed(rows), hyper_.feed_forward), rows);
+      result_products(layer.down, mlp_.matrix<float>(routed(rows), feed_forward()), rows);
   if (!hyper_.architecture.mixtures) return all;
   for (marlin_gemm_desc& desc : all) {
     desc.expert_ids = expert_ids(rows);
@@ -283,7 +212,7 @@ Model::Products Model::down_products(const Layer& layer, int64_t rows) const {
 
 Model::Products Model::head_products(int64_t rows) const {
   return products(own_head_.empty() ? embedding_ : own_head_, h_.matrix<float>(rows, hyper_.width),
-                  logits_.matrix<float>(rows, vocabulary_));
+                  logits_.matrix<float>(rows, own_vocabulary_.count));
 }
 
 void Model::took(Stage stage) {
@@ -310,13 +239,15 @@ void Model::normalize(const std::vector<float>& weight, int64_t rows) {
   took(Stage::rest);
 }
 
-// Nothing without a norm: the product has added its result to x.
+// Nothing without ranks and a norm: the product has added its result to x.
 void Model::add_result(const std::vector<float>& norm, int64_t rows) {
-  if (norm.empty()) return;
+  if (!adds_later()) return;
   const int64_t width = hyper_.width;
+  if (options_.ranks) options_.ranks->sum({floats(result_), static_cast<size_t>(rows * width)});
+  took(Stage::sum);
   for (int64_t r = 0; r < rows; ++r) {
     float* const row = floats(result_) + r * width;
-    rms_norm(row, norm.data(), width, hyper_.norm_epsilon, row);
+    if (!norm.empty()) rms_norm(row, norm.data(), width, hyper_.norm_epsilon, row);
     add(row, width, floats(x_) + r * width);
   }
   took(Stage::rest);
@@ -346,13 +277,16 @@ void Model::route(const Layer& layer, int64_t rows) {
     choose_experts({floats(router_logits_) + r * experts, experts},
                    {static_cast<int32_t*>(expert_ids_.data()) + r * used, used},
                    {floats(expert_shares_) + r * used, used});
+    // Experts of other ranks are outside of the stack and add nothing.
+    auto* const ids = static_cast<int32_t*>(expert_ids_.data()) + r * used;
+    for (size_t i = 0; i < used; ++i) ids[i] -= static_cast<int32_t>(share_.experts.first);
   }
   took(Stage::route);
 }
 
 void Model::gate_and_up(const Layer& layer, int64_t rows) {
   multiply(gate_up_products(layer, rows), Stage::gate_up);
-  const int64_t ff = hyper_.feed_forward;
+  const int64_t ff = feed_forward();
   const auto combine = hyper_.architecture.swiglu_oai ? swiglu_oai : multiply_elements;
   for (int64_t r = 0; layer.gate_up.weights.size() > 1 && r < routed(rows); ++r) {
     const float* const gate = floats(apart_) + r * 2 * ff;
@@ -383,18 +317,63 @@ std::span<const float> Model::run(std::span<const Token> tokens, int64_t wanted)
   const auto rows = static_cast<int64_t>(tokens.size());
   if (rows > options_.block || position_ + rows > options_.context)
     throw std::runtime_error("more tokens than fit");
-  clock_ = now();
-  std::memcpy(ids_.data(), tokens.data(), tokens.size_bytes());
+  if (options_.ranks) {
+    Order order{rows, wanted, position_, options_.row_invariant, 0};
+    std::vector<Token> copy(tokens.begin(), tokens.end());
+    options_.ranks->broadcast(std::as_writable_bytes(std::span(&order, 1)));
+    options_.ranks->broadcast(std::as_writable_bytes(std::span(copy)));
+  }
+  return run_here(tokens, wanted);
+}
+
+void Model::serve() {
+  for (;;) {
+    Order order{};
+    options_.ranks->broadcast(std::as_writable_bytes(std::span(&order, 1)));
+    if (order.ends) return;
+    std::vector<Token> tokens(static_cast<size_t>(order.rows));
+    options_.ranks->broadcast(std::as_writable_bytes(std::span(tokens)));
+    position_ = order.position;
+    options_.row_invariant = order.row_invariant != 0;
+    run_here(tokens, order.wanted);
+  }
+}
+
+void Model::dismiss() {
+  Order order{0, 0, 0, 0, 1};
+  if (options_.ranks) options_.ranks->broadcast(std::as_writable_bytes(std::span(&order, 1)));
+}
+
+// x = the rows of the tokens. A rank has those of its part of the vocabulary; others are zeros.
+void Model::embed(std::span<const Token> tokens) {
+  const auto rows = static_cast<int64_t>(tokens.size());
+  auto* const own = static_cast<int32_t*>(ids_.data());
+  const auto is_own = [&](Token token) {
+    const int64_t at = token - own_vocabulary_.first;
+    return !options_.ranks || (at >= 0 && at < own_vocabulary_.count);
+  };
+  for (size_t r = 0; r < tokens.size(); ++r)
+    own[r] = is_own(tokens[r]) ? static_cast<int32_t>(tokens[r] - own_vocabulary_.first) : 0;
   const marlin_matrix ids = ids_.matrix<int32_t>(rows, 1), x = x_.matrix<float>(rows, hyper_.width);
   mm::call(marlin_weights_unpack, nullptr, embedding_[0].get(), &ids, int64_t{0}, &x);
+  for (size_t r = 0; r < tokens.size(); ++r)
+    if (!is_own(tokens[r])) std::fill_n(floats(x_) + r * hyper_.width, hyper_.width, 0.0f);
+  if (options_.ranks) options_.ranks->sum({floats(x_), static_cast<size_t>(rows * hyper_.width)});
   if (hyper_.architecture.scaled_embedding)
     scale(std::sqrt(static_cast<float>(hyper_.width)), rows * hyper_.width, floats(x_));
   took(Stage::embed);
+}
+
+std::span<const float> Model::run_here(std::span<const Token> tokens, int64_t wanted) {
+  const auto rows = static_cast<int64_t>(tokens.size());
+  clock_ = now();
+  embed(tokens);
   for (Layer& layer : layers_) block_of(layer, rows);
   position_ += rows;
 
+  const int64_t own = own_vocabulary_.count;
   if (wanted > logit_rows_) {
-    logits_ = mm::buffer(context_, static_cast<uint64_t>(wanted * vocabulary_) * 4);
+    logits_ = mm::buffer(context_, static_cast<uint64_t>(wanted * own) * 4);
     logit_rows_ = wanted;
   }
   for (int64_t r = 0; r < wanted; ++r) {
@@ -403,7 +382,13 @@ std::span<const float> Model::run(std::span<const Token> tokens, int64_t wanted)
   }
   took(Stage::rest);
   if (wanted > 0) multiply(head_products(wanted), Stage::head);
-  return {floats(logits_), static_cast<size_t>(wanted * vocabulary_)};
+  if (!options_.ranks) return {floats(logits_), static_cast<size_t>(wanted * vocabulary_)};
+  all_logits_.resize(static_cast<size_t>(wanted * vocabulary_));
+  for (int64_t r = 0; r < wanted; ++r)
+    options_.ranks->gather({floats(logits_) + r * own, static_cast<size_t>(own)},
+                           std::span(all_logits_).subspan(r * vocabulary_, vocabulary_));
+  took(Stage::sum);
+  return all_logits_;
 }
 
 // Has memory taken and kernels compiled before the first token. Blocks have the same shapes, but

@@ -14,6 +14,7 @@
 #include "attention.h"
 #include "loader.h"
 #include "pool.h"
+#include "ranks.h"
 #include "tokenizer.h"
 
 namespace llm {
@@ -23,16 +24,18 @@ struct ModelOptions {
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   unsigned threads = 0;        // 0: as many as processors
   int64_t context = 0;         // positions; 0: the model's
+  int64_t vocabulary = 0;      // tokens; only a packed container needs to be told
   int64_t block = 128;         // tokens that run through the model at once
   bool row_invariant = false;  // logits of a token do not depend on the tokens that run with it
+  Ranks* ranks = nullptr;  // the processes that share the model; nullptr: this one has all of it
   std::function<void(double part)> progress = [](double) {};  // of loading, 0 to 1
 };
 
 /// Where the time goes.
-enum class Stage { embed, qkv, attend, out, route, gate_up, down, head, rest };
-constexpr std::array<const char*, 9> kStageNames = {
-    "embedding rows", "q, k, v", "attention", "attention out",         "choice of experts",
-    "gate and up",    "down",    "head",      "norms, rotation, cache"};
+enum class Stage { embed, qkv, attend, out, route, gate_up, down, head, rest, sum };
+constexpr std::array<const char*, 10> kStageNames = {
+    "embedding rows", "q, k, v", "attention", "attention out",          "choice of experts",
+    "gate and up",    "down",    "head",      "norms, rotation, cache", "sums over ranks"};
 using StageSeconds = std::array<double, kStageNames.size()>;
 
 class Model {
@@ -45,6 +48,9 @@ class Model {
   /// last `wanted` of them, a row of vocabulary() each, valid until the next call. A token outside
   /// of the vocabulary: metal_marlin::error.
   std::span<const float> run(std::span<const Token> tokens, int64_t wanted);
+  /// With ranks, run() is for rank 0. The others serve it, until rank 0 dismisses them.
+  void serve();
+  void dismiss();
   /// How many tokens ran, and back to an earlier state.
   int64_t position() const { return position_; }
   void rewind(int64_t position) { position_ = position; }
@@ -74,14 +80,29 @@ class Model {
     // What the architecture may lack: empty.
     std::vector<float> query_norm, key_norm, attention_result_norm, mlp_result_norm, sinks;
   };
-  // What a layer is made of: names and rows of its parts.
-  using LayerParts = std::vector<std::pair<std::string, int64_t>>;
+  // What a layer is made of: the names of its parts, their rows, and those that this rank holds.
+  struct LayerRows {
+    std::string name;
+    int64_t rows;
+    Portion own;
+  };
+  using LayerParts = std::vector<LayerRows>;
+  // What ranks have to do for rank 0.
+  struct Order {
+    int64_t rows, wanted, position;
+    int32_t row_invariant, ends;
+  };
 
   Layer load_layer(Loader& from, int64_t index);
-  Linear load_linear(Loader& from, const LayerParts& parts, int64_t k, int64_t experts, bool bias);
+  // `columns` are those of k that this rank holds.
+  Linear load_linear(Loader& from, const LayerParts& parts, int64_t k, Portion columns,
+                     int64_t experts, bool bias);
+  void load_vocabulary(Loader& from);
   Linear load_router(Loader& from, const std::string& name);
-  void load_bias(Loader& from, const LayerParts& parts, Linear& linear,
-                 const metal_marlin::context& to);
+  void load_bias(Loader& from, const LayerParts& parts, int64_t experts, Portion own_experts,
+                 Linear& linear, const metal_marlin::context& to);
+  void embed(std::span<const Token> tokens);
+  std::span<const float> run_here(std::span<const Token> tokens, int64_t wanted);
   void allocate();
   void prepare();
   void block_of(Layer& layer, int64_t rows);
@@ -103,6 +124,9 @@ class Model {
   Products head_products(int64_t rows) const;
   void multiply(const Products& products, Stage stage);
   void took(Stage stage);
+  // Whether x gets the results of products later than from the products.
+  bool adds_later() const { return hyper_.architecture.result_norms || options_.ranks != nullptr; }
+  int64_t feed_forward() const { return share_.feed_forward.count; }
   int64_t queries() const { return heads_.query * heads_.size; }
   int64_t keys() const { return heads_.key_value * heads_.size; }
   // Of what the MLPs compute, each expert of a token has a row.
@@ -115,8 +139,10 @@ class Model {
 
   HyperParameters hyper_;
   ModelOptions options_;
-  Heads heads_;
+  Share share_;
+  Heads heads_;  // of this rank
   int64_t vocabulary_ = 0, position_ = 0;
+  Portion own_vocabulary_;
   Pool pool_;
   // The second is the CPU, for routers: they are floats, for which GPUs have no kernels, and their
   // results are read at once.
@@ -132,6 +158,7 @@ class Model {
   metal_marlin::buffer ids_, x_, h_, qkv_, mlp_, result_, apart_, logits_;
   metal_marlin::buffer router_logits_, expert_ids_, expert_shares_;
   int64_t logit_rows_ = 0;
+  std::vector<float> all_logits_;  // of all ranks
   StageSeconds seconds_{};
   double clock_ = 0;
 };

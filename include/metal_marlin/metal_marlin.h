@@ -76,7 +76,8 @@
  *
  * FILES
  * A checkpoint is mapped into memory. If another process truncates a mapped file, the reader gets SIGBUS. Therefore write a
- * new file and rename it over the old one, as all tools do. Loaded weights never alias a file.
+ * new file and rename it over the old one, as all tools do. Loaded weights never alias a file, except those of a packed
+ * container (.marlin): the CPU uses their bytes in place, and the mapping lives as long as they do.
  */
 #ifndef METAL_MARLIN_METAL_MARLIN_H_
 #define METAL_MARLIN_METAL_MARLIN_H_
@@ -105,10 +106,10 @@ extern "C" {
 
 /* --- handles: opaque; each has one owner ------------------------------------------------------------------------------- */
 typedef struct marlin_context marlin_context;       /* a device with its kernels, caches and threads */
-typedef struct marlin_weights marlin_weights;       /* packed weights on a device; immutable, shareable, no alias of a file */
+typedef struct marlin_weights marlin_weights;       /* packed weights on a device; immutable, shareable */
 typedef struct marlin_stream marlin_stream;         /* in-order queue of work */
 typedef struct marlin_buffer marlin_buffer;         /* memory that host and device both reach */
-typedef struct marlin_checkpoint marlin_checkpoint; /* an open .safetensors, .safetensors.index.json or .gguf */
+typedef struct marlin_checkpoint marlin_checkpoint; /* an open .safetensors, its index, .gguf or .marlin */
 
 /* --- constants: typed macros, so that bindings import them with their type; unknown values stay legal ---------------- */
 typedef int32_t marlin_status; /* values never change; they are spaced by kind */
@@ -241,8 +242,8 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_VALUE_F32 ((marlin_value_type)13)
 
 /* marlin_gemm_desc::flags */
-#define MARLIN_GEMM_ACCUMULATE 1u     /* C += ... */
-#define MARLIN_GEMM_ROW_INVARIANT 2u  /* a row has the same bits whatever M is: see RESULTS */
+#define MARLIN_GEMM_ACCUMULATE 1u    /* C += ... */
+#define MARLIN_GEMM_ROW_INVARIANT 2u /* a row has the same bits whatever M is: see RESULTS */
 /* marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags */
 #define MARLIN_PACK_ADDITIVE_ZEROS 1u      /* q * s + zero: MLX, Q4_1, AWQ gemv_fast */
 #define MARLIN_PACK_DIVIDE_SCALE 2u        /* tensor_scale divides: compressed-tensors NVFP4 */
@@ -268,6 +269,9 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_CONVERT_SKIP_UNFIT 128u /* leave layers that the scheme cannot hold as they are; otherwise: an error */
 #define MARLIN_CONVERT_OVERWRITE 512u  /* replace existing output files; otherwise: MARLIN_E_FILE, EEXIST */
 #define MARLIN_CONVERT_DRY_RUN 1024u   /* plan, check and report every outcome with its sizes; write nothing */
+
+/* marlin_save_desc::flags */
+#define MARLIN_SAVE_OVERWRITE 1u /* replace an existing file; otherwise: MARLIN_E_FILE, EEXIST */
 
 /* --- structs --------------------------------------------------------------------------------------------------------- */
 typedef struct marlin_error {
@@ -473,6 +477,16 @@ typedef struct marlin_convert_desc {
   const char* const* types;
 } marlin_convert_desc;
 
+/* What a packed container holds. */
+typedef struct marlin_save_desc {
+  uint32_t struct_size;
+  uint32_t flags;
+  const marlin_load_desc* const* loads; /* one entry each; NULL with count 0: every layer that loads, alone and whole */
+  uint32_t load_count;
+  uint32_t rank, rank_count; /* of the shards in loads, for readers of the file; rank_count 0: 1 */
+  uint32_t reserved;
+} marlin_save_desc;
+
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */
 /* Describes device `index`, counted over all backends in the order of MARLIN_BACKEND_AUTO. Unusable devices are included.
  * An index past the end is MARLIN_E_NOT_FOUND. */
@@ -518,9 +532,9 @@ MARLIN_EXPORT marlin_status marlin_weights_info(const marlin_weights* weights, m
 MARLIN_EXPORT void marlin_weights_destroy(marlin_weights* weights);
 
 /* --- files ------------------------------------------------------------------------------------------------------------- */
-/* path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. The first part
- * of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie beside it. Opening reads headers and
- * config.json only. desc NULL: all defaults. */
+/* path names a .safetensors file, a .safetensors.index.json, a .gguf file, a .marlin file (see marlin_checkpoint_save), or a
+ * folder that holds one of them. The first part of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie
+ * beside it. Opening reads headers and config.json only. desc NULL: all defaults. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_open(const char* path, const marlin_open_desc* desc, marlin_checkpoint** out,
                                                    marlin_error* err);
 /* Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix; experts that a file
@@ -594,6 +608,19 @@ MARLIN_EXPORT marlin_status marlin_checkpoint_value_at(const marlin_checkpoint* 
 MARLIN_EXPORT marlin_status marlin_value_next_string(const marlin_value* array, const char** text, uint64_t* bytes,
                                                      marlin_error* err);
 
+/* --- packed containers: what packing made, mapped and used in place ------------------------------------------------------ */
+/* Writes a packed container (.marlin): each load of desc as marlin_weights_load packs it in this context, one after another,
+ * and all tensors that no load names, and the key-values, as the checkpoint has them. desc NULL: all defaults. The file appears
+ * when it is complete. Only the CPU keeps packed weights in files: another context is MARLIN_E_UNSUPPORTED, and so is a
+ * checkpoint that is a container. The open container is a checkpoint. Its layers are the loads, named by their layers with '+'
+ * between them ("q+k+v"). marlin_weights_load takes this name or the same layers in the same order, checks the checksum, and
+ * uses the mapped bytes in place. A shard of a container may choose experts and nothing else. Other layers together, formats
+ * and flags that change packed weights, devices and versions for which the file is not packed are MARLIN_E_UNSUPPORTED with the
+ * name of the source file. The key-values "marlin.rank", "marlin.ranks", "marlin.source" and "marlin.source_fingerprint" say
+ * what was packed. */
+MARLIN_EXPORT marlin_status marlin_checkpoint_save(marlin_context* context, const marlin_checkpoint* checkpoint,
+                                                   const char* out_path, const marlin_save_desc* desc, marlin_error* err);
+
 /* --- plugins: dlopen, dlsym("marlin_get_api"), done ----------------------------------------------------------------------- */
 typedef struct marlin_api { /* grows at its end only; no member inside struct_size is NULL */
   uint32_t struct_size, abi_major, abi_minor, version;
@@ -629,6 +656,8 @@ typedef struct marlin_api { /* grows at its end only; no member inside struct_si
   marlin_status (*checkpoint_value)(const marlin_checkpoint*, const char*, marlin_value*, marlin_error*);
   marlin_status (*checkpoint_value_at)(const marlin_checkpoint*, uint64_t, marlin_value*, marlin_error*);
   marlin_status (*value_next_string)(const marlin_value*, const char**, uint64_t*, marlin_error*);
+  marlin_status (*checkpoint_save)(marlin_context*, const marlin_checkpoint*, const char*, const marlin_save_desc*,
+                                   marlin_error*);
 } marlin_api;
 
 /* The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major. */

@@ -300,6 +300,14 @@ inline void convert(const checkpoint& from, const std::string& out_path, const m
   call(marlin_checkpoint_convert, from.get(), out_path.c_str(), &desc);
 }
 
+/// Writes a packed container (.marlin), by default of every layer that loads.
+inline void save(const context& packing, const checkpoint& from, const std::string& out_path, const marlin_save_desc& desc) {
+  call(marlin_checkpoint_save, packing.get(), from.get(), out_path.c_str(), &desc);
+}
+inline void save(const context& packing, const checkpoint& from, const std::string& out_path) {
+  save(packing, from, out_path, make<marlin_save_desc>());
+}
+
 /// The addresses of the elements, as C functions want them.
 template <class Struct>
 inline std::vector<const Struct*> addresses(const std::vector<Struct>& all) {

@@ -32,6 +32,8 @@ inline constexpr uint32_t kVersion1Size<marlin_layer_info> = 64;
 template <>
 inline constexpr uint32_t kVersion1Size<marlin_convert_desc> = 88;
 template <>
+inline constexpr uint32_t kVersion1Size<marlin_save_desc> = 32;
+template <>
 inline constexpr uint32_t kVersion1Size<marlin_value> = 80;
 
 /// No struct will ever be longer. A larger struct_size is uninitialized memory, and the library

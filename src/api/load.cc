@@ -5,6 +5,7 @@
 
 #include "api/checkpoint.h"
 #include "api/errors.h"
+#include "api/load.h"
 #include "api/weights.h"
 #include "checkpoints/missing_layer.h"
 #include "formats/format_table.h"
@@ -12,6 +13,20 @@
 #include "sources/watch.h"
 
 namespace metal_marlin::api {
+
+Result<ShardRange> range_of(int64_t first, int64_t count, int64_t whole, const char* axis) {
+  if (first < 0 || count < 0)
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "shard: %s is first %" PRId64 ", count %" PRId64 ", expected 0 or more",
+                         axis, first, count);
+  if (first >= whole || count > whole - first)
+    return Status::error(MARLIN_E_SHAPE,
+                         "shard: %s is first %" PRId64 ", count %" PRId64
+                         ", but the layer has %" PRId64,
+                         axis, first, count, whole);
+  return ShardRange{first, count != 0 ? count : whole - first};
+}
+
 namespace {
 
 constexpr uint32_t kLoadFlags =
@@ -35,29 +50,11 @@ Result<size_t> find_layer(const Checkpoint& files, const char* name) {
   return missing_layer(files, name);
 }
 
-struct Range {
-  int64_t first, count;
-};
-
-/// The range of `whole` elements that a shard takes along one axis.
-Result<Range> range_of(int64_t first, int64_t count, int64_t whole, const char* axis) {
-  if (first < 0 || count < 0)
-    return Status::error(MARLIN_E_ARGUMENT,
-                         "shard: %s is first %" PRId64 ", count %" PRId64 ", expected 0 or more",
-                         axis, first, count);
-  if (first >= whole || count > whole - first)
-    return Status::error(MARLIN_E_SHAPE,
-                         "shard: %s is first %" PRId64 ", count %" PRId64
-                         ", but the layer has %" PRId64,
-                         axis, first, count, whole);
-  return Range{first, count != 0 ? count : whole - first};
-}
-
 /// The meaning of one of the names: some experts of a layer, and the rows and columns of each.
 struct LayerPart {
   Layer layer;
   size_t index;
-  Range n, k, experts;
+  ShardRange n, k, experts;
   SourceOptions options;
 };
 
@@ -129,9 +126,12 @@ Result<marlin_weights*> watched_weights(marlin_context& context, Sources experts
   return owned.release();
 }
 
-Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files,
-                             const marlin_load_desc& d) {
+}  // namespace
+
+Result<marlin_weights*> load_weights(marlin_context& context, const Checkpoint& files,
+                                     const marlin_load_desc& d) {
   MARLIN_RETURN_IF_ERROR(check_load_desc(d));
+  if (files.container() != nullptr) return load_packed(context, files, d);
   std::vector<LayerPart> parts;
   for (uint32_t i = 0; i < d.layer_count; ++i) {
     MARLIN_ASSIGN(LayerPart part, read_part(files, i, d, context));
@@ -150,7 +150,6 @@ Result<marlin_weights*> load(marlin_context& context, const Checkpoint& files,
   return watched_weights(context, std::move(experts), parts[0].layer, d);
 }
 
-}  // namespace
 }  // namespace metal_marlin::api
 
 using namespace metal_marlin;
@@ -163,6 +162,6 @@ marlin_status marlin_weights_load(marlin_context* context, const marlin_checkpoi
     MARLIN_RETURN_IF_ERROR(api::check_handle(checkpoint, "checkpoint"));
     if (desc == nullptr) return Status::error(MARLIN_E_ARGUMENT, "desc is NULL");
     MARLIN_ASSIGN(const marlin_load_desc d, api::read_descriptor(desc, "desc"));
-    return api::load(*context, *checkpoint->files, d);
+    return api::load_weights(*context, *checkpoint->files, d);
   });
 }

@@ -164,19 +164,6 @@ Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* co
   return make_weights(context, experts, first_layout, "");
 }
 
-uint32_t flags_of(const WeightMeta& meta) {
-  uint32_t flags = 0;
-  if (meta.zero_kind == ZeroKind::additive) flags |= MARLIN_PACK_ADDITIVE_ZEROS;
-  if (meta.has_two_level_scales()) flags |= MARLIN_PACK_TWO_LEVEL_SCALES;
-  if (meta.zero_kind == ZeroKind::integer) flags |= MARLIN_LAYER_ZEROS;
-  if (!meta.group_index.empty()) flags |= MARLIN_LAYER_ACT_ORDER;
-  if (meta.sparse) flags |= MARLIN_LAYER_SPARSE_2_4;
-  if (meta.gate_up_interleaved) flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
-  for (const TensorScale& scale : meta.tensor_scales)
-    if (scale.divide) flags |= MARLIN_PACK_DIVIDE_SCALE;
-  return flags;
-}
-
 }  // namespace
 }  // namespace metal_marlin::api
 
@@ -201,7 +188,7 @@ marlin_status marlin_weights_info(const marlin_weights* weights, marlin_layer_in
     info.status = MARLIN_OK;
     double squared_norm = 0, kept_norm = 0;
     for (const auto& expert : weights->experts) {
-      info.flags |= api::flags_of(expert->meta());
+      info.flags |= layer_flags(expert->meta());
       info.bytes += expert->bytes();
       squared_norm += expert->meta().squared_norm;
       kept_norm += expert->meta().kept_norm;

@@ -28,6 +28,16 @@ Result<Block> Block::allocate(const Allocator& allocator, size_t size, size_t al
   return b;
 }
 
+Block Block::borrow(std::shared_ptr<const void> owner, const std::byte* data, size_t size) {
+  using Owner = std::shared_ptr<const void>;
+  Block b;
+  b.allocator_ = {nullptr, [](void* user, void*, size_t) { delete static_cast<Owner*>(user); },
+                  new Owner(std::move(owner))};
+  b.data_ = const_cast<std::byte*>(data);
+  b.size_ = size;
+  return b;
+}
+
 Block::~Block() {
   if (data_ != nullptr) allocator_.release(allocator_.user, data_, size_);
 }

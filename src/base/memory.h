@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <utility>
 
 #include "base/status.h"
@@ -17,7 +18,8 @@ struct Allocator {
   static Allocator system();
 };
 
-/// Owns one aligned allocation and releases it through the allocator that made it. Movable.
+/// Owns one aligned allocation and releases it through the allocator that made it, or shares memory
+/// that another object owns. Movable.
 class Block {
  public:
   static constexpr size_t kAlign = 64;
@@ -25,6 +27,8 @@ class Block {
   /// Uninitialized memory of at least `size` bytes (rounded up to a multiple of 64). Size 0 gives
   /// an empty Block.
   static Result<Block> allocate(const Allocator& allocator, size_t size, size_t align = kAlign);
+  /// Memory of `owner`, which lives as long as the Block. The Block only reads it.
+  static Block borrow(std::shared_ptr<const void> owner, const std::byte* data, size_t size);
   Block(Block&& other) noexcept { swap(other); }
   Block& operator=(Block&& other) noexcept {
     Block tmp(std::move(other));

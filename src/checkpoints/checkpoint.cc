@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "checkpoints/config.h"
 #include "checkpoints/config_values.h"
+#include "checkpoints/container/container.h"
 #include "checkpoints/experts.h"
 #include "checkpoints/gguf_parts.h"
 #include "checkpoints/recognize.h"
@@ -34,6 +35,11 @@ class MappedSource final : public WeightSource {
   }
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     return source_->read(first, count, out);
+  }
+  int64_t column_unit() const override { return source_->column_unit(); }
+  void narrow(int64_t first, int64_t count) override {
+    source_->narrow(first, count);
+    meta_ = source_->meta();
   }
 
  private:
@@ -155,6 +161,14 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
     MARLIN_RETURN_IF_ERROR(read_safetensors_index(file, *folder, tensors));
   } else {
     MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder->open(file));
+    if (is_container(bytes) || file.ends_with(".marlin")) {
+      if (override_layout != MARLIN_LAYOUT_AUTO || zero_f != MARLIN_GPTQ_ZERO_F_AUTO)
+        return Status::error(MARLIN_E_UNSUPPORTED,
+                             "%.100s: layout and gptq_zero_f: expected 0, because the layers of "
+                             "this file are packed, found %d and %d",
+                             file.c_str(), override_layout, zero_f);
+      return open_container(std::move(folder), file, bytes);
+    }
     is_gguf = bytes.size() >= 4 && load<uint32_t>(bytes.data()) == 0x46554747;
     MARLIN_RETURN_IF_ERROR(is_gguf || file.ends_with(".gguf")
                                ? read_gguf(file, bytes, *folder, tensors, values)

@@ -31,6 +31,7 @@ struct Layer {
   Status status;           ///< why it would not load
 };
 
+class Container;
 class TensorTable;
 class ValueTable;
 
@@ -75,8 +76,8 @@ class Layers {
 class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
-  /// path: .safetensors, .safetensors.index.json, .gguf or a folder with one of them. Reads headers
-  /// and config.json only.
+  /// path: .safetensors, .safetensors.index.json, .gguf, .marlin or a folder with one of them.
+  /// Reads headers and config.json only.
   static Result<std::unique_ptr<Checkpoint>> open(
       const std::string& path, marlin_layout override_layout,
       marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);
@@ -100,6 +101,8 @@ class Checkpoint {
   /// Whether this file of the disk was read for the checkpoint: a shard, the index, config.json or
   /// another config.
   virtual bool has_read(const FileId& file) const = 0;
+  /// The packed layers of a packed container (.marlin), or null. Its layers have no source().
+  virtual const Container* container() const { return nullptr; }
   /// The tensors that make up a layer, its values (of all experts) first, then its 2:4 pattern if
   /// it has one.
   virtual std::vector<TensorView> parts(size_t layer) const = 0;
@@ -115,8 +118,8 @@ class Checkpoint {
                                                        const SourceOptions& options) const = 0;
 };
 
-/// Opens a checkpoint in any Folder. `file` is a .safetensors, .safetensors.index.json or .gguf of
-/// the folder; all other files that it needs are read from the folder, too.
+/// Opens a checkpoint in any Folder. `file` is a .safetensors, .safetensors.index.json, .gguf or
+/// .marlin of the folder; all other files that it needs are read from the folder, too.
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(
     std::unique_ptr<Folder> folder, const std::string& file, marlin_layout override_layout,
     marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);

@@ -36,7 +36,7 @@ class DiskFolder final : public Folder {
   std::vector<MappedFile> files_;
 };
 
-constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf"};
+constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf", ".marlin"};
 
 struct CloseFolder {
   void operator()(DIR* folder) const { ::closedir(folder); }
@@ -100,10 +100,10 @@ Result<std::string> search(const std::string& path) {
           .with_native(EINVAL);
     }
   }
-  return Status::error(
-             MARLIN_E_FILE,
-             "%.150s: expected a .safetensors, .safetensors.index.json or .gguf in the folder",
-             path.c_str())
+  return Status::error(MARLIN_E_FILE,
+                       "%.150s: expected a .safetensors, .safetensors.index.json, .gguf or .marlin "
+                       "in the folder",
+                       path.c_str())
       .with_native(ENOENT);
 }
 

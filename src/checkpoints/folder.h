@@ -31,9 +31,9 @@ class Folder {
 std::unique_ptr<Folder> disk_folder(const std::string& path);
 
 /// The path of marlin_checkpoint_open, split into the folder and the name of the file in it. If the
-/// path is a folder, the file is model.safetensors.index.json, model.safetensors or model.gguf, or
-/// else the only gptq_model-* with one of these endings, or else the only file with one of them.
-/// All parts of a split GGUF count as one file.
+/// path is a folder, the file is model.safetensors.index.json, model.safetensors, model.gguf or
+/// model.marlin, or else the only gptq_model-* with one of these endings, or else the only file
+/// with one of them. All parts of a split GGUF count as one file.
 struct CheckpointPath {
   std::string folder, file;
 };

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "core/packed_form.h"
 #include "formats/weights.h"
 
 namespace metal_marlin {
@@ -166,6 +167,19 @@ class Backend {
       stack.push_back(std::move(one));
     }
     return stack;
+  }
+  /// The form in which a file keeps what pack() makes. A device "" keeps nothing, and then nobody
+  /// calls the two functions below.
+  virtual PackedForm packed_form() const { return {}; }
+  /// The bytes of packed weights. They live as long as the weights.
+  virtual Result<PackedMatrix> packed_matrix(const PackedWeights&) const {
+    return Status::error(MARLIN_E_UNSUPPORTED, "this device keeps no packed weights in files");
+  }
+  /// Weights that use these bytes in place, which are of packed_form(). `memory` keeps the bytes
+  /// alive. Checks everything but the values of the bytes.
+  virtual Result<std::unique_ptr<PackedWeights>> adopt(const PackedMatrix&,
+                                                       std::shared_ptr<const void>) {
+    return Status::error(MARLIN_E_UNSUPPORTED, "this device keeps no packed weights in files");
   }
   /// Decodes rows to out [T, k], F32, F16 or BF16. Consecutive rows are inside [0, n). Listed ids
   /// are checked here: they may lie where only the device reads them.

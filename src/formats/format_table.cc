@@ -1,7 +1,9 @@
 #include "formats/format_table.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <iterator>
+#include <numeric>
 
 #include "base/bits.h"
 
@@ -242,6 +244,39 @@ std::optional<ScaleType> scale_type_of(marlin_dtype dtype) {
     if (row.dtype == dtype && !is_two_level(row.type)) return row.type;
   }
   return std::nullopt;
+}
+
+int64_t column_border(const WeightMeta& meta, int64_t unit) {
+  if (meta.has_two_level_scales()) unit = std::lcm(unit, kFactorSpan);
+  if (meta.sparse) unit = std::lcm(unit, int64_t{4});
+  if (meta.group_index.empty() && meta.groups > 1) unit = std::lcm(unit, meta.group_size);
+  return unit;
+}
+
+int64_t narrow_columns(WeightMeta& meta, int64_t first, int64_t count) {
+  meta.k = count;
+  if (!meta.group_index.empty()) {
+    const auto begin = meta.group_index.begin() + first;
+    meta.group_index = std::vector<int32_t>(begin, begin + count);
+    return 0;
+  }
+  const int64_t first_group = meta.groups > 1 ? first / meta.group_size : 0;
+  if (!format_row(meta.format)->fixed_group) meta.group_size = std::min(meta.group_size, count);
+  meta.groups = ceil_div(count, meta.group_size);
+  return first_group;
+}
+
+uint32_t layer_flags(const WeightMeta& meta) {
+  uint32_t flags = 0;
+  if (meta.zero_kind == ZeroKind::additive) flags |= MARLIN_PACK_ADDITIVE_ZEROS;
+  if (meta.has_two_level_scales()) flags |= MARLIN_PACK_TWO_LEVEL_SCALES;
+  if (meta.zero_kind == ZeroKind::integer) flags |= MARLIN_LAYER_ZEROS;
+  if (!meta.group_index.empty()) flags |= MARLIN_LAYER_ACT_ORDER;
+  if (meta.sparse) flags |= MARLIN_LAYER_SPARSE_2_4;
+  if (meta.gate_up_interleaved) flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
+  for (const TensorScale& scale : meta.tensor_scales)
+    if (scale.divide) flags |= MARLIN_PACK_DIVIDE_SCALE;
+  return flags;
 }
 
 Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int64_t k) {

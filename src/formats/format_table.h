@@ -71,6 +71,15 @@ const char* scale_type_name(ScaleType type);
 marlin_dtype scale_dtype(ScaleType type);
 std::optional<ScaleType> scale_type_of(marlin_dtype dtype);
 
+/// What marlin_layer_info::flags says of such a matrix.
+uint32_t layer_flags(const WeightMeta& meta);
+
+/// The columns that share something in a source of this meta: a multiple of its column_unit().
+int64_t column_border(const WeightMeta& meta, int64_t unit);
+/// Makes `meta` that of columns [first, first + count), which begin at a column_border(). Returns
+/// the first of their groups; it is 0 with a group index, which keeps its numbers.
+int64_t narrow_columns(WeightMeta& meta, int64_t first, int64_t count);
+
 /// The group size that a request means for rows of k (>= 1) elements: 0 means the default of the
 /// format, and >= k means the whole row. A size is 16, 32, 64, 128, another multiple of 128, or the
 /// row; any other size is MARLIN_E_UNSUPPORTED. A format with a fixed group takes no other size.

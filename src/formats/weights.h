@@ -98,6 +98,14 @@ class WeightSource {
   /// reuses its memory.
   virtual Status read(int64_t first, int64_t count, Stripe& out) const = 0;
 
+  /// Columns that can only be read together; 0: all of a row, and then nobody calls narrow().
+  virtual int64_t column_unit() const { return 0; }
+  /// From now on this is a source of columns [first, first + count) alone, and reads the bytes of
+  /// no others. To be called before threads share the source. Both borders lie at multiples of
+  /// column_unit() and of whatever shares a scale or a factor (or at k), as column_border() gives
+  /// them (format_table.h).
+  virtual void narrow(int64_t first, int64_t count) { (void)first, (void)count; }
+
  protected:
   WeightMeta meta_;
   std::string warning_;

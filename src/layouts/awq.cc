@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bits.h"
+#include "formats/format_table.h"
 #include "layouts/columns.h"
 #include "layouts/layout_table.h"
 #include "layouts/nibbles.h"
@@ -38,6 +39,13 @@ class AwqSource final : public WeightSource {
     }
     return {};
   }
+  int64_t column_unit() const override { return 1; }
+  void narrow(int64_t first, int64_t count) override {
+    parts_.words += first * words_ * 4;
+    const int64_t group = narrow_columns(meta_, first, count);
+    parts_.scales += group * meta_.n * static_cast<int64_t>(scale_bytes(meta_.scale_type));
+    if (meta_.zero_kind != ZeroKind::none) parts_.zeros += group * words_ * 4;
+  }
 
  private:
   /// Reads the codes of columns 8 word .. 8 word + 15 and of k .. k + 7, as far as they exist and
@@ -66,7 +74,7 @@ class AwqSource final : public WeightSource {
   }
 
   AwqOperands parts_;
-  int64_t words_;
+  int64_t words_;  // of a row
 };
 
 }  // namespace

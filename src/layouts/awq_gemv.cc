@@ -4,6 +4,7 @@
 #include <cinttypes>
 
 #include "base/bits.h"
+#include "formats/format_table.h"
 #include "layouts/columns.h"
 #include "layouts/layout_table.h"
 #include "layouts/nibbles.h"
@@ -32,7 +33,8 @@ struct GemvFastOperands {
 
 class GemvFastSource final : public WeightSource {
  public:
-  explicit GemvFastSource(GemvFastOperands parts) : parts_(std::move(parts)) {
+  explicit GemvFastSource(GemvFastOperands parts)
+      : parts_(std::move(parts)), file_k_(parts_.meta.k) {
     meta_ = parts_.meta;
   }
 
@@ -45,12 +47,19 @@ class GemvFastSource final : public WeightSource {
                    out.zeros);
     return {};
   }
+  int64_t column_unit() const override { return 64; }
+  void narrow(int64_t first, int64_t count) override {
+    parts_.units += first * 2;
+    const int64_t group = narrow_columns(meta_, first, count);
+    parts_.scales += group * meta_.n * static_cast<int64_t>(scale_bytes(meta_.scale_type));
+    parts_.zeros += group * meta_.n * static_cast<int64_t>(scale_bytes(meta_.zero_type));
+  }
 
  private:
   /// The stream holds 64 codes of each of four rows in turn. Among 32 codes, nibble 8 i + j of the
   /// stream is element 8 (j % 4) + 2 i + j / 4.
   void read_row(int64_t n, uint8_t* to) const {
-    const std::byte* from = parts_.units + (n / 4 * meta_.k + n % 4 * 16) * 2;
+    const std::byte* from = parts_.units + (n / 4 * file_k_ + n % 4 * 16) * 2;
     for (int64_t k = 0; k < meta_.k; k += 32) {
       const std::byte* half = from + (k / 64 * 64 + k % 64 / 4) * 2;
       for (int64_t i = 0; i < 4; ++i) {
@@ -62,6 +71,7 @@ class GemvFastSource final : public WeightSource {
   }
 
   GemvFastOperands parts_;
+  int64_t file_k_;  // of a row in the file
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "formats/codecs.h"
+#include "formats/format_table.h"
 #include "layouts/layout_table.h"
 
 namespace metal_marlin {
@@ -19,25 +20,32 @@ class BitsandbytesSource final : public WeightSource {
   BitsandbytesSource(const LayoutOperands& o, WeightMeta meta)
       : codes_(o.values.data), scales_(o.scales.data), block_(o.flat_block), nested_(o.nested) {
     meta_ = std::move(meta);
+    file_k_ = meta_.k;
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     out.codes.resize(static_cast<size_t>(count * meta_.k));
-    const int64_t begin = first * meta_.k;
-    for (size_t i = 0; i < out.codes.size(); ++i) {
-      const int64_t at = begin + static_cast<int64_t>(i);
-      const auto byte = std::to_integer<uint32_t>(codes_[at / 2]);
-      out.codes[i] = static_cast<uint8_t>(at % 2 == 0 ? byte >> 4 : byte & 15u);
-    }
+    for (int64_t r = 0; r < count; ++r)
+      for (int64_t k = 0; k < meta_.k; ++k) {
+        const int64_t at = (first + r) * file_k_ + first_k_ + k;
+        const auto byte = std::to_integer<uint32_t>(codes_[at / 2]);
+        out.codes[static_cast<size_t>(r * meta_.k + k)] =
+            static_cast<uint8_t>(at % 2 == 0 ? byte >> 4 : byte & 15u);
+      }
     out.scales.resize(static_cast<size_t>(count * meta_.groups) * sizeof(float));
     uint8_t* to = out.scales.data();
     for (int64_t r = first; r < first + count; ++r)
       for (int64_t g = 0; g < meta_.groups; ++g, to += sizeof(float)) {
-        store(to, scale((r * meta_.k + g * meta_.group_size) / block_));
+        store(to, scale((r * file_k_ + first_k_ + g * meta_.group_size) / block_));
       }
     out.zeros.clear();
     out.kept.clear();
     return {};
+  }
+  int64_t column_unit() const override { return 1; }
+  void narrow(int64_t first, int64_t count) override {
+    first_k_ += first;
+    narrow_columns(meta_, first, count);
   }
 
  private:
@@ -56,6 +64,7 @@ class BitsandbytesSource final : public WeightSource {
 
   const std::byte *codes_, *scales_;
   int64_t block_;
+  int64_t file_k_ = 0, first_k_ = 0;  // of a row in the file
   NestedScales nested_;
 };
 

@@ -44,6 +44,11 @@ class FloatSource final : public WeightSource {
     }
     return {};
   }
+  int64_t column_unit() const override { return 1; }
+  void narrow(int64_t first, int64_t count) override {
+    values_.data += static_cast<size_t>(first) * float_bytes(values_.dtype);
+    narrow_columns(meta_, first, count);
+  }
 
  private:
   static constexpr uint8_t kOne = 127;  // 2^0 in E8M0

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bits.h"
+#include "formats/format_table.h"
 #include "layouts/gguf_blocks.h"
 #include "layouts/gguf_k_blocks.h"
 
@@ -12,7 +13,8 @@ namespace {
 template <class Block>
 class GgufSource final : public WeightSource {
  public:
-  GgufSource(WeightMeta meta, const TensorView& values) : values_(values) {
+  GgufSource(WeightMeta meta, const TensorView& values)
+      : values_(values), row_bytes_(meta.k / Block::kElements * Block::kBytes) {
     meta_ = std::move(meta);
   }
 
@@ -32,8 +34,14 @@ class GgufSource final : public WeightSource {
     to.zeros = resize(out.zeros, additive, zero_step);
     to.scale_factor = resize(out.scale_factors, meta_.has_two_level_scales(), kFactorBytes);
     to.zero_factor = resize(out.zero_factors, meta_.has_two_level_zeros(), kFactorBytes);
-    const std::byte* block = values_.data + first * (meta_.k / Block::kElements) * Block::kBytes;
-    for (int64_t i = 0; i < blocks; ++i, block += Block::kBytes) {
+    const int64_t blocks_a_row = meta_.k / Block::kElements;
+    const std::byte* row = values_.data + first_block_ * Block::kBytes + first * row_bytes_;
+    const std::byte* block = row;
+    for (int64_t i = 0, of_row = 0; i < blocks; ++i, ++of_row, block += Block::kBytes) {
+      if (of_row == blocks_a_row) {
+        of_row = 0;
+        block = row += row_bytes_;
+      }
       Block::read(block, to);
       if constexpr (requires { Block::kNoScale; }) {
         if (*to.scales == Block::kNoScale) return scale_error(block);
@@ -46,6 +54,11 @@ class GgufSource final : public WeightSource {
     }
     return {};
   }
+  int64_t column_unit() const override { return Block::kElements; }
+  void narrow(int64_t first, int64_t count) override {
+    first_block_ += first / Block::kElements;
+    narrow_columns(meta_, first, count);
+  }
 
  private:
   Status scale_error(const std::byte* block) const
@@ -57,6 +70,7 @@ class GgufSource final : public WeightSource {
   }
 
   TensorView values_;
+  int64_t row_bytes_, first_block_ = 0;  // of a row in the file
 };
 
 template <class Block>

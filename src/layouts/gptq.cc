@@ -61,6 +61,20 @@ class WordsSource final : public WeightSource {
     }
     return {};
   }
+  int64_t column_unit() const override { return 32; }
+  void narrow(int64_t first, int64_t count) override {
+    const int64_t row = meta_.n * 4;  // of words
+    parts_.words += first * parts_.bits / 32 / (meta_.sparse ? 2 : 1) * row;
+    if (meta_.sparse) parts_.sparse_meta.data += first / 32 * row;
+    const int64_t group = narrow_columns(meta_, first, count);
+    parts_.scales += group * meta_.n * static_cast<int64_t>(scale_bytes(meta_.scale_type));
+    if (parts_.zeros_as == Zeros::packed) parts_.packed_zeros.narrow(group, meta_.groups);
+    if (parts_.zeros_as == Zeros::plain)
+      parts_.zeros += group * meta_.n *
+                      (meta_.zero_kind == ZeroKind::integer
+                           ? 1
+                           : static_cast<int64_t>(scale_bytes(meta_.zero_type)));
+  }
 
  private:
   /// Reads rows of `width` codes.

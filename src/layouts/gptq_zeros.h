@@ -30,6 +30,12 @@ class GptqZeros {
   /// out[n - first][g] for n in [first, first + count).
   void gather(int64_t first, int64_t count, std::vector<uint8_t>& out) const;
 
+  /// Keeps groups [first, first + count).
+  void narrow(int64_t first, int64_t count) {
+    words_ += first * row_words_ * 4;
+    groups_ = count;
+  }
+
   struct Place {
     int64_t group, n;
   };

@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "formats/codecs.h"
+#include "formats/format_table.h"
 #include "layouts/layout_table.h"
 
 namespace metal_marlin {
@@ -20,14 +21,21 @@ struct HqqOperands {
 
 class HqqSource final : public WeightSource {
  public:
-  explicit HqqSource(HqqOperands parts) : parts_(std::move(parts)) { meta_ = parts_.meta; }
+  explicit HqqSource(HqqOperands parts)
+      : parts_(std::move(parts)), file_groups_(parts_.meta.groups) {
+    meta_ = parts_.meta;
+  }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
-    const int64_t half = meta_.n * meta_.groups / 2, begin = first * meta_.groups;
+    const int64_t half = meta_.n * file_groups_ / 2;
     const int64_t size = meta_.group_size, groups = count * meta_.groups;
+    const auto scale = static_cast<int64_t>(scale_bytes(meta_.scale_type));
     out.codes.resize(static_cast<size_t>(groups * size));
+    out.scales.resize(static_cast<size_t>(groups * scale));
+    out.zeros.resize(static_cast<size_t>(groups) * sizeof(float));
     for (int64_t i = 0; i < groups; ++i) {
-      const int64_t group = begin + i;
+      const int64_t group =
+          (first + i / meta_.groups) * file_groups_ + first_group_ + i % meta_.groups;
       const bool low = group >= half;
       const std::byte* from = parts_.codes + (low ? group - half : group) * size;
       uint8_t* to = out.codes.data() + i * size;
@@ -35,16 +43,16 @@ class HqqSource final : public WeightSource {
         const auto byte = std::to_integer<uint32_t>(from[k]);
         to[k] = static_cast<uint8_t>(low ? byte & 15u : byte >> 4);
       }
+      std::memcpy(out.scales.data() + i * scale, parts_.scales + group * scale,
+                  static_cast<size_t>(scale));
+      store(out.zeros.data() + 4 * i, static_cast<float>(additive_zero(group)));
     }
-    const auto scale = static_cast<int64_t>(scale_bytes(meta_.scale_type));
-    const std::byte* scales = parts_.scales + begin * scale;
-    out.scales.resize(static_cast<size_t>(groups * scale));
-    std::memcpy(out.scales.data(), scales, out.scales.size());
-    out.zeros.resize(static_cast<size_t>(groups) * sizeof(float));
-    for (int64_t i = 0; i < groups; ++i)
-      store(out.zeros.data() + 4 * i, static_cast<float>(additive_zero(begin + i)));
     out.kept.clear();
     return {};
+  }
+  int64_t column_unit() const override { return meta_.group_size; }
+  void narrow(int64_t first, int64_t count) override {
+    first_group_ += narrow_columns(meta_, first, count);
   }
 
   /// The first group whose additive zero float32 does not hold.
@@ -68,6 +76,7 @@ class HqqSource final : public WeightSource {
   }
 
   HqqOperands parts_;
+  int64_t file_groups_, first_group_ = 0;  // of a row in the file
 };
 
 /// F16 or BF16. Products of float32 do not fit in a float32 zero.

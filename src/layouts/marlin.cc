@@ -83,6 +83,14 @@ class MarlinSource final : public WeightSource {
     out.zeros.clear();
     return {};
   }
+  int64_t column_unit() const override { return 32; }
+  void narrow(int64_t first, int64_t count) override {
+    const int64_t tile_row = meta_.n / 64 * 128 * 4;
+    parts_.words += first / 16 / (meta_.sparse ? 2 : 1) * tile_row;
+    if (meta_.sparse) parts_.sparse_meta.data += first / 16 * meta_.n * 2;
+    const int64_t group = narrow_columns(meta_, first, count);
+    parts_.scales += group * meta_.n * static_cast<int64_t>(scale_bytes(meta_.scale_type));
+  }
 
   /// Masks of the k / 4 blocks of column n.
   static Status read_meta(const TensorView& view, const WeightMeta& meta, int64_t n,

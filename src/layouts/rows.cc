@@ -30,6 +30,36 @@ class RowsSource final : public WeightSource {
     return {};
   }
 
+  int64_t column_unit() const override {
+    if (parts_.zero_form == ZeroForm::words_along_k) return 8 * meta_.group_size;
+    if (meta_.sparse) return 16;
+    if (parts_.code_form == CodeForm::padded_words)
+      return int64_t{32} / format_row(meta_.format)->code_bits;
+    return 8;
+  }
+  void narrow(int64_t first, int64_t count) override {
+    const int bits = format_row(meta_.format)->code_bits;
+    if (parts_.code_form == CodeForm::padded_words)
+      parts_.codes += first / column_unit() * 4;
+    else
+      parts_.codes += first * bits / 8 / (meta_.sparse ? 2 : 1);
+    if (meta_.sparse)
+      parts_.sparse_meta.data += first / (parts_.sparse_meta.dtype == MARLIN_U8 ? 8 : 16) *
+                                 (parts_.sparse_meta.dtype == MARLIN_U8 ? 1 : 2);
+    const int64_t group = narrow_columns(meta_, first, count);
+    const auto size = static_cast<int64_t>(scale_bytes(meta_.scale_type));
+    parts_.scales += group * (parts_.scale_meaning == nullptr ? size : 1);
+    if (meta_.zero_kind == ZeroKind::none) return;
+    if (parts_.zero_form == ZeroForm::words_along_n)
+      parts_.zeros += 4 * group;
+    else if (parts_.zero_form == ZeroForm::words_along_k)
+      parts_.zeros += group / 2;
+    else if (meta_.zero_kind == ZeroKind::integer)
+      parts_.zeros += group;
+    else
+      parts_.zeros += group * static_cast<int64_t>(scale_bytes(meta_.zero_type));
+  }
+
  private:
   void read_codes(int64_t first, int64_t count, std::vector<uint8_t>& out) const {
     out.resize(static_cast<size_t>(count * meta_.k));

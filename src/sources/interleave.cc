@@ -16,6 +16,12 @@ class InterleavedSource final : public WeightSource {
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     return source_->read(first, count, out);
   }
+  int64_t column_unit() const override { return source_->column_unit(); }
+  void narrow(int64_t first, int64_t count) override {
+    source_->narrow(first, count);
+    meta_ = source_->meta();
+    meta_.gate_up_interleaved = true;
+  }
 
  private:
   std::unique_ptr<WeightSource> source_;

@@ -94,12 +94,17 @@ std::vector<TensorScale> shard_tensor_scales(const std::vector<TensorScale>& who
   return part;
 }
 
-}  // namespace
+/// A border must lie at a multiple of `unit`, or at the end.
+Status check_border(const char* why, int64_t unit, int64_t border, int64_t size) {
+  if (border % unit == 0 || border == size) return {};
+  const int64_t below = border / unit * unit;
+  return Status::error(MARLIN_E_SHAPE,
+                       "shard: %s: expected a border at %" PRId64 " or %" PRId64 ", found %" PRId64,
+                       why, below, std::min(below + unit, size), border);
+}
 
-Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> source,
-                                                 int64_t first_n, int64_t count_n, int64_t first_k,
-                                                 int64_t count_k) {
-  const WeightMeta& whole = source->meta();
+Status check_shard(const WeightMeta& whole, int64_t first_n, int64_t count_n, int64_t first_k,
+                   int64_t count_k) {
   const auto inside = [](int64_t first, int64_t count, int64_t size) {
     return first >= 0 && count >= 1 && first < size && count <= size - first;
   };
@@ -109,26 +114,41 @@ Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> s
                          " + %" PRId64 ", columns %" PRId64 " + %" PRId64,
                          whole.n, whole.k, first_n, count_n, first_k, count_k);
   }
-  if (whole.gate_up_interleaved && (first_n % 2 != 0 || count_n % 2 != 0)) {
-    return Status::error(
-        MARLIN_E_SHAPE,
-        "shard: gate and up rows alternate, expected whole pairs, found rows %" PRId64
-        " + %" PRId64,
-        first_n, count_n);
+  for (const int64_t border : {first_n, first_n + count_n})
+    if (whole.gate_up_interleaved)
+      MARLIN_RETURN_IF_ERROR(
+          check_border("gate and up rows alternate in pairs", 2, border, whole.n));
+  if (whole.sparse) {
+    MARLIN_RETURN_IF_ERROR(check_border("2:4 sparse columns begin with a block of 4 and a group",
+                                        column_border(whole, 4), first_k, whole.k));
+    MARLIN_RETURN_IF_ERROR(
+        check_border("2:4 sparse columns end with a block of 4", 4, first_k + count_k, whole.k));
   }
-  if (whole.sparse && first_k % 4 != 0) {
-    return Status::error(
-        MARLIN_E_SHAPE,
-        "shard: 2:4 sparse columns come in blocks of 4, found a first column %" PRId64, first_k);
-  }
-  if (whole.has_two_level_scales() && first_k % kFactorSpan != 0) {
-    return Status::error(MARLIN_E_SHAPE,
-                         "shard: two-level scales share factors over %" PRId64
-                         " columns, expected a first column of %" PRId64 " or %" PRId64
-                         ", found %" PRId64,
-                         kFactorSpan, first_k / kFactorSpan * kFactorSpan,
-                         (first_k / kFactorSpan + 1) * kFactorSpan, first_k);
-  }
+  if (!whole.has_two_level_scales()) return {};
+  return check_border("two-level scales share factors over 256 columns", kFactorSpan, first_k,
+                      whole.k);
+}
+
+/// Has the source read no more columns than it must. Returns where [first, first + count) begin in
+/// what is left.
+int64_t narrow_source(WeightSource& source, int64_t first, int64_t count) {
+  const int64_t unit = source.column_unit(), k = source.meta().k;
+  if (unit == 0 || count == k) return first;
+  const int64_t border = column_border(source.meta(), unit);
+  const int64_t begin = first / border * border, end = std::min(k, round_up(first + count, border));
+  if (end - begin == k) return first;
+  source.narrow(begin, end - begin);
+  return first - begin;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> source,
+                                                 int64_t first_n, int64_t count_n, int64_t first_k,
+                                                 int64_t count_k) {
+  MARLIN_RETURN_IF_ERROR(check_shard(source->meta(), first_n, count_n, first_k, count_k));
+  first_k = narrow_source(*source, first_k, count_k);
+  const WeightMeta& whole = source->meta();
   WeightMeta part = whole;
   part.n = count_n;
   part.k = count_k;

@@ -10,7 +10,8 @@
 namespace metal_marlin {
 
 /// Rows [first_n, first_n + count_n) and columns [first_k, first_k + count_k) of another source,
-/// which it owns. Group indices stay global if first_k is not a multiple of the group size.
+/// which it owns and has narrowed (WeightSource::narrow). A border that the weights do not allow is
+/// MARLIN_E_SHAPE with the nearest ones that they allow.
 Result<std::unique_ptr<WeightSource>> make_shard(std::unique_ptr<WeightSource> source,
                                                  int64_t first_n, int64_t count_n, int64_t first_k,
                                                  int64_t count_k);

@@ -39,6 +39,7 @@ inline Arg meaning(const Signature& function, const Parameter& parameter) {
       {"const marlin_load_desc* desc", Arg::load_desc},
       {"const marlin_open_desc* desc", Arg::open_desc},
       {"const marlin_convert_desc* desc", Arg::convert_desc},
+      {"const marlin_save_desc* desc", Arg::save_desc},
       {"const marlin_pack_desc* const* parts", Arg::parts},
       {"const marlin_gemm_desc* const* descs", Arg::products},
       {"const marlin_matrix* row_ids", Arg::row_ids},

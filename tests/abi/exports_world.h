@@ -42,6 +42,7 @@ enum class Arg {
   load_desc,
   open_desc,
   convert_desc,
+  save_desc,
   parts,
   products,
   // matrices and strings
@@ -215,6 +216,7 @@ class World {
   Tailed<marlin_stream_desc> stream_desc_;
   Tailed<marlin_open_desc> open_;
   Tailed<marlin_convert_desc> convert_;
+  Tailed<marlin_save_desc> save_ = {{sizeof(marlin_save_desc), MARLIN_SAVE_OVERWRITE, nullptr, 0, 0, 0, 0}};
   Tailed<marlin_device_info> device_;
   Tailed<marlin_layer_info> info_;
   Tailed<marlin_value> value_, array_;
@@ -314,6 +316,8 @@ inline Value World::good(Arg arg) {
       return pointer(&open_);
     case Arg::convert_desc:
       return pointer(&convert_);
+    case Arg::save_desc:
+      return pointer(&save_);
     case Arg::parts:
       return pointer(parts_);
     case Arg::products:
@@ -384,6 +388,8 @@ inline std::vector<Bad> World::bad(Arg arg) {
       return bad_struct(load_, MARLIN_E_ARGUMENT);
     case Arg::convert_desc:
       return bad_struct(convert_, MARLIN_E_ARGUMENT);
+    case Arg::save_desc:
+      return bad_struct(save_, MARLIN_OK);
     case Arg::device_info:
       return bad_struct(device_, MARLIN_E_ARGUMENT, MARLIN_OK);
     case Arg::layer_info:

@@ -167,6 +167,15 @@ FIELD(marlin_convert_desc, column_norms, 80, 8);
 FIELD(marlin_convert_desc, types, 88, 8);
 END(marlin_convert_desc, 96);
 
+FIELD(marlin_save_desc, struct_size, 0, 4);
+FIELD(marlin_save_desc, flags, 4, 4);
+FIELD(marlin_save_desc, loads, 8, 8);
+FIELD(marlin_save_desc, load_count, 16, 4);
+FIELD(marlin_save_desc, rank, 20, 4);
+FIELD(marlin_save_desc, rank_count, 24, 4);
+FIELD(marlin_save_desc, reserved, 28, 4);
+END(marlin_save_desc, 32);
+
 FIELD(marlin_value, struct_size, 0, 4);
 FIELD(marlin_value, kind, 4, 4);
 FIELD(marlin_value, element_type, 8, 4);
@@ -214,7 +223,8 @@ FIELD(marlin_api, checkpoint_convert, 216, 8);
 FIELD(marlin_api, checkpoint_value, 224, 8);
 FIELD(marlin_api, checkpoint_value_at, 232, 8);
 FIELD(marlin_api, value_next_string, 240, 8);
-END(marlin_api, 248);
+FIELD(marlin_api, checkpoint_save, 248, 8);
+END(marlin_api, 256);
 
 VALUE(MARLIN_OK, 0);
 VALUE(MARLIN_E_ARGUMENT, -10);
@@ -342,6 +352,7 @@ VALUE(MARLIN_CONVERT_ASYMMETRIC, 64u);
 VALUE(MARLIN_CONVERT_SKIP_UNFIT, 128u);
 VALUE(MARLIN_CONVERT_OVERWRITE, 512u);
 VALUE(MARLIN_CONVERT_DRY_RUN, 1024u);
+VALUE(MARLIN_SAVE_OVERWRITE, 1u);
 
 HOLDS(sizeof(marlin_status) == 4 && (marlin_status)-1 < 0);
 HOLDS(sizeof(marlin_backend) == 4 && (marlin_backend)-1 < 0);

@@ -15,39 +15,10 @@ import numpy as np
 
 from decoder import Decoder
 from harness import expect, expect_equal, main, run, test, write_safetensors
-from made_models import CONTROL, USER_DEFINED, Model
+from made_models import CONTROL, MODELS, USER_DEFINED, Model, made
 
 ROUNDING = 2e-4  # of a log-probability, in default compute
 TEXT = "The quick brown fox jumps over the lazy dog; 0123456789 times (or 3.14), \u00e9t\u00e9 et hiver.\n" * 2
-GEMMA = {"block_count": 7, "attention.sliding_window": 8, "rope.freq_base": 1e6}
-MIXTURE = {"embedding_length": 96, "attention.key_length": 32, "rope.freq_base": 1e6, "expert_feed_forward_length": 160}
-OSS = {**MIXTURE, "block_count": 4, "expert_count": 6, "expert_used_count": 2, "attention.sliding_window": 8, "rope.freq_base": 150000.0,
-       "rope.scaling.type": "yarn", "rope.scaling.factor": 32.0, "rope.scaling.original_context_length": 4096}
-MODELS = {
-    "llama": {"rope.freq_base": 5e5},
-    "qwen2": {"embedding_length": 96, "attention.head_count": 6},
-    "qwen3": {"attention.key_length": 32, "rope.freq_base": 1e6},
-    "qwen3moe": {**MIXTURE, "expert_count": 8, "expert_used_count": 2},
-    "qwen3moe with every expert": {**MIXTURE, "expert_count": 3, "expert_used_count": 3},
-    "qwen3moe with one expert a token": {**MIXTURE, "expert_count": 11, "expert_used_count": 1},
-    "gpt-oss": OSS,
-    "gpt-oss without scaled positions": {**OSS, "rope.scaling.type": "none"},
-    "gemma3": {"attention.key_length": 32, **GEMMA},
-    "gemma3 with scaled positions": {**GEMMA, "rope.scaling.type": "linear", "rope.scaling.factor": 8.0},
-    "gemma3 with 62 layers": {**GEMMA, "block_count": 62, "attention.key_length": 32},  # as its 27B, which has its own scale of scores
-}
-
-
-def made(scratch, name, **options):
-    path = scratch / (name.replace(" ", "-") + ".gguf")
-    model = Model(path, name.split(" ")[0], **MODELS[name])
-    if name.startswith("gemma3"):
-        model.sentence_pieces([("\u2581", -1), ("t", -2), ("he", -3), ("\u2581the", -4), ("\u2581t", -5), ("h", -6), ("e", -7)])
-    else:
-        model.byte_pairs()
-    model.random_weights(own_head=name.split(" ")[0] in ("llama", "gpt-oss"), **options)
-    model.write()
-    return str(path)
 
 
 def log_probabilities(logits):

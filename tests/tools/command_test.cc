@@ -25,7 +25,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-const char* const kCommands[] = {"doctor", "inspect", "verify", "unpack", "quantize",
+const char* const kCommands[] = {"doctor", "inspect", "verify", "unpack", "pack",      "quantize",
                                  "bench",  "explain", "tune",   "report", "quickstart"};
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -138,6 +138,25 @@ TEST(Unpack, OneLayerOfSeveral) {
   const auto got = read_safetensors(scratch.at("one"));
   ASSERT_EQ(got.size(), 1u);
   EXPECT_TRUE(got.at(layer) == read_safetensors(data("sharded-gptq/decoded.safetensors")).at(layer));
+}
+
+TEST(Pack, WritesContainersThatTheOtherCommandsRead) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.at("model.marlin");
+  ASSERT_EQ(run_command({"pack", data("sharded-gptq"), "-o", out}).exit_code, 0);
+  EXPECT_EQ(run_command({"verify", out}).exit_code, 0);
+  ASSERT_EQ(run_command({"unpack", out, "-o", scratch.at("values")}).exit_code, 0);
+  EXPECT_TRUE(read_safetensors(scratch.at("values")) == read_safetensors(data("sharded-gptq/decoded.safetensors")));
+  EXPECT_EQ(run_command({"pack", data("sharded-gptq"), "-o", out}).exit_code, 3) << "it is there already";
+  EXPECT_EQ(run_command({"pack", data("sharded-gptq"), "-o", out, "--force"}).exit_code, 0);
+  // Each rank has a file, whose layers are parts of those of the model.
+  ASSERT_EQ(run_command({"pack", data("sharded-gptq"), "-o", out, "--ranks", "2"}).exit_code, 0);
+  for (const char* name : {"model-00001-of-00002.marlin", "model-00002-of-00002.marlin"})
+    EXPECT_EQ(run_command({"verify", scratch.at(name)}).exit_code, 0) << name;
+  EXPECT_EQ(run_command({"pack", data("sharded-gptq"), "-o", out, "--ranks", "0"}).exit_code, 2);
+  const Ran many = run_command({"pack", data("sharded-gptq"), "-o", scratch.at("many"), "--ranks", "1000"});
+  EXPECT_EQ(many.exit_code, 3);
+  EXPECT_THAT(many.err, HasSubstr("cannot be cut into 1000 parts"));
 }
 
 TEST(Unpack, FloatsBecomeTheValuesOfTheFormat) {

@@ -29,7 +29,7 @@ from .products import Descriptor, Gemm, gemm, gemm_many, prepare
 from .quantize import Quantize
 from .stream import Stream
 from .values import Value, Values
-from .weights import Part, Shard, Weights, load_layers
+from .weights import Load, Part, Shard, Weights, load_layers, save
 
 __version__ = f"{_abi.MARLIN_VERSION_MAJOR}.{_abi.MARLIN_VERSION_MINOR}.{_abi.MARLIN_VERSION_PATCH}"
 
@@ -58,6 +58,7 @@ __all__ = [
     "Library",
     "LibraryError",
     "Linear",
+    "Load",
     "MarlinError",
     "NoDeviceError",
     "NotFoundError",
@@ -81,4 +82,5 @@ __all__ = [
     "gemm_many",
     "load_layers",
     "prepare",
+    "save",
 ]

@@ -61,6 +61,9 @@ MARLIN_CONVERT_SKIP_UNFIT = 128
 MARLIN_CONVERT_OVERWRITE = 512
 # plan, check and report every outcome with its sizes; write nothing
 MARLIN_CONVERT_DRY_RUN = 1024
+# marlin_save_desc::flags
+# replace an existing file; otherwise: MARLIN_E_FILE, EEXIST
+MARLIN_SAVE_OVERWRITE = 1
 
 
 # values never change; they are spaced by kind
@@ -284,7 +287,7 @@ class marlin_context(c_void_p):
 
 
 class marlin_weights(c_void_p):
-    """packed weights on a device; immutable, shareable, no alias of a file."""
+    """packed weights on a device; immutable, shareable."""
 
 
 class marlin_stream(c_void_p):
@@ -296,7 +299,7 @@ class marlin_buffer(c_void_p):
 
 
 class marlin_checkpoint(c_void_p):
-    """an open .safetensors, .safetensors.index.json or .gguf."""
+    """an open .safetensors, its index, .gguf or .marlin."""
 
 
 class marlin_error(Structure):
@@ -736,6 +739,29 @@ class marlin_convert_desc(Structure):
     )
 
 
+# What a packed container holds.
+class marlin_save_desc(Structure):
+    struct_size: int
+    flags: int
+    # one entry each; NULL with count 0: every layer that loads, alone and whole
+    loads: Any
+    load_count: int
+    # of the shards in loads, for readers of the file; rank_count 0: 1
+    rank: int
+    # of the shards in loads, for readers of the file; rank_count 0: 1
+    rank_count: int
+    reserved: int
+    _fields_ = (
+        ("struct_size", c_uint32),
+        ("flags", c_uint32),
+        ("loads", POINTER(POINTER(marlin_load_desc))),
+        ("load_count", c_uint32),
+        ("rank", c_uint32),
+        ("rank_count", c_uint32),
+        ("reserved", c_uint32),
+    )
+
+
 # grows at its end only; no member inside struct_size is NULL
 class marlin_api(Structure):
     struct_size: int
@@ -771,6 +797,7 @@ class marlin_api(Structure):
     checkpoint_value: Any
     checkpoint_value_at: Any
     value_next_string: Any
+    checkpoint_save: Any
     _fields_ = (
         ("struct_size", c_uint32),
         ("abi_major", c_uint32),
@@ -805,6 +832,7 @@ class marlin_api(Structure):
         ("checkpoint_value", CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_value), POINTER(marlin_error))),
         ("checkpoint_value_at", CFUNCTYPE(c_int32, marlin_checkpoint, c_uint64, POINTER(marlin_value), POINTER(marlin_error))),
         ("value_next_string", CFUNCTYPE(c_int32, POINTER(marlin_value), POINTER(c_char_p), POINTER(c_uint64), POINTER(marlin_error))),
+        ("checkpoint_save", CFUNCTYPE(c_int32, marlin_context, marlin_checkpoint, c_char_p, POINTER(marlin_save_desc), POINTER(marlin_error))),
     )
 
 
@@ -839,5 +867,6 @@ FUNCTIONS = {
     "marlin_checkpoint_value": CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_value), POINTER(marlin_error)),
     "marlin_checkpoint_value_at": CFUNCTYPE(c_int32, marlin_checkpoint, c_uint64, POINTER(marlin_value), POINTER(marlin_error)),
     "marlin_value_next_string": CFUNCTYPE(c_int32, POINTER(marlin_value), POINTER(c_char_p), POINTER(c_uint64), POINTER(marlin_error)),
+    "marlin_checkpoint_save": CFUNCTYPE(c_int32, marlin_context, marlin_checkpoint, c_char_p, POINTER(marlin_save_desc), POINTER(marlin_error)),
     "marlin_get_api": CFUNCTYPE(POINTER(marlin_api), c_uint32),
 }

@@ -141,7 +141,7 @@ def names_of(layers: Sequence[str]) -> Any:
 
 
 class Checkpoint(Handle):
-    """An open .safetensors, .safetensors.index.json or .gguf file, or a folder that holds one. It is mapped and read lazily.
+    """An open .safetensors, .safetensors.index.json, .gguf or .marlin file, or a folder that holds one. It is mapped and read lazily.
 
     layout       of quantized layers, taken on trust; AUTO: found from config.json, tensor names and dtypes
     gptq_zero_f  what a zero nibble 15 stands for, in all GPTQ v1 layers

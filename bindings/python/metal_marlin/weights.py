@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from ctypes import POINTER, byref, pointer
 from typing import Any
@@ -12,7 +13,7 @@ import numpy as np
 from . import _abi, _dlpack, codes, errors
 from ._abi import Backend, DType, Format, GptqZeroF, Layout
 from ._library import Handle, Owner, constant, expected, sized
-from .checkpoint import Checkpoint, LayerInfo, layer_info, names_of
+from .checkpoint import Checkpoint, LayerInfo, encoded, layer_info, names_of
 from .context import Context, place_on, shared_context
 from .operands import ALL, BYTES, FLOATS, INDICES, Bits, Operand, norms_of, numpy_type, operand
 from .progress import Wanted, Watch, shown
@@ -115,6 +116,43 @@ class Shard:
     count: tuple[int, int, int] = (0, 0, 0)
 
 
+@dataclasses.dataclass
+class Load:
+    """What one Weights.load() loads; its arguments of the same names say more. save() takes a list of them."""
+
+    layers: str | Sequence[str]
+    quantize: Quantize = NOT_QUANTIZED
+    shards: Sequence[Shard] | None = None
+    column_norms: Sequence[Any] | None = None
+    experts: int = 1
+
+    def names(self) -> list[str]:
+        return [self.layers] if isinstance(self.layers, str) else list(self.layers)
+
+    def desc(self) -> tuple[_abi.marlin_load_desc, Any]:
+        """As the library takes it, and what has to live during the call."""
+        names = self.names()
+        if self.shards is not None and len(self.shards) != len(names):
+            raise errors.argument(f"shards are one a layer: expected {len(names)}, found {len(self.shards)}")
+        norms = norms_of(self.column_norms, len(names))
+        expected(self.quantize, Quantize, "quantize")
+        desc = sized(
+            _abi.marlin_load_desc,
+            flags=flags_of(self.quantize, "MARLIN_LOAD_"),
+            layers=names_of(names),
+            layer_count=len(names),
+            expert_count=experts_of(self.experts),
+            format=self.quantize.format,
+            group_size=group_size_of(self.quantize.group_size),
+        )
+        if self.shards is not None:
+            shards = (_abi.marlin_shard(first=each.first, count=each.count) for each in self.shards)
+            desc.shards = (_abi.marlin_shard * len(names))(*shards)
+        if norms is not None:
+            desc.column_norms = norms.matrices
+        return desc, norms
+
+
 def experts_of(count: int) -> int:
     if not 0 <= count < 2**32:
         raise errors.argument(f"experts is {count}, expected 0 to {2**32 - 1}")
@@ -122,7 +160,8 @@ def experts_of(count: int) -> int:
 
 
 class Weights(Handle):
-    """Packed weights on a device: immutable, shared by any number of threads, independent of the file that they came from.
+    """Packed weights on a device: immutable, shared by any number of threads. They need no checkpoint; those of a
+    .marlin file use its bytes in place.
 
     Made by load(), pack() and quantize(); arrays given to these are read during the call only.
     """
@@ -173,24 +212,10 @@ class Weights(Handle):
         progress      called with the done and all elements of W and the first layer's name; True: a bar. What it raises, and
                       Ctrl-C, stops the load
         """
-        names = [layers] if isinstance(layers, str) else list(layers)
-        if shards is not None and len(shards) != len(names):
-            raise errors.argument(f"shards are one a layer: expected {len(names)}, found {len(shards)}")
-        norms = norms_of(column_norms, len(names))
-        expected(quantize, Quantize, "quantize")
-        desc = sized(
-            _abi.marlin_load_desc,
-            flags=flags_of(quantize, "MARLIN_LOAD_"),
-            layers=names_of(names),
-            layer_count=len(names),
-            expert_count=experts_of(experts),
-            format=quantize.format,
-            group_size=group_size_of(quantize.group_size),
-        )
-        if shards is not None:
-            desc.shards = (_abi.marlin_shard * len(names))(*(_abi.marlin_shard(first=each.first, count=each.count) for each in shards))
-        if norms is not None:
-            desc.column_norms = norms.matrices
+        load = Load(layers, quantize, shards, column_norms, experts)
+        names = load.names()
+        desc: _abi.marlin_load_desc
+        desc, _keeps = load.desc()
         within = expected(context, Context, "context")._live()
         file = expected(checkpoint, Checkpoint, "checkpoint")._live(within.library)
         owner = Owner(within.library, _abi.marlin_weights(), keeps=within)
@@ -297,6 +322,41 @@ class Weights(Handle):
         uses = (owner, operands)
         submit(stream, owner._keeps, operands, uses, "marlin_weights_unpack", owner.handle, rows, first_row, matrix)
         return out
+
+
+def save(
+    context: Context,
+    checkpoint: Checkpoint,
+    path: str | os.PathLike[str],
+    loads: Sequence[Load] | None = None,
+    *,
+    rank: int = 0,
+    ranks: int = 1,
+    overwrite: bool = False,
+) -> None:
+    """Writes a packed container (.marlin): packed layers, which Weights.load() then uses in place, with all other tensors and the
+    key-values of the checkpoint.
+
+    context     on the CPU: other devices keep no packed weights in files
+    loads       one layer of the container each, named by its layers with "+" between them; None: every layer that loads, alone
+    rank, ranks  which of how many shards these loads are; the container's values "marlin.rank" and "marlin.ranks" tell it
+    overwrite   replace a file that is there; else it is an error
+    """
+    if not 0 <= rank < ranks < 2**32:
+        raise errors.argument(f"rank is {rank} of {ranks}, expected 0 to ranks - 1")
+    made = [expected(load, Load, "a load").desc() for load in loads or ()]
+    desc = sized(
+        _abi.marlin_save_desc,
+        flags=_abi.MARLIN_SAVE_OVERWRITE * overwrite,
+        load_count=len(made),
+        rank=rank,
+        rank_count=ranks,
+    )
+    if made:
+        desc.loads = (POINTER(_abi.marlin_load_desc) * len(made))(*(pointer(each) for each, _ in made))
+    within = expected(context, Context, "context")._live()
+    file = expected(checkpoint, Checkpoint, "checkpoint")._live(within.library)
+    within.library.call("marlin_checkpoint_save", within.handle, file.handle, encoded(os.fspath(path), "the path"), byref(desc))
 
 
 def _packed(backend: Backend, experts: int, parts: list[Part], device_index: int = 0) -> Weights:

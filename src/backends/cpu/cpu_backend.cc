@@ -67,6 +67,16 @@ class CpuBackend final : public Backend {
     return packed;
   }
 
+  PackedForm packed_form() const override { return {"cpu", kPackedVersion}; }
+  Result<PackedMatrix> packed_matrix(const PackedWeights& weights) const override {
+    return cpu::packed_matrix(cpu_weights(weights));
+  }
+  Result<std::unique_ptr<PackedWeights>> adopt(const PackedMatrix& matrix,
+                                               std::shared_ptr<const void> memory) override {
+    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> adopted, adopt_weights(matrix, std::move(memory)));
+    return adopted;
+  }
+
   Status unpack(BackendStream*, const PackedWeights& weights, const RowSelection& rows,
                 const MatrixView& out) override {
     return unpack_rows(cpu_weights(weights), rows, out, *runner_);

@@ -59,6 +59,10 @@
 
 namespace metal_marlin::cpu {
 
+/// The version of everything above, which packed containers (.marlin) carry. It grows when a byte
+/// gets another meaning or another place; the slots that core/slots.h assigns belong to it.
+inline constexpr uint32_t kPackedVersion = 1;
+
 inline constexpr int kPanelColumns =
     64;  // 4 vectors of 16 float lanes: enough independent sums to hide a dot product's latency
 inline constexpr int kSuperSlots =

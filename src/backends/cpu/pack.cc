@@ -308,14 +308,11 @@ void set_tensor_scales(CpuWeights& out) {
   }
 }
 
-}  // namespace
-
-Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
-                                                 const Allocator& allocator, TaskRunner& runner) {
-  auto out = std::make_unique<CpuWeights>();
-  WeightMeta& meta = out->mutable_meta();
-  meta = source.meta();
-  PanelLayout& layout = out->layout;
+/// Fills in the meta and the layout of `out`, and returns the slots. `*bytes` is the packed size.
+Result<Slots> lay_out(const WeightMeta& from, CpuWeights& out, uint64_t* bytes) {
+  WeightMeta& meta = out.mutable_meta();
+  meta = from;
+  PanelLayout& layout = out.layout;
   layout.n = meta.n;
   layout.k = meta.k;
   layout.code_bits = format_row(meta.format)->code_bits;
@@ -329,22 +326,65 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
   MARLIN_ASSIGN(Slots slots, assign_slots(meta, layout.slot_costs()));
   layout.slots = slots.count;
   layout.slot_group = slots.group;
-
-  const auto bytes =
+  const auto size =
       (Checked(layout.panels()) * Checked(layout.superblocks()) * Checked(layout.super_bytes()))
           .at_most(PTRDIFF_MAX);
-  if (!bytes)
+  if (!size)
     return Status::error(MARLIN_E_SHAPE,
                          "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space",
                          meta.n, meta.k);
-  MARLIN_RETURN_IF_ERROR(check_padding(meta, layout.panels() * kPanelColumns, *bytes));
-  MARLIN_ASSIGN(out->data, Block::allocate(allocator, *bytes));
+  *bytes = *size;
+  return slots;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
+                                                 const Allocator& allocator, TaskRunner& runner) {
+  auto out = std::make_unique<CpuWeights>();
+  uint64_t bytes = 0;
+  MARLIN_ASSIGN(Slots slots, lay_out(source.meta(), *out, &bytes));
+  const WeightMeta& meta = out->meta();
+  MARLIN_RETURN_IF_ERROR(check_padding(meta, out->layout.panels() * kPanelColumns, bytes));
+  MARLIN_ASSIGN(out->data, Block::allocate(allocator, bytes));
   set_tensor_scales(*out);
 
   const std::vector<int32_t> groups = groups_of_slots(meta, slots);
   out->slot_to_k = std::move(slots.slot_to_k);
-  MARLIN_RETURN_IF_ERROR(
-      for_each_item(runner, layout.panels(), [&] { return PanelPacker(source, *out, groups); }));
+  MARLIN_RETURN_IF_ERROR(for_each_item(runner, out->layout.panels(),
+                                       [&] { return PanelPacker(source, *out, groups); }));
+  return out;
+}
+
+PackedMatrix packed_matrix(const CpuWeights& weights) {
+  return {weights.meta(),
+          weights.layout.slots,
+          weights.layout.slot_group,
+          {weights.data.data(), static_cast<size_t>(weights.layout.bytes())}};
+}
+
+Result<std::unique_ptr<CpuWeights>> adopt_weights(const PackedMatrix& matrix,
+                                                  std::shared_ptr<const void> memory) {
+  auto out = std::make_unique<CpuWeights>();
+  uint64_t bytes = 0;
+  MARLIN_RETURN_IF_ERROR(check_meta(matrix.meta));
+  MARLIN_ASSIGN(Slots slots, lay_out(matrix.meta, *out, &bytes));
+  if (bytes != matrix.data.size() || slots.count != matrix.slots ||
+      slots.group != matrix.slot_group)
+    return Status::error(MARLIN_E_FORMAT,
+                         "packed weights [%" PRId64 ", %" PRId64 "]: expected %" PRIu64
+                         " bytes of %" PRId64 " slots in groups of %d, found %zu bytes of %" PRId64
+                         " slots in groups of %d",
+                         matrix.meta.n, matrix.meta.k, bytes, slots.count, slots.group,
+                         matrix.data.size(), matrix.slots, matrix.slot_group);
+  if (reinterpret_cast<uintptr_t>(matrix.data.data()) % Block::kAlign != 0)
+    return Status::error(MARLIN_E_FORMAT,
+                         "packed weights: expected an address of whole lines of "
+                         "%zu bytes",
+                         Block::kAlign);
+  out->slot_to_k = std::move(slots.slot_to_k);
+  out->data = Block::borrow(std::move(memory), matrix.data.data(), matrix.data.size());
+  set_tensor_scales(*out);
   return out;
 }
 

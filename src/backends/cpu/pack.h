@@ -18,6 +18,14 @@ namespace metal_marlin::cpu {
 Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
                                                  const Allocator& allocator, TaskRunner& runner);
 
+/// The bytes of these weights as a file keeps them. They live as long as the weights.
+PackedMatrix packed_matrix(const CpuWeights& weights);
+/// Weights over bytes that pack_weights() made, perhaps in another process, used in place. `memory`
+/// keeps the bytes alive. MARLIN_E_FORMAT if the meta does not lead to as many bytes, slots and
+/// slot groups; the values of the bytes are not looked at.
+Result<std::unique_ptr<CpuWeights>> adopt_weights(const PackedMatrix& matrix,
+                                                  std::shared_ptr<const void> memory);
+
 /// Decodes rows to out [T, k], F32, F16 or BF16, in the file's order of k. The true value is
 /// rounded once to float32 and then once to the dtype of out. If an id is wrong
 /// (MARLIN_E_ARGUMENT), nothing is written.

@@ -9,7 +9,7 @@ pub struct marlin_context {
     _bytes: [u8; 0],
     _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
 }
-/// packed weights on a device; immutable, shareable, no alias of a file
+/// packed weights on a device; immutable, shareable
 #[repr(C)]
 pub struct marlin_weights {
     _bytes: [u8; 0],
@@ -27,7 +27,7 @@ pub struct marlin_buffer {
     _bytes: [u8; 0],
     _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
 }
-/// an open .safetensors, .safetensors.index.json or .gguf
+/// an open .safetensors, its index, .gguf or .marlin
 #[repr(C)]
 pub struct marlin_checkpoint {
     _bytes: [u8; 0],
@@ -280,6 +280,9 @@ pub const MARLIN_CONVERT_SKIP_UNFIT: u32 = 128;
 pub const MARLIN_CONVERT_OVERWRITE: u32 = 512;
 /// plan, check and report every outcome with its sizes; write nothing
 pub const MARLIN_CONVERT_DRY_RUN: u32 = 1024;
+/// marlin_save_desc::flags
+/// replace an existing file; otherwise: MARLIN_E_FILE, EEXIST
+pub const MARLIN_SAVE_OVERWRITE: u32 = 1;
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -704,6 +707,31 @@ impl Default for marlin_convert_desc {
     }
 }
 
+/// What a packed container holds.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct marlin_save_desc {
+    pub struct_size: u32,
+    pub flags: u32,
+    /// one entry each; NULL with count 0: every layer that loads, alone and whole
+    pub loads: *const *const marlin_load_desc,
+    pub load_count: u32,
+    /// of the shards in loads, for readers of the file; rank_count 0: 1
+    pub rank: u32,
+    /// of the shards in loads, for readers of the file; rank_count 0: 1
+    pub rank_count: u32,
+    pub reserved: u32,
+}
+impl Default for marlin_save_desc {
+    /// All zero but `struct_size`.
+    fn default() -> Self {
+        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+        let mut all: Self = unsafe { core::mem::zeroed() };
+        all.struct_size = core::mem::size_of::<Self>() as u32;
+        all
+    }
+}
+
 /// grows at its end only; no member inside struct_size is NULL
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -741,6 +769,7 @@ pub struct marlin_api {
     pub checkpoint_value: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *mut marlin_value, *mut marlin_error) -> marlin_status,
     pub checkpoint_value_at: unsafe extern "C" fn(*const marlin_checkpoint, u64, *mut marlin_value, *mut marlin_error) -> marlin_status,
     pub value_next_string: unsafe extern "C" fn(*const marlin_value, *mut *const c_char, *mut u64, *mut marlin_error) -> marlin_status,
+    pub checkpoint_save: unsafe extern "C" fn(*mut marlin_context, *const marlin_checkpoint, *const c_char, *const marlin_save_desc, *mut marlin_error) -> marlin_status,
 }
 
 #[cfg(feature = "link")]
@@ -770,7 +799,7 @@ extern "C" {
     /// The name is the first layer's name if the weights were loaded from a file, and "" otherwise.
     pub fn marlin_weights_info(weights: *const marlin_weights, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_weights_destroy(weights: *mut marlin_weights);
-    /// path names a .safetensors file, a .safetensors.index.json, a .gguf file, or a folder that holds one of them. The first part of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie beside it. Opening reads headers and config.json only. desc NULL: all defaults.
+    /// path names a .safetensors file, a .safetensors.index.json, a .gguf file, a .marlin file (see marlin_checkpoint_save), or a folder that holds one of them. The first part of a split GGUF (NAME-00001-of-0000N.gguf) stands for all its parts, which lie beside it. Opening reads headers and config.json only. desc NULL: all defaults.
     pub fn marlin_checkpoint_open(path: *const c_char, desc: *const marlin_open_desc, out: *mut *mut marlin_checkpoint, err: *mut marlin_error) -> marlin_status;
     /// Describes layer `index` in file order. A layer's name is the tensor's name without the layout's suffix; experts that a file stores one by one (A.experts.0.B, ...) are a layer A.experts.B. An index past the end is MARLIN_E_NOT_FOUND.
     pub fn marlin_checkpoint_layer(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;
@@ -798,6 +827,8 @@ extern "C" {
     pub fn marlin_checkpoint_value_at(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_value, err: *mut marlin_error) -> marlin_status;
     /// Steps through an ARRAY of STRING. \*text NULL: gives the first string; otherwise \*text and \*bytes are those of the call before, and the function gives the string behind it. After the last string it returns MARLIN_E_NOT_FOUND. The checkpoint of the array must live.
     pub fn marlin_value_next_string(array: *const marlin_value, text: *mut *const c_char, bytes: *mut u64, err: *mut marlin_error) -> marlin_status;
+    /// Writes a packed container (.marlin): each load of desc as marlin_weights_load packs it in this context, one after another, and all tensors that no load names, and the key-values, as the checkpoint has them. desc NULL: all defaults. The file appears when it is complete. Only the CPU keeps packed weights in files: another context is MARLIN_E_UNSUPPORTED, and so is a checkpoint that is a container. The open container is a checkpoint. Its layers are the loads, named by their layers with '+' between them ("q+k+v"). marlin_weights_load takes this name or the same layers in the same order, checks the checksum, and uses the mapped bytes in place. A shard of a container may choose experts and nothing else. Other layers together, formats and flags that change packed weights, devices and versions for which the file is not packed are MARLIN_E_UNSUPPORTED with the name of the source file. The key-values "marlin.rank", "marlin.ranks", "marlin.source" and "marlin.source_fingerprint" say what was packed.
+    pub fn marlin_checkpoint_save(context: *mut marlin_context, checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_save_desc, err: *mut marlin_error) -> marlin_status;
     /// The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major.
     pub fn marlin_get_api(abi_major: u32) -> *const marlin_api;
 }

@@ -13,7 +13,7 @@ use crate::matrix::{self, Element, Matrix};
 use crate::text;
 use crate::{Context, Dtype, Error, Format, GptqZeroF, LayerFlags, Layout, Result, Status, Weights};
 
-/// An open .safetensors, .safetensors.index.json or .gguf file, or a folder with one. It is mapped, and read lazily.
+/// An open .safetensors, .safetensors.index.json, .gguf or .marlin file, or a folder with one. It is mapped, and read lazily.
 ///
 /// A file that another process shrinks in the meantime faults in the reader (SIGBUS): replace files by renaming.
 ///
@@ -400,37 +400,55 @@ impl<'a> Load<'a> {
     /// Loads and packs them.
     pub fn load(mut self, context: &Context) -> Result<Weights> {
         self.checkpoint.library().check_same(context.library(), "the checkpoint")?;
+        let made = self.arrays()?;
+        let mut desc: sys::marlin_load_desc = self.desc(&made);
+        desc.progress = self.progress.is_some().then_some(progress as _);
+        desc.user = ptr::addr_of_mut!(self.progress).cast();
+        let (raw, file) = (context.as_raw(), self.checkpoint.as_raw());
+        // SAFETY: arrays and closure live during the call, and the library keeps what the weights use of the file.
+        Weights::create(context, |api, out, err| unsafe { (api.weights_load)(raw, file, &desc, out, err) })
+    }
+
+    pub(crate) fn arrays(&self) -> Result<LoadArrays> {
         let names: Vec<CString> =
             self.layers.iter().map(|(name, ..)| text::to_c(name, "the layer's name")).collect::<Result<_>>()?;
-        let layers: Vec<_> = names.iter().map(|name| name.as_ptr()).collect();
+        let layers = names.iter().map(|name| name.as_ptr()).collect();
         let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        let shards: Vec<_> = self
+        let shards = self
             .layers
             .iter()
             .map(|(_, shard, _)| sys::marlin_shard { first: shard.first.map(number), count: shard.count.map(number) })
             .collect();
-        let norms: Vec<_> = self
+        let norms = self
             .layers
             .iter()
             .map(|(_, _, norms)| norms.map_or_else(Default::default, |norms| *Matrix::row(norms).as_raw()))
             .collect();
-        let desc = sys::marlin_load_desc {
+        Ok(LoadArrays { _names: names, layers, shards, norms })
+    }
+
+    /// Without progress. It points into the arrays.
+    pub(crate) fn desc(&self, arrays: &LoadArrays) -> sys::marlin_load_desc {
+        sys::marlin_load_desc {
             flags: self.flags,
-            layers: layers.as_ptr(),
-            shards: shards.as_ptr(),
-            layer_count: layers.len() as u32,
+            layers: arrays.layers.as_ptr(),
+            shards: arrays.shards.as_ptr(),
+            layer_count: arrays.layers.len() as u32,
             expert_count: self.experts,
             format: self.format.0,
             group_size: self.group_size,
-            column_norms: if self.flags & sys::MARLIN_LOAD_PRUNE_2_4 != 0 { norms.as_ptr() } else { ptr::null() },
-            progress: self.progress.is_some().then_some(progress as _),
-            user: ptr::addr_of_mut!(self.progress).cast(),
+            column_norms: if self.flags & sys::MARLIN_LOAD_PRUNE_2_4 != 0 { arrays.norms.as_ptr() } else { ptr::null() },
             ..Default::default()
-        };
-        let (raw, file) = (context.as_raw(), self.checkpoint.as_raw());
-        // SAFETY: arrays and closure live during the call, and the weights never alias the file.
-        Weights::create(context, |api, out, err| unsafe { (api.weights_load)(raw, file, &desc, out, err) })
+        }
     }
+}
+
+/// What a descriptor of a load points to.
+pub(crate) struct LoadArrays {
+    _names: Vec<CString>,
+    layers: Vec<*const std::os::raw::c_char>,
+    shards: Vec<sys::marlin_shard>,
+    norms: Vec<sys::marlin_matrix>,
 }
 
 impl std::fmt::Debug for Load<'_> {

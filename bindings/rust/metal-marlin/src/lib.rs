@@ -22,6 +22,7 @@ mod library;
 #[cfg(all(feature = "load", unix))]
 mod load;
 mod matrix;
+mod save;
 mod stream;
 mod text;
 mod values;
@@ -43,6 +44,7 @@ pub use half::{Bf16, F16};
 pub use library::devices;
 pub use library::{Device, Library};
 pub use matrix::{E4m3, E8m0, Element, Float, Input, Matrix, MatrixMut, Output, U4x2};
+pub use save::Save;
 pub use stream::{Scope, Shared, Stream};
 pub use values::{Value, Values};
 pub use weights::{Pack, Weights};

@@ -195,3 +195,26 @@ fn a_conversion_on_the_hosts_threads_writes_the_same() {
     assert!(std::fs::read(path("one.gguf")).unwrap() == std::fs::read(path("two.gguf")).unwrap());
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn a_packed_container_holds_the_same_and_is_used_in_place() {
+    let file = open("sharded-gptq");
+    let names: Vec<String> = file.layers().map(|layer| layer.unwrap().name.into_owned()).collect();
+    let context = context();
+    let path = std::env::temp_dir().join(format!("metal-marlin-rust-{}.marlin", std::process::id()));
+    let half = Shard { first: [32, 0, 0], count: [16, 0, 0] };
+    let save = || {
+        Save::new(&file).load(Load::new(&file).layer(&names[0]).layer(&names[1])).load(Load::new(&file).shard(&names[2], half))
+    };
+    save().rank(1, 2).write(&context, &path).unwrap();
+    let packed = library().open(&path).unwrap();
+    let joined: Vec<String> = packed.layers().map(|layer| layer.unwrap().name.into_owned()).collect();
+    assert_eq!(joined, [format!("{}+{}", names[0], names[1]), names[2].clone()]);
+    let expected = Load::new(&file).shard(&names[2], half).load(&context).unwrap();
+    let found = Load::new(&packed).layer(&names[2]).load(&context).unwrap();
+    assert!(same_bits(&values(&found), &values(&expected)));
+    assert_fails(save().write(&context, &path), Status::FILE, "is there already");
+    save().overwrite().write(&context, &path).unwrap();
+    assert_fails(save().overwrite().rank(2, 2).write(&context, &path), Status::ARGUMENT, "rank");
+    std::fs::remove_file(path).unwrap();
+}

@@ -1,6 +1,6 @@
 internal import CMetalMarlin
 
-/// An open .safetensors, .safetensors.index.json or .gguf file, or a folder with one. It is mapped, and read lazily.
+/// An open .safetensors, .safetensors.index.json, .gguf or .marlin file, or a folder with one. It is mapped, and read lazily.
 ///
 /// Any number of threads may use it at once. A file that another process shrinks meanwhile faults in the reader (SIGBUS): replace
 /// files by renaming.

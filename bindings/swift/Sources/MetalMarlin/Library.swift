@@ -111,6 +111,7 @@ extension marlin_load_desc: Sized {}
 extension marlin_open_desc: Sized {}
 extension marlin_layer_info: Sized {}
 extension marlin_convert_desc: Sized {}
+extension marlin_save_desc: Sized {}
 extension marlin_value: Sized {}
 
 /// The text in an array of characters.

@@ -29,14 +29,11 @@ public final class Weights: Sendable {
   ) throws(MarlinError) {
     let callbacks = Callbacks()
     callbacks.loaded = progress
-    var desc = marlin_load_desc.sized()
+    var entry = PackedEntry(layers)
+    (entry.format, entry.groupSize, entry.options, entry.experts) = (format, groupSize, options, experts)
+    var desc: marlin_load_desc = try loadDesc(entry)
     desc.progress = callbacks.cLoaded
     desc.user = callbacks.user
-    desc.flags = options.rawValue
-    desc.format = format.rawValue
-    desc.group_size = try count(groupSize, "the group size")
-    desc.layer_count = try count(layers.count, "the number of layers")
-    desc.expert_count = try count(experts, "the number of experts")
     var shards: [marlin_shard] = []
     for layer in layers { shards.append(try layer.shard()) }
     self.context = context
@@ -186,4 +183,15 @@ public final class Weights: Sendable {
       }
     }
   }
+}
+
+/// C's form of a load, without what points elsewhere.
+func loadDesc(_ entry: PackedEntry) throws(MarlinError) -> marlin_load_desc {
+  var desc = marlin_load_desc.sized()
+  desc.flags = entry.options.rawValue
+  desc.format = entry.format.rawValue
+  desc.group_size = try count(entry.groupSize, "the group size")
+  desc.layer_count = try count(entry.layers.count, "the number of layers")
+  desc.expert_count = try count(entry.experts, "the number of experts")
+  return desc
 }

@@ -174,4 +174,22 @@ import Testing
     #expect(seen.withLock { $0 } >= 2)
     #expect(FileManager.default.contentsEqual(atPath: folder + "/one.gguf", andPath: folder + "/two.gguf"))
   }
+
+  @Test func aPackedContainerHoldsTheSame() throws {
+    let file = try Checkpoint(data("sharded-gptq"))
+    let names = try file.layers().map(\.name)
+    let context = try context()
+    let path = NSTemporaryDirectory() + "metal-marlin-swift-\(UUID().uuidString).marlin"
+    defer { try? FileManager.default.removeItem(atPath: path) }
+    let pair = PackedEntry([LayerPart(names[0]), LayerPart(names[1])]), half = PackedEntry([LayerPart(names[2], rows: 32..<48)])
+    try file.save(to: path, in: context, entries: [pair, half], rank: 1, of: 2)
+    let packed = try Checkpoint(path)
+    #expect(try packed.layers().map(\.name) == ["\(names[0])+\(names[1])", names[2]])
+    let expected = try Weights(layers: half.layers, of: file, in: context)
+    let found = try Weights(layers: [LayerPart(names[2])], of: packed, in: context)
+    #expect(try values(found) == values(expected))
+    expectFailure(.file, "is there already") { () throws(MarlinError) in try file.save(to: path, in: context) }
+    try file.save(to: path, in: context, overwrite: true)
+    #expect(try Checkpoint(path).layers().count == names.count)
+  }
 }

@@ -65,6 +65,8 @@ import Testing
     let _: (OpaquePointer?, UInt64, UnsafeMutablePointer<marlin_value>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status = marlin_checkpoint_value_at
     // marlin_status marlin_value_next_string(marlin_value const*, char const**, uint64_t*, marlin_error*)
     let _: (UnsafePointer<marlin_value>?, UnsafeMutablePointer<UnsafePointer<CChar>?>?, UnsafeMutablePointer<UInt64>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status = marlin_value_next_string
+    // marlin_status marlin_checkpoint_save(marlin_context*, marlin_checkpoint const*, char const*, marlin_save_desc const*, marlin_error*)
+    let _: (OpaquePointer?, OpaquePointer?, UnsafePointer<CChar>?, UnsafePointer<marlin_save_desc>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status = marlin_checkpoint_save
     // marlin_api const* marlin_get_api(uint32_t)
     let _: (UInt32) -> UnsafePointer<marlin_api>? = marlin_get_api
   }
@@ -201,6 +203,7 @@ import Testing
     expect(MARLIN_CONVERT_SKIP_UNFIT, 128)
     expect(MARLIN_CONVERT_OVERWRITE, 512)
     expect(MARLIN_CONVERT_DRY_RUN, 1024)
+    expect(MARLIN_SAVE_OVERWRITE, 1)
   }
 
   @Test func layoutOfError() {
@@ -397,8 +400,19 @@ import Testing
     expect(\marlin_convert_desc.types as KeyPath<marlin_convert_desc, UnsafePointer<UnsafePointer<CChar>?>?>, offset: 88, size: 8)
   }
 
+  @Test func layoutOfSaveDesc() {
+    expect(marlin_save_desc.self, size: 32, alignment: 8)
+    expect(\marlin_save_desc.struct_size as KeyPath<marlin_save_desc, UInt32>, offset: 0, size: 4)
+    expect(\marlin_save_desc.flags as KeyPath<marlin_save_desc, UInt32>, offset: 4, size: 4)
+    expect(\marlin_save_desc.loads as KeyPath<marlin_save_desc, UnsafePointer<UnsafePointer<marlin_load_desc>?>?>, offset: 8, size: 8)
+    expect(\marlin_save_desc.load_count as KeyPath<marlin_save_desc, UInt32>, offset: 16, size: 4)
+    expect(\marlin_save_desc.rank as KeyPath<marlin_save_desc, UInt32>, offset: 20, size: 4)
+    expect(\marlin_save_desc.rank_count as KeyPath<marlin_save_desc, UInt32>, offset: 24, size: 4)
+    expect(\marlin_save_desc.reserved as KeyPath<marlin_save_desc, UInt32>, offset: 28, size: 4)
+  }
+
   @Test func layoutOfApi() {
-    expect(marlin_api.self, size: 248, alignment: 8)
+    expect(marlin_api.self, size: 256, alignment: 8)
     expect(\marlin_api.struct_size as KeyPath<marlin_api, UInt32>, offset: 0, size: 4)
     expect(\marlin_api.abi_major as KeyPath<marlin_api, UInt32>, offset: 4, size: 4)
     expect(\marlin_api.abi_minor as KeyPath<marlin_api, UInt32>, offset: 8, size: 4)
@@ -432,6 +446,7 @@ import Testing
     expect(\marlin_api.checkpoint_value as KeyPath<marlin_api, (@convention(c) (OpaquePointer?, UnsafePointer<CChar>?, UnsafeMutablePointer<marlin_value>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status)?>, offset: 224, size: 8)
     expect(\marlin_api.checkpoint_value_at as KeyPath<marlin_api, (@convention(c) (OpaquePointer?, UInt64, UnsafeMutablePointer<marlin_value>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status)?>, offset: 232, size: 8)
     expect(\marlin_api.value_next_string as KeyPath<marlin_api, (@convention(c) (UnsafePointer<marlin_value>?, UnsafeMutablePointer<UnsafePointer<CChar>?>?, UnsafeMutablePointer<UInt64>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status)?>, offset: 240, size: 8)
+    expect(\marlin_api.checkpoint_save as KeyPath<marlin_api, (@convention(c) (OpaquePointer?, OpaquePointer?, UnsafePointer<CChar>?, UnsafePointer<marlin_save_desc>?, UnsafeMutablePointer<marlin_error>?) -> marlin_status)?>, offset: 248, size: 8)
   }
 }
 

@@ -15,7 +15,8 @@ layout!(marlin_layer_info, 72, 8, (struct_size, 0, 4), (status, 4, 4), (name, 8,
 layout!(marlin_value, 80, 8, (struct_size, 0, 4), (kind, 4, 4), (element_type, 8, 4), (reserved, 12, 4), (key, 16, 8), (key_bytes, 24, 8), (i64, 32, 8), (u64, 40, 8), (f64, 48, 8), (data, 56, 8), (bytes, 64, 8), (count, 72, 8));
 layout!(marlin_convert_outcome, 104, 8, (struct_size, 0, 4), (status, 4, 4), (name, 8, 8), (reason, 16, 8), (n, 24, 8), (k, 32, 8), (experts, 40, 4), (group_size, 44, 4), (from, 48, 4), (format, 52, 4), (flags, 56, 4), (reserved, 60, 4), (bytes_before, 64, 8), (bytes_after, 72, 8), (squared_error, 80, 8), (squared_norm, 88, 8), (kept_norm, 96, 8));
 layout!(marlin_convert_desc, 96, 8, (struct_size, 0, 4), (flags, 4, 4), (scheme, 8, 4), (format, 12, 4), (group_size, 16, 4), (layer_count, 20, 4), (layers, 24, 8), (shard_bytes, 32, 8), (progress, 40, 8), (layer_done, 48, 8), (log, 56, 8), (parallel_for, 64, 8), (user, 72, 8), (column_norms, 80, 8), (types, 88, 8));
-layout!(marlin_api, 248, 8, (struct_size, 0, 4), (abi_major, 4, 4), (abi_minor, 8, 4), (version, 12, 4), (device_get, 16, 8), (context_create, 24, 8), (context_destroy, 32, 8), (stream_create, 40, 8), (stream_flush, 48, 8), (stream_wait, 56, 8), (stream_destroy, 64, 8), (buffer_create, 72, 8), (buffer_host, 80, 8), (buffer_destroy, 88, 8), (weights_pack, 96, 8), (weights_unpack, 104, 8), (weights_info, 112, 8), (weights_destroy, 120, 8), (checkpoint_open, 128, 8), (checkpoint_layer, 136, 8), (checkpoint_tensor, 144, 8), (checkpoint_destroy, 152, 8), (weights_load, 160, 8), (gemm, 168, 8), (gemm_many, 176, 8), (prepare, 184, 8), (explain, 192, 8), (get_version, 200, 8), (status_name, 208, 8), (checkpoint_convert, 216, 8), (checkpoint_value, 224, 8), (checkpoint_value_at, 232, 8), (value_next_string, 240, 8));
+layout!(marlin_save_desc, 32, 8, (struct_size, 0, 4), (flags, 4, 4), (loads, 8, 8), (load_count, 16, 4), (rank, 20, 4), (rank_count, 24, 4), (reserved, 28, 4));
+layout!(marlin_api, 256, 8, (struct_size, 0, 4), (abi_major, 4, 4), (abi_minor, 8, 4), (version, 12, 4), (device_get, 16, 8), (context_create, 24, 8), (context_destroy, 32, 8), (stream_create, 40, 8), (stream_flush, 48, 8), (stream_wait, 56, 8), (stream_destroy, 64, 8), (buffer_create, 72, 8), (buffer_host, 80, 8), (buffer_destroy, 88, 8), (weights_pack, 96, 8), (weights_unpack, 104, 8), (weights_info, 112, 8), (weights_destroy, 120, 8), (checkpoint_open, 128, 8), (checkpoint_layer, 136, 8), (checkpoint_tensor, 144, 8), (checkpoint_destroy, 152, 8), (weights_load, 160, 8), (gemm, 168, 8), (gemm_many, 176, 8), (prepare, 184, 8), (explain, 192, 8), (get_version, 200, 8), (status_name, 208, 8), (checkpoint_convert, 216, 8), (checkpoint_value, 224, 8), (checkpoint_value_at, 232, 8), (value_next_string, 240, 8), (checkpoint_save, 248, 8));
 
 #[test]
 fn constants() {
@@ -281,6 +282,8 @@ fn constants() {
     assert_eq!(value, 512);
     let value: u32 = MARLIN_CONVERT_DRY_RUN;
     assert_eq!(value, 1024);
+    let value: u32 = MARLIN_SAVE_OVERWRITE;
+    assert_eq!(value, 1);
 }
 
 #[cfg(feature = "link")]
@@ -316,6 +319,7 @@ fn functions() {
         marlin_checkpoint_value as *const (),
         marlin_checkpoint_value_at as *const (),
         marlin_value_next_string as *const (),
+        marlin_checkpoint_save as *const (),
         marlin_get_api as *const (),
     ];
     assert!(linked.iter().all(|function| !function.is_null()));

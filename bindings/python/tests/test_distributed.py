@@ -1,0 +1,122 @@
+"""examples/distributed/layers.py: ranks that share a layer give what one process gives."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import threading
+
+import metal_marlin as mm
+import numpy as np
+import pytest
+from conftest import DATA, TOP, write_safetensors
+
+PATH = TOP / "examples" / "distributed" / "layers.py"
+spec = importlib.util.spec_from_file_location("layers", PATH)
+assert spec is not None and spec.loader is not None
+layers = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(layers)
+
+
+def on_threads(ranks, work):
+    """The results of work(rank, add) on as many threads, whose sums are of all of them."""
+    barrier, given, results = threading.Barrier(ranks, timeout=60), [None] * ranks, [None] * ranks
+
+    def run(rank):
+        def add(values):
+            given[rank] = values.copy()
+            barrier.wait()
+            values[...] = np.sum(given, axis=0)
+            barrier.wait()
+
+        results[rank] = work(rank, add)
+
+    threads = [threading.Thread(target=run, args=(rank,)) for rank in range(ranks)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def silu(x):
+    return x / (1 + np.exp(-x))
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_an_mlp_over_ranks(tmp_path, context, ranks):
+    random = np.random.default_rng(5)
+    values = {"gate": (96, 64), "up": (96, 64), "down": (64, 96)}
+    write_safetensors(tmp_path / "floats.safetensors", {f"{k}.weight": random.standard_normal(v).astype(np.float32) for k, v in values.items()})
+    mm.Checkpoint(tmp_path / "floats.safetensors").convert(tmp_path / "model.gguf", list(values), mm.Quantize(mm.Format.NONE), types=["Q4_0", "Q4_0", "Q8_0"])
+    file = mm.Checkpoint(tmp_path / "model.gguf")
+    names = [info.name for info in file.layers()]
+    gate, up, down = (mm.Weights.load(context, file, next(n for n in names if n.startswith(k))).unpack().astype(np.float64) for k in values)
+    x = random.standard_normal((3, 64)).astype(np.float32)
+    expected = (silu(x @ gate.T) * (x @ up.T)) @ down.T
+    wanted = tuple(next(n for n in names if n.startswith(k)) for k in values)
+    for found in on_threads(ranks, lambda rank, add: layers.Mlp(context, file, wanted, rank, ranks, add)(x)):
+        assert np.allclose(found, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_experts_over_ranks(context, ranks):
+    file = mm.Checkpoint(DATA / "qwen3moe-gptq-experts")
+    found = {info.name.rsplit(".", 1)[1]: info for info in file.layers() if info.experts > 1}
+    names = tuple(found[part].name for part in ("gate_proj", "up_proj", "down_proj"))
+    experts, k = found["gate_proj"].experts, found["gate_proj"].k
+    random = np.random.default_rng(6)
+    x = random.standard_normal((4, k)).astype(np.float32)
+    ids = np.array([random.permutation(experts)[:2] for _ in range(4)], np.int32)
+    shares = random.random((4, 2)).astype(np.float32)
+    gate, up, down = (mm.Weights.load(context, file, name).unpack().astype(np.float64).reshape(experts, -1, found[part].k)
+                      for name, part in zip(names, ("gate_proj", "up_proj", "down_proj")))
+    expected = np.zeros((4, down.shape[1]))
+    for t in range(4):
+        for slot, e in enumerate(ids[t]):
+            expected[t] += shares[t, slot] * (down[e] @ (silu(gate[e] @ x[t]) * (up[e] @ x[t])))
+    for result in on_threads(ranks, lambda rank, add: layers.Experts(context, file, names, rank, ranks, add)(x, ids, shares)):
+        assert np.allclose(result, expected, rtol=1e-4, atol=1e-4 * np.abs(expected).max())
+
+
+def test_over_torch(tmp_path):
+    pytest.importorskip("torch", reason="there is no torch")
+    program = f"""
+import importlib.util, numpy as np
+spec = importlib.util.spec_from_file_location("layers", {str(PATH)!r})
+layers = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(layers)
+rank, ranks, add = layers.over_torch()
+values = np.full(3, rank + 1, np.float32)
+add(values)
+assert (rank, ranks) in ((0, 2), (1, 2)) and (values == 3).all()
+"""
+    environment = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29519", "WORLD_SIZE": "2"}
+    jobs = [subprocess.Popen([sys.executable, "-c", program], env={**environment, "RANK": str(rank)}) for rank in range(2)]
+    assert [job.wait(timeout=120) for job in jobs] == [0, 0]
+
+
+def test_a_packed_container_is_the_same(context, tmp_path):
+    file = mm.Checkpoint(DATA / "sharded-gptq")
+    names = [info.name for info in file.layers()]
+    half = mm.Shard((32, 0, 0), (16, 0, 0))
+    loads = [mm.Load(names[:2]), mm.Load(names[2], shards=[half])]
+    mm.save(context, file, tmp_path / "model.marlin", loads, rank=1, ranks=2)
+    packed = mm.Checkpoint(tmp_path / "model.marlin")
+    assert [info.name for info in packed.layers()] == ["+".join(names[:2]), names[2]]
+    assert (packed.values["marlin.rank"], packed.values["marlin.ranks"]) == (1, 2)
+    assert (mm.Weights.load(context, packed, names[:2]).unpack() == mm.Weights.load(context, file, names[:2]).unpack()).all()
+    assert (mm.Weights.load(context, packed, names[2]).unpack() == mm.Weights.load(context, file, names[2]).unpack()[32:48]).all()
+    with pytest.raises(mm.FileError):
+        mm.save(context, file, tmp_path / "model.marlin")
+    mm.save(context, file, tmp_path / "model.marlin", overwrite=True)
+    with pytest.raises(mm.ArgumentError):
+        mm.save(context, file, tmp_path / "other.marlin", rank=2, ranks=2)
+    bad = bytearray((tmp_path / "model.marlin").read_bytes())
+    bad[5000] ^= 1
+    (tmp_path / "bad.marlin").write_bytes(bad)
+    with pytest.raises(mm.FormatError, match="checksum"):
+        for info in (broken := mm.Checkpoint(tmp_path / "bad.marlin")).layers():
+            mm.Weights.load(context, broken, info.name)

@@ -1,0 +1,315 @@
+// The options and the modes of the chat; talk.h has the terminal, conversation.h the conversation,
+// model.h the model.
+#include "chat_main.h"
+
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+#include "batches.h"
+#include "conversation.h"
+#include "line_reader.h"
+#include "score.h"
+#include "talk.h"
+
+namespace llm {
+namespace {
+
+volatile std::sig_atomic_t interrupted = 0;
+
+struct Options {
+  std::string model, tokenizer, system, prompt, text, logits;
+  ModelOptions run;
+  double temperature = 0.2, top_p = 0.9;  // what SmolLM2's makers recommend
+  double repeat_penalty = 1.1;
+  uint64_t seed = 1;
+  int64_t most_tokens = 1024;
+  bool profile = false, perplexity = false, bench = false, verify_batches = false, tokenize = false,
+       detokenize = false, null = false, force = false;
+};
+
+void declare(CLI::App& app, Options& o) {
+  app.add_option("model", o.model, "a .gguf file, or a folder of safetensors")->required();
+  app.add_option("--tokenizer", o.tokenizer,
+                 "the .gguf file that has the tokenizer (default: the model)");
+  app.add_option("--system", o.system,
+                 "what the model is told first (default: what its maker says)");
+  app.add_option("--prompt", o.prompt, "answer this and end");
+  app.add_option("--temperature", o.temperature, "0: always the most probable token")
+      ->check(CLI::Range(0.0, 10.0))
+      ->capture_default_str();
+  app.add_option("--top-p", o.top_p, "choose among the tokens that have this share")
+      ->check(CLI::Range(1e-9, 1.0))
+      ->capture_default_str();
+  app.add_option("--repeat-penalty", o.repeat_penalty,
+                 "above 1: tokens of the answer's last 64 become less probable; 1: they do not")
+      ->check(CLI::Range(1.0, 10.0))
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "of the choice: the same seed, the same answer")
+      ->capture_default_str();
+  app.add_option("--max-tokens", o.most_tokens, "of one answer")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--context", o.run.context,
+                 "tokens of the whole talk; 0: as many as the model was made for")
+      ->check(CLI::NonNegativeNumber)
+      ->default_val(2048);
+  app.add_option("--block", o.run.block, "tokens of a prompt that run together")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--threads", o.run.threads, "0: as many as processors")
+      ->check(CLI::Range(0u, 1024u))
+      ->capture_default_str();
+  const std::map<std::string, marlin_backend> backends = {{"auto", MARLIN_BACKEND_AUTO},
+                                                          {"cpu", MARLIN_BACKEND_CPU},
+                                                          {"metal", MARLIN_BACKEND_METAL},
+                                                          {"cuda", MARLIN_BACKEND_CUDA}};
+  const std::map<std::string, marlin_compute> computes = {{"default", MARLIN_COMPUTE_DEFAULT},
+                                                          {"int8", MARLIN_COMPUTE_INT8}};
+  // Without a description of their own: it would list the numbers of the constants.
+  app.add_option("--backend", o.run.backend, "auto, cpu, metal or cuda; default: auto")
+      ->transform(CLI::CheckedTransformer(backends).description(""))
+      ->type_name("NAME");
+  app.add_option("--compute", o.run.compute,
+                 "default; or int8: activations rounded to 8 bits, which is faster")
+      ->transform(CLI::CheckedTransformer(computes).description(""))
+      ->type_name("NAME");
+  app.add_flag("--profile", o.profile, "say where the time went");
+  app.add_option("--text", o.text, "a file for --perplexity and --logits");
+  app.add_flag("--perplexity", o.perplexity, "how well the model predicts the text")
+      ->needs("--text");
+  app.add_option("--logits", o.logits, "write those of every token of the text, as a NumPy file")
+      ->needs("--text");
+  app.add_flag("--force", o.force, "replace the file of --logits when it is there")
+      ->needs("--logits");
+  app.add_flag("--bench", o.bench,
+               "lines 'PROMPT GENERATE' from stdin: the seconds that so many tokens take");
+  app.add_flag("--verify-batches", o.verify_batches,
+               "compare the logits of 200 tokens, one by one, with those in batches, bit for bit");
+  app.add_flag("--row-invariant", o.run.row_invariant,
+               "the same bits of logits whatever tokens run together; --verify-batches has it");
+  app.add_flag("--tokenize", o.tokenize, "lines from stdin: print the numbers of their tokens");
+  app.add_flag("--detokenize", o.detokenize, "lines of such numbers from stdin: print the text");
+  app.add_flag("--null", o.null, "texts of the two end with a zero byte instead of a newline");
+  app.footer(
+      std::string("Exit codes: 0 all is well; 1 it could not be done; 2 the command line makes no "
+                  "sense; 130 Ctrl-C ended --prompt.\n") +
+      (edits_lines() ? "Lines can be edited (libedit)."
+                     : "Lines cannot be edited: this program was built without libedit."));
+}
+
+// A bar on stderr while the model is loaded; nothing when that is no terminal.
+void draw_progress(double part) {
+  constexpr int kWidth = 40;
+  static int drawn = -1;
+  const int full = static_cast<int>(part * kWidth);
+  if (full == drawn || !isatty(STDERR_FILENO)) return;
+  drawn = full;
+  std::fprintf(stderr, "\rloading [%-*s]", kWidth,
+               std::string(static_cast<size_t>(full), '#').c_str());
+  if (full == kWidth) std::fprintf(stderr, "\r\033[K");
+}
+
+void print_rates(const Counts& c) {
+  const auto rate = [](int64_t tokens, double seconds) {
+    return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
+  };
+  std::fprintf(stderr, "prompt: %lld tokens, %.1f a second; answers: %lld tokens, %.1f a second\n",
+               static_cast<long long>(c.prompt_tokens), rate(c.prompt_tokens, c.prompt_seconds),
+               static_cast<long long>(c.answer_tokens), rate(c.answer_tokens, c.answer_seconds));
+}
+
+void print_profile(const Model& model) {
+  double all = 0;
+  for (const double seconds : model.seconds()) all += seconds;
+  for (size_t i = 0; i < kStageNames.size(); ++i) {
+    std::fprintf(stderr, "%-24s %8.3f s %5.1f %%\n", kStageNames[i], model.seconds()[i],
+                 100 * model.seconds()[i] / (all > 0 ? all : 1));
+  }
+}
+
+// What the user talks to.
+std::string notice(const Metadata& metadata, const Model& model) {
+  const std::string name = metadata.has("general.name") ? metadata.text("general.name") : "a model";
+  char size[64];
+  std::snprintf(size, sizeof size, "%.3g GB of weights",
+                static_cast<double>(model.weight_bytes()) / 1e9);
+  std::string text = "This is " + name + ", " + size + ". ";
+  text += model.weight_bytes() < 2'000'000'000 ? "A model this small is often wrong.\n"
+                                               : "What it says may be wrong.\n";
+  return text;
+}
+
+// More threads than processors would wait for each other.
+void limit_threads(unsigned& threads) {
+  auto info = metal_marlin::make<marlin_device_info>();
+  unsigned usable = std::thread::hardware_concurrency();
+  for (uint32_t i = 0; marlin_device_get(i, &info, nullptr) == MARLIN_OK; ++i) {
+    if (info.backend == MARLIN_BACKEND_CPU) usable = info.threads;
+  }
+  if (usable == 0 || threads <= usable) return;
+  std::fprintf(stderr, "(--threads %u: this process may use %u processor%s, so there are %u)\n",
+               threads, usable, usable == 1 ? "" : "s", usable);
+  threads = usable;
+}
+
+int tokens_of_stdin(const Tokenizer& tokenizer, const Options& o) {
+  const char end = o.null ? '\0' : '\n';
+  for (std::string line; std::getline(std::cin, line, o.tokenize ? end : '\n');) {
+    if (o.tokenize) {
+      const char* between = "";
+      for (const Token token : tokenizer.encode(line))
+        std::cout << std::exchange(between, " ") << token;
+      std::cout << '\n';
+    } else {
+      std::istringstream numbers(line);
+      const std::vector<Token> tokens(std::istream_iterator<Token>(numbers), {});
+      std::cout << tokenizer.text(tokens) << end;
+    }
+  }
+  return 0;
+}
+
+int score_text(Model& model, const Tokenizer& tokenizer, const Options& o) {
+  std::optional<NpyFile> logits;
+  if (!o.logits.empty())
+    logits.emplace(o.logits, o.force, std::vector{o.model, o.tokenizer, o.text});
+  std::ifstream in(o.text, std::ios::binary);
+  if (!in) throw std::runtime_error(o.text + ": cannot be read");
+  const std::vector<Token> tokens =
+      tokenizer.encode(std::string(std::istreambuf_iterator<char>(in), {}));
+  const Score sum = score(model, tokenizer.opening(), tokens, logits ? &*logits : nullptr);
+  const double mean = sum.predicted ? sum.negative_log / static_cast<double>(sum.predicted) : 0;
+  std::printf(
+      "tokens %zu\npredicted %lld\nnats_per_token %.9g\nperplexity %.9g\nseconds "
+      "%.3f\nweight_bytes %llu\n",
+      tokens.size(), static_cast<long long>(sum.predicted), mean, std::exp(mean), sum.seconds,
+      static_cast<unsigned long long>(model.weight_bytes()));
+  return 0;
+}
+
+int time_lines(Model& model) {
+  for (std::string line; std::getline(std::cin, line);) {
+    std::istringstream numbers(line);
+    int64_t prompt = 0, generate = 0;
+    if (!(numbers >> prompt >> generate) || prompt < 0 || generate < 0) {
+      throw std::runtime_error("--bench: expected two numbers of tokens, found '" + line + "'");
+    }
+    const Speed speed = time_tokens(model, prompt, generate);
+    std::cout << R"({"prompt": )" << prompt << R"(, "prompt_seconds": )" << speed.prompt_seconds
+              << R"(, "generate": )" << generate << R"(, "generate_seconds": )"
+              << speed.generate_seconds << "}\n"
+              << std::flush;
+  }
+  return 0;
+}
+
+int verify_batches(Model& model, const Tokenizer& tokenizer) {
+  constexpr int64_t kTokens = 200;
+  const BatchCheck check = check_batches(model, tokenizer.opening(), kTokens, {2, 7, 64});
+  for (const BatchCheck::Size& size : check.sizes)
+    std::printf(
+        "batches of %lld: %lld of %lld tokens have the logits that they have alone (without "
+        "MARLIN_GEMM_ROW_INVARIANT: %lld)\n",
+        static_cast<long long>(size.batch), static_cast<long long>(size.same),
+        static_cast<long long>(check.tokens), static_cast<long long>(size.same_without));
+  return check.holds() ? 0 : 1;
+}
+
+// A folder says what the model is in config.json, a GGUF in itself; one that says nothing was made
+// from the tokenizer's GGUF.
+HyperParameters find_hyper_parameters(const Options& o, const Metadata& tokenizer_file) {
+  HyperParameters hyper;
+  if (std::filesystem::is_directory(o.model) && read_config(o.model, hyper)) return hyper;
+  return hyper_parameters(tokenizer_file);
+}
+
+/// The model, or std::runtime_error on every rank if one has no model.
+void make_model(const Options& o, const HyperParameters& hyper, size_t tokens,
+                std::optional<Model>& model) {
+  std::string error;
+  try {
+    model.emplace(o.model, hyper, o.run);
+    if (static_cast<size_t>(model->vocabulary()) != tokens) {
+      throw std::runtime_error(o.model + ": has " + std::to_string(model->vocabulary()) +
+                               " tokens, the tokenizer " + std::to_string(tokens));
+    }
+  } catch (const std::exception& e) {
+    if (!o.run.ranks) throw;
+    error = e.what();
+  }
+  if (o.run.ranks) o.run.ranks->agree(error);
+}
+
+int answer(Model& model, const Tokenizer& tokenizer, const Metadata& metadata, const Options& o) {
+  if (o.perplexity || !o.logits.empty()) return score_text(model, tokenizer, o);
+  if (o.bench) return time_lines(model);
+  if (o.verify_batches) return verify_batches(model, tokenizer);
+  struct sigaction action{};
+  action.sa_handler = [](int) { interrupted = 1; };  // without SA_RESTART: reading a line ends, too
+  sigaction(SIGINT, &action, nullptr);
+  int code = 0;
+  Conversation conversation(model, tokenizer, metadata, o.system);
+  Sampler sampler(o.temperature, o.top_p, o.seed, o.repeat_penalty);
+  Talk talk(conversation, sampler, o.most_tokens, &interrupted);
+  if (o.prompt.empty())
+    talk.run(notice(metadata, model));
+  else if (talk.say(o.prompt) == End::interrupted)
+    code = 130;  // as a shell says of Ctrl-C
+  print_rates(conversation.counts());
+  return code;
+}
+
+int run(Options& o) {
+  if (o.tokenizer.empty() && std::filesystem::is_directory(o.model)) {
+    throw std::runtime_error(o.model +
+                             ": is a folder; --tokenizer says which .gguf file has the tokenizer");
+  }
+  const Metadata metadata(o.tokenizer.empty() ? o.model : o.tokenizer);
+  const Tokenizer tokenizer(metadata);
+  if (o.tokenize || o.detokenize) return tokens_of_stdin(tokenizer, o);
+
+  const HyperParameters hyper = find_hyper_parameters(o, metadata);
+  if (o.run.context == 0 || o.run.context > hyper.context) o.run.context = hyper.context;
+  const bool first = !o.run.ranks || o.run.ranks->rank() == 0;
+  if (first) o.run.progress = draw_progress;
+  if (first) limit_threads(o.run.threads);
+  o.run.vocabulary = static_cast<int64_t>(tokenizer.size());
+  std::optional<Model> model;
+  make_model(o, hyper, tokenizer.size(), model);
+  int code = 0;
+  if (first)
+    code = answer(*model, tokenizer, metadata, o);
+  else
+    model->serve();
+  if (first) model->dismiss();
+  if (o.profile && first) print_profile(*model);
+  return code;
+}
+
+}  // namespace
+int chat_main(int argc, char** argv, const char* program, const RanksOfModel& ranks_of) {
+  Options options;
+  CLI::App app("Chat with a small language model; all its products run on 4-bit weights.", program);
+  declare(app, options);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  if (ranks_of) options.run.ranks = ranks_of(options.model);
+  return run(options);
+}
+
+}  // namespace llm

@@ -1,0 +1,147 @@
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "api/checkpoint.h"
+#include "api/errors.h"
+#include "api/load.h"
+#include "checkpoints/container/container.h"
+#include "checkpoints/container/writer.h"
+#include "checkpoints/tensor_table.h"
+
+namespace metal_marlin::api {
+namespace {
+
+/// The loads that desc names, or each layer that loads.
+class Loads {
+ public:
+  static Result<Loads> of(const Checkpoint& files, const marlin_save_desc& d) {
+    Loads all;
+    if (d.loads == nullptr && d.load_count != 0)
+      return Status::error(MARLIN_E_ARGUMENT, "desc->loads is NULL, expected %u", d.load_count);
+    for (uint32_t i = 0; i < d.load_count; ++i) {
+      if (d.loads[i] == nullptr)
+        return prefixed("desc->loads", i,
+                        Status::error(MARLIN_E_ARGUMENT, "NULL, expected a descriptor"));
+      auto load = read_descriptor(d.loads[i], "load");
+      if (!load.ok()) return prefixed("desc->loads", i, load.status());
+      all.loads_.push_back(load.take());
+    }
+    if (d.load_count == 0) all.take_every_layer(files);
+    return all;
+  }
+  const std::vector<marlin_load_desc>& get() const { return loads_; }
+
+ private:
+  void take_every_layer(const Checkpoint& files) {
+    for (size_t i = 0; i < files.layer_count(); ++i)
+      if (files.layer(i).status.ok()) names_.push_back(files.layer_name(i));
+    for (const char* const& name : names_) {
+      marlin_load_desc load{};
+      load.struct_size = sizeof load;
+      load.layers = &name;
+      load.layer_count = 1;
+      loads_.push_back(load);
+    }
+  }
+
+  std::vector<const char*> names_;  // a vector that moves keeps its memory
+  std::vector<marlin_load_desc> loads_;
+};
+
+Status check_save(const marlin_context& context, const Checkpoint& files,
+                  const marlin_save_desc& d) {
+  if ((d.flags & ~MARLIN_SAVE_OVERWRITE) != 0)
+    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x",
+                         d.flags & ~MARLIN_SAVE_OVERWRITE);
+  if (d.reserved != 0)
+    return Status::error(MARLIN_E_UNSUPPORTED, "desc->reserved is %u, expected 0", d.reserved);
+  if (d.rank >= std::max(d.rank_count, 1u))
+    return Status::error(MARLIN_E_ARGUMENT, "desc->rank is %u, expected less than rank_count = %u",
+                         d.rank, std::max(d.rank_count, 1u));
+  if (context.backend->packed_form().device.empty())
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "context: only the CPU keeps packed weights in files, expected a context "
+                         "of MARLIN_BACKEND_CPU (%d), found backend %d",
+                         MARLIN_BACKEND_CPU, context.backend_kind);
+  if (files.container() != nullptr)
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "checkpoint: is packed already, expected its source file %.100s",
+                         files.container()->source_name().c_str());
+  return {};
+}
+
+/// Packs one load and writes it.
+Status save_one(marlin_context& context, const Checkpoint& files, const marlin_load_desc& load,
+                std::set<std::string>& names, ContainerWriter& writer) {
+  MARLIN_ASSIGN(marlin_weights* const made, load_weights(context, files, load));
+  const std::unique_ptr<marlin_weights> weights(made);
+  const std::vector<std::string> layers(load.layers, load.layers + load.layer_count);
+  if (!names.insert(joined_name(layers)).second)
+    return Status::error(MARLIN_E_ARGUMENT, "%.120s is loaded twice, expected it once",
+                         joined_name(layers).c_str());
+  std::vector<PackedMatrix> experts;
+  for (const auto& expert : weights->experts) {
+    MARLIN_ASSIGN(PackedMatrix matrix, context.backend->packed_matrix(*expert));
+    experts.push_back(std::move(matrix));
+  }
+  return writer.add_entry(layers, weights->layout, experts);
+}
+
+/// The places of the tensors of all layers that are loaded.
+std::set<const std::byte*> packed_tensors(const Checkpoint& files,
+                                          const std::vector<marlin_load_desc>& loads) {
+  std::set<const std::byte*> places;
+  for (const marlin_load_desc& load : loads)
+    for (uint32_t i = 0; i < load.layer_count; ++i)
+      if (const auto index = files.find_layer(load.layers[i]))
+        for (const TensorView& part : files.parts(*index)) places.insert(part.data);
+  return places;
+}
+
+Status save(marlin_context& context, const Checkpoint& files, const char* out_path,
+            const marlin_save_desc& d) {
+  MARLIN_RETURN_IF_ERROR(check_save(context, files, d));
+  MARLIN_ASSIGN(const Loads loads, Loads::of(files, d));
+  const ContainerOptions options{context.backend->packed_form(), d.rank, std::max(d.rank_count, 1u),
+                                 (d.flags & MARLIN_SAVE_OVERWRITE) != 0};
+  MARLIN_ASSIGN(const auto writer, ContainerWriter::create(out_path, files, options));
+  std::set<std::string> names;
+  std::vector<marlin_load_desc> saved;
+  for (uint32_t i = 0; i < loads.get().size(); ++i) {
+    const marlin_load_desc& load = loads.get()[i];
+    const Status status = save_one(context, files, load, names, *writer);
+    if (status.ok()) saved.push_back(load);
+    if (!status.ok() && d.load_count != 0) return prefixed("desc->loads", i, status);
+    // A layer that nobody asked for and that needs a format stays as it is.
+    if (!status.ok() && status.code() != MARLIN_E_UNSUPPORTED) return status;
+  }
+  const std::set<const std::byte*> packed = packed_tensors(files, saved);
+  for (size_t i = 0; i < files.tensors().size(); ++i) {
+    const TensorView tensor = files.tensors().view(i);
+    if (packed.count(tensor.data) != 0) continue;
+    MARLIN_RETURN_IF_ERROR(writer->add_tensor(tensor));
+    files.release({tensor.data, tensor.bytes});
+  }
+  return writer->finish();
+}
+
+}  // namespace
+}  // namespace metal_marlin::api
+
+using namespace metal_marlin;
+
+marlin_status marlin_checkpoint_save(marlin_context* context, const marlin_checkpoint* checkpoint,
+                                     const char* out_path, const marlin_save_desc* desc,
+                                     marlin_error* err) {
+  return api::boundary(err, [&]() -> Status {
+    MARLIN_RETURN_IF_ERROR(api::check_handle(context, "context"));
+    MARLIN_RETURN_IF_ERROR(api::check_handle(checkpoint, "checkpoint"));
+    if (out_path == nullptr) return Status::error(MARLIN_E_ARGUMENT, "out_path is NULL");
+    MARLIN_ASSIGN(const marlin_save_desc d, api::read_optional_descriptor(desc, "desc"));
+    return api::save(*context, *checkpoint->files, out_path, d);
+  });
+}

@@ -1,0 +1,365 @@
+#include "checkpoints/container/directory.h"
+
+#include <algorithm>
+#include <cinttypes>
+#include <cstring>
+#include <string_view>
+#include <type_traits>
+
+#include "base/bits.h"
+#include "base/checked.h"
+#include "base/checksum.h"
+#include "checkpoints/tensor_table.h"
+
+namespace metal_marlin {
+namespace {
+
+/// The first byte is no ASCII, and the line ends show a transfer as text, as in PNG.
+constexpr unsigned char kMagic[8] = {0x89, 'M', 'R', 'L', '\r', '\n', 0x1a, '\n'};
+constexpr uint32_t kByteOrder = 0x0a0b0c0d, kOtherByteOrder = 0x0d0c0b0a;
+constexpr size_t kHeadChecksum = kContainerHeadBytes - 8;
+constexpr uint64_t kMostName = 65535;
+constexpr uint64_t kMostRank = 64;
+
+/// Appends fields to bytes.
+class FieldWriter {
+ public:
+  static constexpr bool kReads = false;
+  explicit FieldWriter(std::vector<std::byte>& out) : out_(out) {}
+
+  template <class T>
+  Status number(const char*, const T& value) {
+    static_assert(std::is_arithmetic_v<T>);
+    append(&value, sizeof value);
+    return {};
+  }
+  template <class Enum>
+  Status choice(const char*, const Enum& value, Enum) {
+    return number("", static_cast<uint8_t>(value));
+  }
+  Status flag(const char*, const bool& value) { return number("", uint8_t{value}); }
+  Status text(const char*, const std::string& value) {
+    MARLIN_RETURN_IF_ERROR(number("", static_cast<uint32_t>(value.size())));
+    append(value.data(), value.size());
+    return {};
+  }
+  template <class T, class Each>
+  Status list(const char*, const std::vector<T>& values, uint64_t, const Each& each) {
+    MARLIN_RETURN_IF_ERROR(number("", uint64_t{values.size()}));
+    for (const T& value : values) MARLIN_RETURN_IF_ERROR(each(value));
+    return {};
+  }
+
+ private:
+  void append(const void* from, size_t size) {
+    const auto* bytes = static_cast<const std::byte*>(from);
+    out_.insert(out_.end(), bytes, bytes + size);
+  }
+  std::vector<std::byte>& out_;
+};
+
+/// Takes fields from bytes, each checked against what is left.
+class FieldReader {
+ public:
+  static constexpr bool kReads = true;
+  FieldReader(const std::string& file, std::span<const std::byte> bytes, uint64_t begin,
+              uint64_t end)
+      : file_(file), bytes_(bytes.first(end)), at_(begin) {}
+
+  Status error(const char* field, const char* expected, uint64_t found) const {
+    return Status::error(MARLIN_E_FORMAT,
+                         "%s: byte %" PRIu64 ": directory: %s: expected %s, found %" PRIu64,
+                         file_label(file_), at_, field, expected, found);
+  }
+  Status need(const char* field, uint64_t size) const {
+    if (size <= bytes_.size() - at_) return {};
+    return Status::error(MARLIN_E_FORMAT,
+                         "%s: byte %" PRIu64 ": directory: %s: expected %" PRIu64
+                         " bytes, found %" PRIu64 " to the end of the directory",
+                         file_label(file_), at_, field, size, bytes_.size() - at_);
+  }
+  template <class T>
+  Status number(const char* field, T& value) {
+    MARLIN_RETURN_IF_ERROR(need(field, sizeof value));
+    value = load<T>(bytes_.data() + at_);
+    at_ += sizeof value;
+    return {};
+  }
+  /// An enumeration whose values are 0 to `last`.
+  template <class Enum>
+  Status choice(const char* field, Enum& value, Enum last) {
+    uint8_t byte = 0;
+    MARLIN_RETURN_IF_ERROR(number(field, byte));
+    if (byte > static_cast<uint8_t>(last)) return error(field, "a value of this version", byte);
+    value = static_cast<Enum>(byte);
+    return {};
+  }
+  Status flag(const char* field, bool& value) {
+    uint8_t byte = 0;
+    MARLIN_RETURN_IF_ERROR(number(field, byte));
+    if (byte > 1) return error(field, "0 or 1", byte);
+    value = byte != 0;
+    return {};
+  }
+  Status text(const char* field, std::string& value) {
+    uint32_t size = 0;
+    MARLIN_RETURN_IF_ERROR(number(field, size));
+    if (size > kMostName) return error(field, "at most 65535 bytes", size);
+    MARLIN_RETURN_IF_ERROR(need(field, size));
+    value.assign(reinterpret_cast<const char*>(bytes_.data()) + at_, size);
+    if (value.find('\0') != std::string::npos) return error(field, "a text without NUL", 0);
+    at_ += size;
+    return {};
+  }
+  /// `least` bytes per element bound the count, so that no loop is longer than the file.
+  template <class T, class Each>
+  Status list(const char* field, std::vector<T>& values, uint64_t least, const Each& each) {
+    uint64_t count = 0;
+    MARLIN_RETURN_IF_ERROR(number(field, count));
+    if (count > (bytes_.size() - at_) / least)
+      return error(field, "a count that fits the directory", count);
+    values.resize(count);
+    for (T& value : values) MARLIN_RETURN_IF_ERROR(each(value));
+    return {};
+  }
+  bool at_end() const { return at_ == bytes_.size(); }
+
+ private:
+  const std::string& file_;
+  const std::span<const std::byte> bytes_;
+  uint64_t at_;
+};
+
+// The directory, field by field. `Archive` is a FieldWriter or a FieldReader; what it visits is
+// const for the writer. The last number of a list is the fewest bytes of an element.
+
+template <class Archive, class Block>
+Status visit_block(Archive& a, Block& block) {
+  MARLIN_RETURN_IF_ERROR(a.number("offset", block.offset));
+  MARLIN_RETURN_IF_ERROR(a.number("bytes", block.bytes));
+  return a.number("checksum", block.checksum);
+}
+
+template <class Archive, class Meta>
+Status visit_meta(Archive& a, Meta& meta) {
+  MARLIN_RETURN_IF_ERROR(a.number("format", meta.format));
+  MARLIN_RETURN_IF_ERROR(a.number("n", meta.n));
+  MARLIN_RETURN_IF_ERROR(a.number("k", meta.k));
+  MARLIN_RETURN_IF_ERROR(a.number("group size", meta.group_size));
+  MARLIN_RETURN_IF_ERROR(a.number("groups", meta.groups));
+  MARLIN_RETURN_IF_ERROR(a.choice("type of scales", meta.scale_type, ScaleType::s8));
+  MARLIN_RETURN_IF_ERROR(a.choice("kind of zeros", meta.zero_kind, ZeroKind::additive));
+  MARLIN_RETURN_IF_ERROR(a.choice("type of zeros", meta.zero_type, ScaleType::s8));
+  MARLIN_RETURN_IF_ERROR(a.flag("gate and up alternate", meta.gate_up_interleaved));
+  MARLIN_RETURN_IF_ERROR(a.flag("2:4 sparse", meta.sparse));
+  MARLIN_RETURN_IF_ERROR(a.number("squared norm", meta.squared_norm));
+  MARLIN_RETURN_IF_ERROR(a.number("kept norm", meta.kept_norm));
+  MARLIN_RETURN_IF_ERROR(
+      a.list("codebook", meta.codebook, 4, [&](auto& value) { return a.number("value", value); }));
+  return a.list("tensor scales", meta.tensor_scales, 17, [&](auto& scale) -> Status {
+    MARLIN_RETURN_IF_ERROR(a.number("first row", scale.first_row));
+    MARLIN_RETURN_IF_ERROR(a.number("value", scale.value));
+    MARLIN_RETURN_IF_ERROR(a.number("divisor", scale.divisor));
+    return a.flag("divides", scale.divide);
+  });
+}
+
+template <class Archive, class Matrix>
+Status visit_matrix(Archive& a, Matrix& one) {
+  MARLIN_RETURN_IF_ERROR(visit_meta(a, one.matrix.meta));
+  MARLIN_RETURN_IF_ERROR(a.number("slots", one.matrix.slots));
+  MARLIN_RETURN_IF_ERROR(a.number("slot group", one.matrix.slot_group));
+  MARLIN_RETURN_IF_ERROR(visit_block(a, one.data));
+  return visit_block(a, one.group_index);
+}
+
+template <class Archive, class Entry>
+Status visit_entry(Archive& a, Entry& entry) {
+  MARLIN_RETURN_IF_ERROR(
+      a.list("layers", entry.layers, 4, [&](auto& name) { return a.text("layer", name); }));
+  MARLIN_RETURN_IF_ERROR(a.number("layout", entry.layout));
+  return a.list("experts", entry.experts, 100, [&](auto& one) { return visit_matrix(a, one); });
+}
+
+template <class Archive, class Tensor>
+Status visit_tensor(Archive& a, Tensor& tensor) {
+  MARLIN_RETURN_IF_ERROR(a.text("tensor", tensor.name));
+  MARLIN_RETURN_IF_ERROR(a.flag("of GGUF", tensor.is_gguf));
+  MARLIN_RETURN_IF_ERROR(a.text("type", tensor.type));
+  MARLIN_RETURN_IF_ERROR(
+      a.list("dimensions", tensor.dims, 8, [&](auto& dim) { return a.number("dimension", dim); }));
+  return visit_block(a, tensor.data);
+}
+
+template <class Archive, class Directory>
+Status visit_directory(Archive& a, Directory& d) {
+  MARLIN_RETURN_IF_ERROR(a.text("device", d.form.device));
+  MARLIN_RETURN_IF_ERROR(a.number("version of the packed form", d.form.version));
+  MARLIN_RETURN_IF_ERROR(a.number("version of the library", d.library_version));
+  MARLIN_RETURN_IF_ERROR(a.number("rank", d.rank));
+  MARLIN_RETURN_IF_ERROR(a.number("ranks", d.ranks));
+  MARLIN_RETURN_IF_ERROR(a.text("source", d.source));
+  MARLIN_RETURN_IF_ERROR(a.number("fingerprint of the source", d.source_fingerprint));
+  MARLIN_RETURN_IF_ERROR(visit_block(a, d.values));
+  MARLIN_RETURN_IF_ERROR(a.list("key-values", d.value_begins, 8,
+                                [&](auto& begin) { return a.number("key-value", begin); }));
+  MARLIN_RETURN_IF_ERROR(
+      a.list("tensors", d.tensors, 41, [&](auto& tensor) { return visit_tensor(a, tensor); }));
+  return a.list("entries", d.entries, 20, [&](auto& entry) { return visit_entry(a, entry); });
+}
+
+/// What the fields say of each other and of the file.
+class DirectoryCheck {
+ public:
+  DirectoryCheck(const std::string& file, const ContainerHead& head) : file_(file), head_(head) {}
+
+  Status operator()(const ContainerDirectory& d) const {
+    if (d.ranks == 0 || d.rank >= d.ranks)
+      return wrong("rank", "container", "below the number of ranks", d.rank);
+    MARLIN_RETURN_IF_ERROR(check_block(d.values, 1, "key-values"));
+    if (!std::is_sorted(d.value_begins.begin(), d.value_begins.end()) ||
+        (!d.value_begins.empty() && d.value_begins.back() > d.values.bytes))
+      return wrong("key-values", "container", "ascending places inside their block",
+                   d.values.bytes);
+    for (const ContainerTensor& tensor : d.tensors) {
+      MARLIN_RETURN_IF_ERROR(check_block(tensor.data, 1, tensor.name.c_str()));
+      if (tensor.dims.size() > kMostRank)
+        return wrong("dimensions", tensor.name.c_str(), "at most 64", tensor.dims.size());
+    }
+    for (const ContainerEntry& entry : d.entries) MARLIN_RETURN_IF_ERROR(check_entry(entry));
+    return {};
+  }
+
+ private:
+  Status wrong(const char* field, const char* where, const char* expected, uint64_t found) const {
+    return Status::error(MARLIN_E_FORMAT, "%s: directory: '%.60s': %s: expected %s, found %" PRIu64,
+                         file_label(file_), where, field, expected, found);
+  }
+
+  Status check_block(const ContainerBlock& block, uint64_t align, const char* where) const {
+    if (block.bytes == 0) return {};
+    const auto end = (Checked(block.offset) + Checked(block.bytes)).at_most(head_.directory.offset);
+    if (!end || block.offset < kContainerHeadBytes)
+      return wrong("block", where, "bytes between the head and the directory", block.offset);
+    if (block.offset % align != 0)
+      return wrong("block", where, "a multiple of 4096 as its place", block.offset);
+    return {};
+  }
+
+  Status check_entry(const ContainerEntry& entry) const {
+    const char* const name = entry.layers.empty() ? "" : entry.layers[0].c_str();
+    if (entry.layers.empty() || entry.experts.empty())
+      return wrong("layers and experts", name, "one or more", 0);
+    const WeightMeta& first = entry.experts[0].matrix.meta;
+    for (const ContainerMatrix& one : entry.experts) {
+      const WeightMeta& meta = one.matrix.meta;
+      if (meta.format != first.format || meta.n != first.n || meta.k != first.k)
+        return wrong("experts", name, "one format and shape", static_cast<uint64_t>(meta.n));
+      if (one.data.bytes == 0) return wrong("data", name, "one byte or more", 0);
+      MARLIN_RETURN_IF_ERROR(check_block(one.data, kContainerAlign, name));
+      MARLIN_RETURN_IF_ERROR(check_block(one.group_index, 4, name));
+      const auto index_bytes = (Checked(meta.k) * Checked(4)).get().value_or(1);
+      if (one.group_index.bytes != 0 && one.group_index.bytes != index_bytes)
+        return wrong("group index", name, "four bytes for each k", one.group_index.bytes);
+    }
+    return {};
+  }
+
+  const std::string& file_;
+  const ContainerHead& head_;
+};
+
+}  // namespace
+
+Result<std::array<std::byte, kContainerHeadBytes>> encode_head(const ContainerHead& head) {
+  std::array<std::byte, kContainerHeadBytes> bytes{};
+  std::memcpy(bytes.data(), kMagic, sizeof kMagic);
+  store(bytes.data() + 8, kByteOrder);
+  store(bytes.data() + 12, kContainerVersion);
+  store(bytes.data() + 16, head.file_bytes);
+  store(bytes.data() + 24, head.directory.offset);
+  store(bytes.data() + 32, head.directory.bytes);
+  store(bytes.data() + 40, head.directory.checksum);
+  MARLIN_ASSIGN(const uint64_t sum, checksum(std::span(bytes).first(kHeadChecksum)));
+  store(bytes.data() + kHeadChecksum, sum);
+  return bytes;
+}
+
+bool is_container(std::span<const std::byte> bytes) {
+  return bytes.size() >= sizeof kMagic && std::memcmp(bytes.data(), kMagic, sizeof kMagic) == 0;
+}
+
+Result<ContainerHead> decode_head(const std::string& file, std::span<const std::byte> bytes) {
+  const char* const name = file_label(file);
+  if (bytes.size() < kContainerHeadBytes)
+    return Status::error(MARLIN_E_FORMAT, "%s: byte 0: expected a head of %zu bytes, found %zu",
+                         name, kContainerHeadBytes, bytes.size());
+  if (!is_container(bytes))
+    return Status::error(MARLIN_E_FORMAT,
+                         "%s: byte 0: magic: expected 89 'MRL' 0d 0a 1a 0a of a packed container, "
+                         "found 0x%016" PRIx64,
+                         name, load<uint64_t>(bytes.data()));
+  const auto order = load<uint32_t>(bytes.data() + 8);
+  if (order == kOtherByteOrder)
+    return Status::error(MARLIN_E_FORMAT,
+                         "%s: byte 8: byte order: expected little-endian, found big-endian", name);
+  if (order != kByteOrder)
+    return Status::error(MARLIN_E_FORMAT, "%s: byte 8: byte order: expected 0x%08x, found 0x%08x",
+                         name, kByteOrder, order);
+  const auto stored = load<uint64_t>(bytes.data() + kHeadChecksum);
+  MARLIN_ASSIGN(const uint64_t found, checksum(bytes.first(kHeadChecksum)));
+  if (stored != found)
+    return Status::error(MARLIN_E_FORMAT,
+                         "%s: byte %zu: checksum of the head: expected 0x%016" PRIx64
+                         ", found 0x%016" PRIx64,
+                         name, kHeadChecksum, stored, found);
+  const auto version = load<uint32_t>(bytes.data() + 12);
+  if (version != kContainerVersion)
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "%s: byte 12: version of the container: expected %u, found %u: %s", name,
+                         kContainerVersion, version,
+                         "a newer library wrote it; pack the source file with this one");
+  ContainerHead head;
+  head.file_bytes = load<uint64_t>(bytes.data() + 16);
+  head.directory = {load<uint64_t>(bytes.data() + 24), load<uint64_t>(bytes.data() + 32),
+                    load<uint64_t>(bytes.data() + 40)};
+  if (head.file_bytes != bytes.size())
+    return Status::error(MARLIN_E_FORMAT,
+                         "%s: byte 16: size of the file: expected %" PRIu64 " bytes, found %zu",
+                         name, head.file_bytes, bytes.size());
+  const auto end = (Checked(head.directory.offset) + Checked(head.directory.bytes)).get();
+  if (end != head.file_bytes || head.directory.offset < kContainerHeadBytes)
+    return Status::error(MARLIN_E_FORMAT,
+                         "%s: byte 24: directory: expected it to end with the file at %" PRIu64
+                         ", found %" PRIu64 " + %" PRIu64,
+                         name, head.file_bytes, head.directory.offset, head.directory.bytes);
+  return head;
+}
+
+std::vector<std::byte> encode_directory(const ContainerDirectory& directory) {
+  std::vector<std::byte> bytes;
+  FieldWriter writer(bytes);
+  (void)visit_directory(writer, directory);  // a writer has no errors
+  return bytes;
+}
+
+Result<ContainerDirectory> decode_directory(const std::string& file,
+                                            std::span<const std::byte> bytes,
+                                            const ContainerHead& head) {
+  const std::span<const std::byte> own = bytes.subspan(head.directory.offset, head.directory.bytes);
+  MARLIN_ASSIGN(const uint64_t found, checksum(own));
+  if (found != head.directory.checksum)
+    return Status::error(MARLIN_E_FORMAT,
+                         "%s: byte %" PRIu64 ": checksum of the directory: expected 0x%016" PRIx64
+                         ", found 0x%016" PRIx64,
+                         file_label(file), head.directory.offset, head.directory.checksum, found);
+  ContainerDirectory directory;
+  FieldReader reader(file, bytes, head.directory.offset,
+                     head.directory.offset + head.directory.bytes);
+  MARLIN_RETURN_IF_ERROR(visit_directory(reader, directory));
+  if (!reader.at_end()) return reader.error("end", "the end of the directory", 0);
+  MARLIN_RETURN_IF_ERROR(DirectoryCheck(file, head)(directory));
+  return directory;
+}
+
+}  // namespace metal_marlin

@@ -1,0 +1,362 @@
+// Shards of checkpoints: the parts of 2, 3 and 8 ranks are the whole, a rank reads its own bytes alone, and a border that the
+// weights do not allow is an error that names the nearest ones.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <numeric>
+
+#include "base/bits.h"
+#include "checkpoint_files.h"
+#include "checkpoints/tensor_table.h"
+#include "metal_marlin/metal_marlin.hpp"
+#include "sources/shard.h"
+
+namespace metal_marlin::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+std::vector<float> decoded(const WeightSource& source) {
+  const WeightMeta& meta = source.meta();
+  std::vector<float> all(static_cast<size_t>(meta.n * meta.k));
+  Stripe stripe;
+  EXPECT_TRUE(source.read(0, meta.n, stripe).ok());
+  decode_rows(meta, stripe, 0, meta.n, all.data());
+  return all;
+}
+
+/// What columns may be cut at, by what a layer says of itself.
+int64_t border_of(const WeightMeta& meta) {
+  if (meta.has_two_level_scales()) return 256;
+  if (meta.sparse) return meta.groups > 1 ? meta.group_size : 4;
+  return 1;
+}
+
+std::vector<std::string> data_folders() {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(data_path("")))
+    if (entry.is_directory()) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+class ShardsOf : public ::testing::TestWithParam<std::string> {
+ protected:
+  /// Each expert of each layer that has codes; floats are INT8.
+  template <class Use>
+  void for_each_matrix(const Use& use) {
+    auto opened = Checkpoint::open(data_path(GetParam()), MARLIN_LAYOUT_AUTO);
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const Checkpoint& files = *opened.value();
+    for (size_t i = 0; i < files.layer_count(); ++i) {
+      const Layer layer = files.layer(i);
+      if (!layer.status.ok()) continue;
+      SCOPED_TRACE(layer.name);
+      const SourceOptions options{layer.format == MARLIN_FORMAT_NONE ? MARLIN_INT8 : MARLIN_FORMAT_NONE, 0, false, {}};
+      const auto source = [&] { return files.source(i, layer.experts - 1, options); };
+      ASSERT_TRUE(source().ok()) << source().status().message();
+      use(source);
+    }
+  }
+};
+
+TEST_P(ShardsOf, AreTheWhole) {
+  for_each_matrix([](const auto& source) {
+    const auto whole_source = source().take();
+    const std::vector<float> whole = decoded(*whole_source);
+    const WeightMeta meta = whole_source->meta();
+    for (const int64_t ranks : {2, 3, 8}) {
+      // By N: one below the other, at borders of whole pairs.
+      std::vector<float> rows;
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const int64_t begin = meta.n / 2 * rank / ranks * 2,
+                      end = rank + 1 == ranks ? meta.n : meta.n / 2 * (rank + 1) / ranks * 2;
+        if (begin == end) continue;
+        auto shard = make_shard(source().take(), begin, end - begin, 0, meta.k);
+        ASSERT_TRUE(shard.ok()) << shard.status().message();
+        const std::vector<float> part = decoded(*shard.value());
+        rows.insert(rows.end(), part.begin(), part.end());
+      }
+      ASSERT_EQ(rows.size(), whole.size());
+      EXPECT_EQ(std::memcmp(rows.data(), whole.data(), whole.size() * sizeof(float)), 0) << ranks << " ranks by N";
+      // By K: side by side, at borders that are not those of groups if the weights allow it. Equal values give equal sums.
+      const int64_t border = border_of(meta);
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const int64_t units = meta.k / border, begin = units * rank / ranks * border,
+                      end = rank + 1 == ranks ? meta.k : units * (rank + 1) / ranks * border;
+        if (begin == end) continue;
+        auto shard = make_shard(source().take(), 0, meta.n, begin, end - begin);
+        ASSERT_TRUE(shard.ok()) << begin << ": " << shard.status().message();
+        ASSERT_EQ(shard.value()->meta().k, end - begin);
+        const std::vector<float> part = decoded(*shard.value());
+        for (int64_t n = 0; n < meta.n; ++n)
+          ASSERT_EQ(std::memcmp(part.data() + n * (end - begin), whole.data() + n * meta.k + begin,
+                                static_cast<size_t>(end - begin) * sizeof(float)),
+                    0)
+              << ranks << " ranks by K, rank " << rank << ", row " << n << ", columns from " << begin << " to " << end;
+      }
+    }
+  });
+}
+
+// By the kernels: products of columns add up to the product of the whole, but for roundings of sums.
+TEST_P(ShardsOf, AddUpToTheProduct) {
+  namespace mm = metal_marlin;
+  const mm::context context(MARLIN_BACKEND_CPU);
+  const mm::checkpoint file(data_path(GetParam()));
+  for (const marlin_layer_info& layer : file.layers()) {
+    if (layer.status != MARLIN_OK || layer.experts != 1) continue;
+    SCOPED_TRACE(layer.name);
+    const char* const name = layer.name;
+    const auto load = [&](int64_t first, int64_t count) {
+      const marlin_shard shard = {{0, first, 0}, {0, count, 0}};
+      auto desc = mm::make<marlin_load_desc>();
+      desc.layers = &name;
+      desc.layer_count = 1;
+      desc.shards = &shard;
+      desc.format = layer.format == MARLIN_FORMAT_NONE ? MARLIN_INT8 : MARLIN_FORMAT_NONE;
+      return mm::load(context, file, desc);
+    };
+    std::vector<float> a(static_cast<size_t>(layer.k)), w(static_cast<size_t>(layer.n * layer.k));
+    for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(static_cast<int>(i * 37 % 64) - 31) / 32.0f;
+    mm::unpack(load(0, 0), mm::matrix_view(w.data(), layer.n, layer.k));
+    // What the shards of a rank may begin at: where its groups do, which every layout here allows.
+    const bool two_level = (layer.flags & MARLIN_PACK_TWO_LEVEL_SCALES) != 0;
+    const int64_t border = two_level ? 256 : std::lcm<int64_t>(layer.group_size < layer.k ? layer.group_size : 4, 4);
+    for (const int64_t ranks : {2, 3, 8}) {
+      std::vector<double> sum(static_cast<size_t>(layer.n));
+      for (int64_t rank = 0; rank < ranks; ++rank) {
+        const int64_t units = layer.k / border, begin = units * rank / ranks * border,
+                      end = rank + 1 == ranks ? layer.k : units * (rank + 1) / ranks * border;
+        if (begin == end) continue;
+        std::vector<float> c(sum.size());
+        const mm::weights part = load(begin, end - begin);
+        auto desc = mm::make<marlin_gemm_desc>();
+        desc.weights = part.get();
+        desc.a = mm::matrix_view(a.data() + begin, 1, end - begin);
+        desc.c = mm::matrix_view(c.data(), 1, layer.n);
+        mm::gemm(desc);
+        for (size_t n = 0; n < sum.size(); ++n) sum[n] += double{c[n]};
+      }
+      for (int64_t n = 0; n < layer.n; ++n) {
+        double exact = 0, size = 0;
+        for (int64_t k = 0; k < layer.k; ++k) {
+          const double term = double{a[static_cast<size_t>(k)]} * double{w[static_cast<size_t>(n * layer.k + k)]};
+          exact += term;
+          size += std::abs(term);
+        }
+        if (!std::isfinite(exact)) continue;
+        EXPECT_LE(std::abs(sum[static_cast<size_t>(n)] - exact), static_cast<double>(layer.k + ranks) * 0x1p-24 * size + 1e-30)
+            << n;
+      }
+    }
+  }
+}
+
+TEST_P(ShardsOf, NameTheNearestBorders) {
+  for_each_matrix([](const auto& source) {
+    const WeightMeta meta = source().take()->meta();
+    const int64_t border = border_of(meta);
+    if (border == 1 || meta.k <= border) return;
+    const auto shard = make_shard(source().take(), 0, meta.n, border + 1, meta.k - border - 1);
+    ASSERT_FALSE(shard.ok());
+    EXPECT_EQ(shard.status().code(), MARLIN_E_SHAPE);
+    EXPECT_THAT(shard.status().message(),
+                HasSubstr("expected a border at " + std::to_string(border) + " or " +
+                          std::to_string(std::min(2 * border, meta.k)) + ", found " + std::to_string(border + 1)));
+  });
+}
+INSTANTIATE_TEST_SUITE_P(Checkpoint, ShardsOf, ::testing::ValuesIn(data_folders()), [](const auto& info) {
+  std::string name = info.param;
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  return name;
+});
+
+// --- bytes
+// --------------------------------------------------------------------------------------------------------------------
+
+/// One file in memory whose pages fault at their first read, and are then counted.
+class CountedMemory {
+ public:
+  explicit CountedMemory(const std::string& content) : size_(content.size()) {
+    page_ = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+    mapped_ = (size_ + page_ - 1) / page_ * page_;
+    data_ = static_cast<char*>(mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    std::memcpy(data_, content.data(), size_);
+    mprotect(data_, mapped_, PROT_READ);
+  }
+  ~CountedMemory() {
+    stop();
+    munmap(data_, mapped_);
+  }
+  std::span<const std::byte> bytes() const { return {reinterpret_cast<const std::byte*>(data_), size_}; }
+  /// Counts from here on.
+  void start() {
+    current_ = this;
+    touched_.assign(mapped_ / page_, 0);
+    struct sigaction action{};
+    action.sa_sigaction = [](int, siginfo_t* info, void*) { current_->fault(static_cast<char*>(info->si_addr)); };
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, &before_);
+    mprotect(data_, mapped_, PROT_NONE);
+  }
+  void stop() {
+    if (current_ != this) return;
+    current_ = nullptr;
+    mprotect(data_, mapped_, PROT_READ);
+    sigaction(SIGSEGV, &before_, nullptr);
+  }
+  /// Of the bytes [offset, offset + size), those in pages that were read.
+  uint64_t read_of(uint64_t offset, uint64_t size) const {
+    uint64_t sum = 0;
+    for (uint64_t at = offset; at < offset + size;) {
+      const uint64_t end = std::min<uint64_t>(offset + size, (at / page_ + 1) * page_);
+      if (touched_[at / page_]) sum += end - at;
+      at = end;
+    }
+    return sum;
+  }
+  size_t page() const { return page_; }
+
+ private:
+  void fault(char* at) {
+    if (at < data_ || at >= data_ + mapped_) _exit(99);  // a fault of the library's own
+    const size_t page = static_cast<size_t>(at - data_) / page_;
+    touched_[page] = 1;
+    mprotect(data_ + page * page_, page_, PROT_READ);
+  }
+
+  static inline CountedMemory* current_ = nullptr;
+  char* data_;
+  size_t size_, mapped_, page_;
+  std::vector<char> touched_;
+  struct sigaction before_{};
+};
+
+class CountedFolder final : public Folder {
+ public:
+  explicit CountedFolder(const fs::path& folder) : folder_(folder) {}
+  Result<std::span<const std::byte>> open(const std::string& name) override {
+    if (!fs::exists(folder_ / name)) return Status::error(MARLIN_E_FILE, "no such file").with_native(ENOENT);
+    files_.emplace_back(name, std::make_unique<CountedMemory>(read_file((folder_ / name).string())));
+    return files_.back().second->bytes();
+  }
+  void release(std::span<const std::byte>) const override {}
+  CountedMemory& model() {
+    for (auto& [name, file] : files_)
+      if (name.ends_with(".safetensors") || name.ends_with(".gguf")) return *file;
+    std::abort();
+  }
+
+ private:
+  fs::path folder_;
+  std::vector<std::pair<std::string, std::unique_ptr<CountedMemory>>> files_;
+};
+
+// Rows of many pages, so that a count of pages is a count of bytes.
+constexpr int64_t kRows = 16, kColumns = 131072, kRowsOfTiles = 64;
+
+struct Written {
+  const char* name;
+  marlin_scheme scheme;
+  marlin_format format;
+  uint32_t group;
+  const char* type;  // of GGUF's blocks
+  bool rows;         // of W lie together
+};
+void PrintTo(const Written& written, std::ostream* out) { *out << written.name; }  // NOLINT: GoogleTest's name
+
+class BytesOf : public ::testing::TestWithParam<Written> {
+ protected:
+  static fs::path scratch() { return fs::temp_directory_path() / ("metal-marlin-bytes-" + std::to_string(getpid())); }
+  void SetUp() override {
+    fs::create_directories(scratch() / "in");
+    const int64_t n = GetParam().rows ? kRows : kRowsOfTiles, k = kColumns;
+    std::string values(static_cast<size_t>(n * k) * 2, '\0');
+    for (size_t i = 0; i < values.size(); i += 2)
+      store(values.data() + i, static_cast<uint16_t>(0x3000 + i * 2654435761u % 0x800));
+    const std::string shape = std::to_string(n) + ", " + std::to_string(k);
+    std::ofstream(scratch() / "in/model.safetensors", std::ios::binary) << safetensors({{"w.weight", "F16", shape, values}});
+    const Written& to = GetParam();
+    out_ = scratch() / (to.scheme == MARLIN_SCHEME_GGUF ? "out.gguf" : "out");
+    const metal_marlin::checkpoint in((scratch() / "in").string());
+    const std::string layer = in.layers().at(0).name;
+    const char* const name = layer.c_str();
+    auto desc = metal_marlin::make<marlin_convert_desc>();
+    desc.scheme = to.scheme;
+    desc.format = to.format;
+    desc.group_size = to.group;
+    desc.layers = &name;
+    desc.layer_count = 1;
+    if (to.type != nullptr) desc.types = &to.type;
+    if (to.scheme == MARLIN_SCHEME_MARLIN_24) desc.flags = MARLIN_CONVERT_PRUNE_2_4;
+    metal_marlin::convert(in, out_.string(), desc);
+  }
+  void TearDown() override { fs::remove_all(scratch()); }
+
+  fs::path out_;
+};
+
+TEST_P(BytesOf, AShardAreItsOwn) {
+  const bool gguf = out_.extension() == ".gguf";
+  auto owned = std::make_unique<CountedFolder>(gguf ? scratch() : out_);
+  CountedFolder& folder = *owned;
+  auto opened = open_checkpoint(std::move(owned), gguf ? "out.gguf" : "model.safetensors", MARLIN_LAYOUT_AUTO);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const Checkpoint& files = *opened.value();
+  const Layer layer = files.layer(0);
+  std::vector<TensorView> parts = files.parts(0);
+  std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+  const uint64_t codes_at = parts[0].file_offset, codes = parts[0].bytes;
+  CountedMemory& memory = folder.model();
+  const auto pages_of = [&](int64_t first_n, int64_t count_n, int64_t first_k, int64_t count_k) {
+    memory.start();
+    {
+      const SourceOptions options{MARLIN_FORMAT_NONE, 0, false, {}};
+      auto shard = make_shard(files.source(0, 0, options).take(), first_n, count_n, first_k, count_k);
+      EXPECT_TRUE(shard.ok()) << shard.status().message();
+      Stripe stripe;
+      EXPECT_TRUE(shard.value()->read(0, count_n, stripe).ok());
+    }
+    memory.stop();
+    return memory.read_of(codes_at, codes);
+  };
+  EXPECT_EQ(pages_of(0, layer.n, 0, layer.k), codes);  // the counter counts
+  for (const int64_t ranks : {2, 4}) {
+    uint64_t sum = 0;
+    const int64_t width = layer.k / ranks;
+    // At each border in each row of bytes there may be a page that two ranks read.
+    const uint64_t slack = memory.page() * static_cast<uint64_t>(2 * (GetParam().rows ? layer.n : 1));
+    for (int64_t rank = 0; rank < ranks; ++rank) {
+      const uint64_t read = pages_of(0, layer.n, rank * width, width);
+      EXPECT_LE(read, codes / static_cast<uint64_t>(ranks) + slack) << "rank " << rank << " of " << ranks << " by K";
+      sum += read;
+    }
+    EXPECT_GE(sum, codes);
+    if (!GetParam().rows) continue;
+    const int64_t height = layer.n / ranks;
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      EXPECT_LE(pages_of(rank * height, height, 0, layer.k), codes / static_cast<uint64_t>(ranks) + 2 * memory.page())
+          << "rank " << rank << " of " << ranks << " by N";
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Checkpoint, BytesOf,
+                         ::testing::Values(Written{"Q4_0", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q4_0", true},
+                                           Written{"Q4_K", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q4_K", true},
+                                           Written{"Q8_0", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q8_0", true},
+                                           Written{"INT4", MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_INT4, 128, nullptr, true},
+                                           Written{"MXFP4", MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_MXFP4, 0, nullptr, true},
+                                           Written{"MLX", MARLIN_SCHEME_MLX, MARLIN_INT3, 64, nullptr, true},
+                                           Written{"GPTQ", MARLIN_SCHEME_GPTQ, MARLIN_INT4, 128, nullptr, false},
+                                           Written{"Marlin24", MARLIN_SCHEME_MARLIN_24, MARLIN_INT4, 128, nullptr, false}),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace metal_marlin::testing
