@@ -190,23 +190,36 @@ double time_calls(const std::function<void()>& call, double seconds) {
   return timed.seconds();
 }
 
-std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations,
-                                 std::span<const Job> wanted) {
-  const marlin_layer_info shape = info_of(rotations.front().first());
+namespace {
+
+/// The jobs that the device serves, with their operands, and the others.
+struct Sorted {
   std::vector<Prepared> operands;
   std::vector<Job> jobs;
   std::vector<Measurement> refused;
+};
+Sorted sorted(const Bench& bench, const marlin_weights* weights, std::span<const Job> wanted) {
+  const marlin_layer_info shape = info_of(weights);
+  Sorted all;
   for (const Job& job : wanted) {
-    operands.emplace_back(job, shape);
-    std::string why = why_not_served(operands.back().product_by(rotations.front().first(), job));
+    all.operands.emplace_back(job, shape);
+    std::string why = why_not_served(all.operands.back().product_by(weights, job));
     if (why.empty()) {
-      jobs.push_back(job);
+      all.jobs.push_back(job);
       continue;
     }
-    operands.pop_back();
-    refused.push_back(described(bench, shape, job));
-    refused.back().not_served = std::move(why);
+    all.operands.pop_back();
+    all.refused.push_back(described(bench, shape, job));
+    all.refused.back().not_served = std::move(why);
   }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations,
+                                 std::span<const Job> wanted) {
+  auto [operands, jobs, refused] = sorted(bench, rotations.front().first(), wanted);
   if (jobs.empty()) return refused;
 
   std::vector<Timed> timed;

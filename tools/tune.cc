@@ -118,7 +118,6 @@ std::vector<Group> groups_of_file(const Options& options, marlin_context* contex
   std::vector<Group> all;
   for (const auto& [kind, layers] : layers_by_kind(options, checkpoint.get())) {
     Group& group = all.emplace_back();
-    group.weights.reserve(layers.size());
     for (const marlin_layer_info& layer : layers)
       group.weights.push_back(load(context, checkpoint.get(), layer,
                                    is_mixture(options, layer) ? kAllExperts : 0, quantize));
@@ -129,6 +128,7 @@ std::vector<Group> groups_of_file(const Options& options, marlin_context* contex
 
 std::vector<Group> groups_of_shape(const Options& options, marlin_context* context) {
   std::vector<marlin_format> formats;
+  formats.reserve(options.formats.size());
   for (const std::string& name : options.formats) formats.push_back(known(parse_format(name)));
   if (formats.empty()) formats.push_back(MARLIN_INT4);
   std::vector<Group> all;

@@ -46,7 +46,7 @@ class ClockStream final : public dv::Stream {
       seconds_ += planted_.seconds(name, d.groups.z) * std::exp(planted_.deviation * normal(planted_.random));
       spoils_ = planted_.wrong.count(name) != 0;
     }
-    const auto ids = name.starts_with("route") ? MARLIN_BUFFER_IDS : MARLIN_BUFFER_ROUTED_IDS;
+    const uint32_t ids = name.starts_with("route") ? MARLIN_BUFFER_IDS : MARLIN_BUFFER_ROUTED_IDS;
     for (const dv::Argument& a : d.arguments)
       if (a.index == ids && a.buffer != nullptr)
         std::memcpy(&planted_.ids[a.offset], static_cast<const HostBuffer&>(*a.buffer).data() + a.offset, 8);
