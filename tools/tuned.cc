@@ -26,6 +26,8 @@ marlin_gemm_desc product_without_data(const marlin_weights* weights, int64_t m,
   if (!product.summed) return desc;
   desc.expert_scales = desc.expert_ids;
   desc.expert_scales.dtype = MARLIN_F32;
+  static char present;  // scales without a pointer are absent, and this one is never read
+  desc.expert_scales.data = &present;
   return desc;
 }
 

@@ -249,7 +249,8 @@ mm::weights four_experts(const mm::context& context) {
 marlin_gemm_desc mixture_of(marlin_gemm_desc desc, bool summed) {
   const int64_t tokens = desc.a.rows;
   desc.expert_ids = {nullptr, 0, tokens, 2, 0, MARLIN_I32, MARLIN_MEM_BUFFER};
-  if (summed) desc.expert_scales = {nullptr, 0, tokens, 2, 0, MARLIN_F32, MARLIN_MEM_BUFFER};
+  static char present;  // scales without a pointer are absent; nobody reads it
+  if (summed) desc.expert_scales = {&present, 0, tokens, 2, 0, MARLIN_F32, MARLIN_MEM_BUFFER};
   (summed ? desc.a : desc.c).rows = 2 * tokens;
   return desc;
 }
