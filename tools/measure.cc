@@ -215,6 +215,16 @@ Sorted sorted(const Bench& bench, const marlin_weights* weights, std::span<const
   return all;
 }
 
+/// Borrows everything.
+Timed timed_product(const Bench& bench, Rotation& weights, Prepared& p, const Job& job) {
+  const auto call = [&weights, &p, &job] {
+    multiply(p.product_by(weights.next(), job, p.next_draw()));
+  };
+  if (bench.device.backend == MARLIN_BACKEND_CPU) return Timed(call);
+  return Timed(call,
+               [&weights, &p, &job] { return device_clock(p.product_by(weights.first(), job)); });
+}
+
 }  // namespace
 
 std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations,
@@ -226,16 +236,7 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
   std::map<std::string, std::vector<double>> peaks;
   for (Rotation& weights : rotations) {
     for (size_t j = 0; j < jobs.size(); ++j) {
-      Prepared& p = operands[j];
-      const auto call = [&weights, &p, &job = jobs[j]] {
-        multiply(p.product_by(weights.next(), job, p.next_draw()));
-      };
-      if (bench.device.backend == MARLIN_BACKEND_CPU)
-        timed.emplace_back(call);
-      else
-        timed.emplace_back(call, [&weights, &p, &job = jobs[j]] {
-          return device_clock(p.product_by(weights.first(), job));
-        });
+      timed.push_back(timed_product(bench, weights, operands[j], jobs[j]));
       peaks[instruction_for(bench.device.isa_or_arch, jobs[j].compute, jobs[j].dtype)];
     }
   }

@@ -34,6 +34,8 @@ marlin_gemm_desc product_without_data(const marlin_weights* weights, int64_t m,
 void tune(std::span<const Weights> alike, int64_t max_m, const TunedProduct& product) {
   std::vector<marlin_gemm_desc> descs;
   std::vector<const marlin_gemm_desc*> pointers;
+  descs.reserve(alike.size());
+  pointers.reserve(alike.size());
   for (const Weights& weights : alike)
     descs.push_back(product_without_data(weights.get(), 1, product));
   for (const marlin_gemm_desc& desc : descs) pointers.push_back(&desc);
