@@ -22,7 +22,7 @@ static marlin_matrix row(float* data, int64_t cols) {
 
 int main(int argc, char** argv) {
   if (argc != 3) return fprintf(stderr, "usage: mlp CHECKPOINT EXPERT\n"), 2;
-  const int64_t expert = atoll(argv[2]);
+  const int64_t expert = strtoll(argv[2], NULL, 10);
   marlin_error error = {.struct_size = sizeof error};
   marlin_layer_info wide = {.struct_size = sizeof wide}, narrow = {.struct_size = sizeof narrow};
   marlin_context* context = NULL;

@@ -32,7 +32,7 @@ static void multiply(const std::vector<float>& a, const mm::weights& by, std::ve
 
 int main(int argc, char** argv) try {
   if (argc != 3) return std::fprintf(stderr, "usage: mlp CHECKPOINT EXPERT\n"), 2;
-  const std::int64_t expert = std::atoll(argv[2]);
+  const std::int64_t expert = std::strtoll(argv[2], nullptr, 10);
   const mm::context context(MARLIN_BACKEND_AUTO);
   const mm::checkpoint file{std::string(argv[1])};
   const mm::weights gate_up =

@@ -68,8 +68,13 @@ unsigned count_list(const std::string& text) {
   std::istringstream in(text);
   unsigned count = 0, first = 0, last = 0;
   for (std::string part; std::getline(in, part, ',');) {
-    const int read = std::sscanf(part.c_str(), "%u-%u", &first, &last);
-    count += read == 2 && last >= first ? last - first + 1 : read == 1 ? 1 : 0;
+    std::istringstream range(part);
+    char dash = 0;
+    if (!(range >> first)) continue;
+    if (!(range >> dash >> last))
+      ++count;
+    else if (last >= first)
+      count += last - first + 1;
   }
   return count;
 }
@@ -123,8 +128,11 @@ const CpuInfo& cpu_info() {
 size_t free_memory() {
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
+    constexpr std::string_view kName = "MemAvailable:";
+    if (!line.starts_with(kName)) continue;
+    std::istringstream value(line.substr(kName.size()));
     size_t kilobytes = 0;
-    if (std::sscanf(line.c_str(), "MemAvailable: %zu", &kilobytes) == 1) return kilobytes << 10;
+    if (value >> kilobytes) return kilobytes << 10;
   }
   return size_t{1} << 30;
 }

@@ -9,6 +9,8 @@ namespace {
 // A text of 13 pixels in a wide font. Its room is a row of circles, which need no other arithmetic
 // when the text is turned.
 constexpr double kLetter = 7.4, kWider = 8, kTextRadius = 7, kPointRadius = 6;
+/// Between the places that are tried one after another, up or down.
+constexpr double kStep = 4;
 
 }  // namespace
 
@@ -65,8 +67,10 @@ Label LabelPlaces::beside(const Box& cluster, const std::string& words) {
                                {middle, cluster.top - 11, 0},
                                {cluster.right + side, level, 0},
                                {cluster.left - side, level, 0}};
-  for (double y = cluster.bottom + 24; y < frame_.bottom; y += 4) places.push_back({middle, y, 0});
-  for (double y = cluster.top - 15; y > frame_.top; y -= 4) places.push_back({middle, y, 0});
+  for (int i = 0; cluster.bottom + 24 + kStep * i < frame_.bottom; ++i)
+    places.push_back({middle, cluster.bottom + 24 + kStep * i, 0});
+  for (int i = 0; cluster.top - 15 - kStep * i > frame_.top; ++i)
+    places.push_back({middle, cluster.top - 15 - kStep * i, 0});
   for (const Label& place : places) {
     if (take(place, words)) return place;
   }
@@ -77,7 +81,8 @@ Label LabelPlaces::along(PicturePoint from, PicturePoint to, const std::string& 
   const double dx = to.x - from.x, dy = to.y - from.y, length = std::hypot(dx, dy);
   const double degrees = std::atan2(dy, dx) * 180 / M_PI;
   constexpr double kAbove = 9, kBelow = 19;
-  for (double offset = 0; length > 0 && offset <= 0.5; offset += 0.02) {
+  for (int hundredths = 0; length > 0 && hundredths <= 50; hundredths += 2) {
+    const double offset = hundredths / 100.0;
     for (double part : {0.5 + offset, 0.5 - offset}) {
       for (double away : {-kAbove, kBelow}) {
         const Label place = {from.x + part * dx - away * dy / length,
@@ -87,8 +92,8 @@ Label LabelPlaces::along(PicturePoint from, PicturePoint to, const std::string& 
     }
   }
   const double half = kLetter * static_cast<double>(words.size()) / 2;
-  for (double y = frame_.top + 16; y < frame_.bottom; y += 4) {
-    const Label corner = {frame_.left + half + 4, y, 0};
+  for (int i = 0; frame_.top + 16 + kStep * i < frame_.bottom; ++i) {
+    const Label corner = {frame_.left + half + 4, frame_.top + 16 + kStep * i, 0};
     if (take(corner, words)) return corner;
   }
   return {frame_.left + half + 4, frame_.top + 16, 0};

@@ -139,7 +139,7 @@ marlin_status load_status(marlin_context* context, const marlin_checkpoint* chec
   shard.count[2] = 1;
   auto desc = make<marlin_load_desc>();
   desc.layers = &layer.name;
-  desc.shards = layer.experts > 1 ? &shard : nullptr;
+  desc.shards = layer.experts > 1 && expert != kAllExperts ? &shard : nullptr;
   desc.layer_count = 1;
   if (layer.format == MARLIN_FORMAT_NONE) {
     desc.format = quantize.format;

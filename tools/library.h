@@ -58,6 +58,8 @@ struct Refusal {
   marlin_status status = MARLIN_OK;
   std::string why;
 };
+/// Instead of an expert's number: all experts of a layer.
+inline constexpr uint32_t kAllExperts = UINT32_MAX;
 /// One expert (0 for plain layers) of a layer, packed. NULL and *refusal on failure.
 Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint,
                  const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize,

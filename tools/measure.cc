@@ -190,39 +190,53 @@ double time_calls(const std::function<void()>& call, double seconds) {
   return timed.seconds();
 }
 
-std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations,
-                                 std::span<const Job> wanted) {
-  const marlin_layer_info shape = info_of(rotations.front().first());
+namespace {
+
+/// The jobs that the device serves, with their operands, and the others.
+struct Sorted {
   std::vector<Prepared> operands;
   std::vector<Job> jobs;
   std::vector<Measurement> refused;
+};
+Sorted sorted(const Bench& bench, const marlin_weights* weights, std::span<const Job> wanted) {
+  const marlin_layer_info shape = info_of(weights);
+  Sorted all;
   for (const Job& job : wanted) {
-    operands.emplace_back(job, shape);
-    std::string why = why_not_served(operands.back().product_by(rotations.front().first(), job));
+    all.operands.emplace_back(job, shape);
+    std::string why = why_not_served(all.operands.back().product_by(weights, job));
     if (why.empty()) {
-      jobs.push_back(job);
+      all.jobs.push_back(job);
       continue;
     }
-    operands.pop_back();
-    refused.push_back(described(bench, shape, job));
-    refused.back().not_served = std::move(why);
+    all.operands.pop_back();
+    all.refused.push_back(described(bench, shape, job));
+    all.refused.back().not_served = std::move(why);
   }
+  return all;
+}
+
+/// Borrows everything.
+Timed timed_product(const Bench& bench, Rotation& weights, Prepared& p, const Job& job) {
+  const auto call = [&weights, &p, &job] {
+    multiply(p.product_by(weights.next(), job, p.next_draw()));
+  };
+  if (bench.device.backend == MARLIN_BACKEND_CPU) return Timed(call);
+  return Timed(call,
+               [&weights, &p, &job] { return device_clock(p.product_by(weights.first(), job)); });
+}
+
+}  // namespace
+
+std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotations,
+                                 std::span<const Job> wanted) {
+  auto [operands, jobs, refused] = sorted(bench, rotations.front().first(), wanted);
   if (jobs.empty()) return refused;
 
   std::vector<Timed> timed;
   std::map<std::string, std::vector<double>> peaks;
   for (Rotation& weights : rotations) {
     for (size_t j = 0; j < jobs.size(); ++j) {
-      Prepared& p = operands[j];
-      const auto call = [&weights, &p, &job = jobs[j]] {
-        multiply(p.product_by(weights.next(), job, p.next_draw()));
-      };
-      if (bench.device.backend == MARLIN_BACKEND_CPU)
-        timed.emplace_back(call);
-      else
-        timed.emplace_back(call, [&weights, &p, &job = jobs[j]] {
-          return device_clock(p.product_by(weights.first(), job));
-        });
+      timed.push_back(timed_product(bench, weights, operands[j], jobs[j]));
       peaks[instruction_for(bench.device.isa_or_arch, jobs[j].compute, jobs[j].dtype)];
     }
   }

@@ -67,6 +67,7 @@ struct Close {
 };
 
 std::string output_of(const std::string& command) {
+  // The user names the program. NOLINTNEXTLINE(bugprone-command-processor)
   const std::unique_ptr<std::FILE, Close> pipe(popen(command.c_str(), "r"));
   std::string text;
   std::array<char, 4096> part;
@@ -86,7 +87,7 @@ ordered_json mlx_times(const MlxProducts& products) {
   const std::string text =
       output_of(fmt::format("{} -c {} {} {} {} 1 8 32 64 512 2>/dev/null", quoted(products.python),
                             quoted(kScript), products.n, products.k, products.seconds));
-  const ordered_json found = ordered_json::parse(text, nullptr, false);
+  ordered_json found = ordered_json::parse(text, nullptr, false);
   if (found.is_object()) return found;
   return {{"why_not", fmt::format("{} cannot be run, or ended early", products.python)}};
 }

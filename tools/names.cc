@@ -92,7 +92,7 @@ std::string format_name(marlin_format format) {
   return format == MARLIN_FORMAT_NONE ? "float" : name_of<marlin_format>(kFormats, format);
 }
 std::string format_and_group(const marlin_layer_info& info) {
-  const std::string name = format_name(info.format);
+  std::string name = format_name(info.format);
   if (info.group_size == 0) return name;
   return info.group_size >= info.k ? name + " row" : fmt::format("{} g{}", name, info.group_size);
 }

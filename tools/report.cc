@@ -241,7 +241,8 @@ std::string lost_subnormals(const ordered_json& answers) {
 void print_summary(const ordered_json& report) {
   for (const auto& checks : report.at("kernel_checks")) {
     int refused = 0;
-    for (const auto& kernel : checks.at("kernels")) refused += kernel.at("refused") != "";
+    for (const auto& kernel : checks.at("kernels"))
+      refused += !kernel.at("refused").get<std::string>().empty();
     fmt::print("{}: {} checks of kernels, {} of them refused\n",
                checks.at("backend").get<std::string>(), checks.at("kernels").size(), refused);
   }

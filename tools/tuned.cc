@@ -17,12 +17,25 @@ marlin_gemm_desc product_without_data(const marlin_weights* weights, int64_t m,
   desc.a.cols = info.k;
   desc.c.cols = info.n;
   desc.a.memory = desc.c.memory = MARLIN_MEM_BUFFER;
+  if (product.top_k == 0) return desc;
+  desc.expert_ids.rows = m;
+  desc.expert_ids.cols = product.top_k;
+  desc.expert_ids.dtype = MARLIN_I32;
+  desc.expert_ids.memory = MARLIN_MEM_BUFFER;
+  (product.summed ? desc.a : desc.c).rows = m * product.top_k;
+  if (!product.summed) return desc;
+  desc.expert_scales = desc.expert_ids;
+  desc.expert_scales.dtype = MARLIN_F32;
+  static char present;  // scales without a pointer are absent, and this one is never read
+  desc.expert_scales.data = &present;
   return desc;
 }
 
 void tune(std::span<const Weights> alike, int64_t max_m, const TunedProduct& product) {
   std::vector<marlin_gemm_desc> descs;
   std::vector<const marlin_gemm_desc*> pointers;
+  descs.reserve(alike.size());
+  pointers.reserve(alike.size());
   for (const Weights& weights : alike)
     descs.push_back(product_without_data(weights.get(), 1, product));
   for (const marlin_gemm_desc& desc : descs) pointers.push_back(&desc);

@@ -14,10 +14,15 @@ namespace metal_marlin::tools {
 struct TunedProduct {
   marlin_dtype dtype;  ///< of the activations and results
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  /// Of a mixture, the experts of a token; 0: a plain product.
+  int64_t top_k = 0;
+  /// Of a mixture, whether A has a row for each expert of a token, whose results are scaled and
+  /// added up (as for down); otherwise a token has one row of A (as for gate and up).
+  bool summed = false;
 };
 
-/// A product of m rows without memory, for calls that read none. Its memory is a buffer's, so that
-/// a GPU stages nothing.
+/// A product of m rows (of a mixture: tokens) without memory, for calls that read none. Its memory
+/// is a buffer's, so that a GPU stages nothing.
 marlin_gemm_desc product_without_data(const marlin_weights* weights, int64_t m,
                                       const TunedProduct& product);
 

@@ -39,6 +39,34 @@ struct Options {
        detokenize = false, null = false, force = false;
 };
 
+// Where and how the model runs.
+void declare_run(CLI::App& app, ModelOptions& run) {
+  app.add_option("--context", run.context,
+                 "tokens of the whole talk; 0: as many as the model was made for")
+      ->check(CLI::NonNegativeNumber)
+      ->default_val(2048);
+  app.add_option("--block", run.block, "tokens of a prompt that run together")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app.add_option("--threads", run.threads, "0: as many as processors")
+      ->check(CLI::Range(0u, 1024u))
+      ->capture_default_str();
+  const std::map<std::string, marlin_backend> backends = {{"auto", MARLIN_BACKEND_AUTO},
+                                                          {"cpu", MARLIN_BACKEND_CPU},
+                                                          {"metal", MARLIN_BACKEND_METAL},
+                                                          {"cuda", MARLIN_BACKEND_CUDA}};
+  const std::map<std::string, marlin_compute> computes = {{"default", MARLIN_COMPUTE_DEFAULT},
+                                                          {"int8", MARLIN_COMPUTE_INT8}};
+  // Without a description of their own: it would list the numbers of the constants.
+  app.add_option("--backend", run.backend, "auto, cpu, metal or cuda; default: auto")
+      ->transform(CLI::CheckedTransformer(backends).description(""))
+      ->type_name("NAME");
+  app.add_option("--compute", run.compute,
+                 "default; or int8: activations rounded to 8 bits, which is faster")
+      ->transform(CLI::CheckedTransformer(computes).description(""))
+      ->type_name("NAME");
+}
+
 void declare(CLI::App& app, Options& o) {
   app.add_option("model", o.model, "a .gguf file, or a folder of safetensors")->required();
   app.add_option("--tokenizer", o.tokenizer,
@@ -61,30 +89,7 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--max-tokens", o.most_tokens, "of one answer")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--context", o.run.context,
-                 "tokens of the whole talk; 0: as many as the model was made for")
-      ->check(CLI::NonNegativeNumber)
-      ->default_val(2048);
-  app.add_option("--block", o.run.block, "tokens of a prompt that run together")
-      ->check(CLI::Range(1, 4096))
-      ->capture_default_str();
-  app.add_option("--threads", o.run.threads, "0: as many as processors")
-      ->check(CLI::Range(0u, 1024u))
-      ->capture_default_str();
-  const std::map<std::string, marlin_backend> backends = {{"auto", MARLIN_BACKEND_AUTO},
-                                                          {"cpu", MARLIN_BACKEND_CPU},
-                                                          {"metal", MARLIN_BACKEND_METAL},
-                                                          {"cuda", MARLIN_BACKEND_CUDA}};
-  const std::map<std::string, marlin_compute> computes = {{"default", MARLIN_COMPUTE_DEFAULT},
-                                                          {"int8", MARLIN_COMPUTE_INT8}};
-  // Without a description of their own: it would list the numbers of the constants.
-  app.add_option("--backend", o.run.backend, "auto, cpu, metal or cuda; default: auto")
-      ->transform(CLI::CheckedTransformer(backends).description(""))
-      ->type_name("NAME");
-  app.add_option("--compute", o.run.compute,
-                 "default; or int8: activations rounded to 8 bits, which is faster")
-      ->transform(CLI::CheckedTransformer(computes).description(""))
-      ->type_name("NAME");
+  declare_run(app, o.run);
   app.add_flag("--profile", o.profile, "say where the time went");
   app.add_option("--text", o.text, "a file for --perplexity and --logits");
   app.add_flag("--perplexity", o.perplexity, "how well the model predicts the text")

@@ -23,7 +23,7 @@ namespace {
 
 // Waits for input on stdin; false after Ctrl-C. The signal is let in only while pselect waits, so
 // that none is lost between a look at the flag and the waiting.
-bool wait_for_input(volatile std::sig_atomic_t* interrupted) {
+bool wait_for_input(const volatile std::sig_atomic_t* interrupted) {
   sigset_t interrupt, before;
   sigemptyset(&interrupt);
   sigaddset(&interrupt, SIGINT);

@@ -58,7 +58,7 @@ Speed time_tokens(Model& model, int64_t prompt, int64_t generate) {
     throw std::runtime_error(std::to_string(most) + " tokens, and the context has " +
                              std::to_string(model.context()));
   }
-  std::mt19937 random;
+  std::mt19937 random;  // the same tokens each time. NOLINT(bugprone-random-generator-seed)
   std::vector<Token> tokens(static_cast<size_t>(most));
   for (Token& token : tokens)
     token = static_cast<Token>(random() % static_cast<uint32_t>(model.vocabulary()));

@@ -17,6 +17,8 @@ const char* kind_name(HandleKind kind) {
       return "marlin_checkpoint";
     case HandleKind::destroyed:
       return "destroyed handle";
+    case HandleKind::none:
+      break;
   }
   return nullptr;
 }
@@ -27,7 +29,7 @@ Status check_handle(const void* handle, HandleKind kind, const char* name) {
   if (handle == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "%s is NULL, expected a %s", name, kind_name(kind));
   const bool aligned = reinterpret_cast<uintptr_t>(handle) % alignof(Handle) == 0;
-  const HandleKind found = aligned ? static_cast<const Handle*>(handle)->kind() : HandleKind{};
+  const HandleKind found = aligned ? static_cast<const Handle*>(handle)->kind() : HandleKind::none;
   if (found == kind) return {};
   const char* what = kind_name(found);
   return Status::error(MARLIN_E_ARGUMENT, "%s is a %s, expected a %s", name,

@@ -14,6 +14,7 @@ namespace metal_marlin::api {
 /// Odd, unlikely values: the first bytes of other objects (a pointer, a size or a float) do not
 /// have them.
 enum class HandleKind : uint32_t {
+  none = 0,  ///< of a pointer to something else
   context = 0x6d6c0c11,
   stream = 0x6d6c0c23,
   buffer = 0x6d6c0c35,

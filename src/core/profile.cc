@@ -206,7 +206,7 @@ Status Profile::parse(std::string_view text, std::string_view head, Choices& out
   if (end == std::string_view::npos || text.back() != '\n' ||
       sealed(std::string(text.substr(0, end))) != text)
     return Status::error(MARLIN_E_FORMAT, "it is damaged: its checksum does not fit");
-  if (text.substr(0, head.size()) != head)
+  if (!text.starts_with(head))
     return Status::error(MARLIN_E_FORMAT,
                          "it is of another device, driver, system or version of the library");
   int line = static_cast<int>(std::count(head.begin(), head.end(), '\n'));

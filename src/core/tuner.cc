@@ -192,7 +192,8 @@ Status tune(std::span<const GemmProblem> problems, int64_t max_m, const TuneTerm
       continue;
     }
     MARLIN_RETURN_IF_ERROR(choice.status());
-    if (choice.value()) terms.profile.keep(key.second, *choice.value());
+    const std::optional<KernelChoice>& made = choice.value();
+    if (made) terms.profile.keep(key.second, *made);
   }
   if (const Status s = terms.profile.save(); !s.ok()) terms.logger(LogLevel::warning, s.message());
   return {};

@@ -43,8 +43,9 @@ Result<SparseRule> sparse_rule(uint32_t flags, std::span<const float> column_nor
 /// Bit i is set if the score of element i is one of the two largest of four; on ties the lower
 /// index wins. NaN counts as the largest.
 constexpr uint8_t keep_two_largest(const double (&score)[4]) {
+  const auto is_nan = [](double x) { return x != x; };
   const auto before = [&](int j, int i) {  // j goes before i
-    const bool j_nan = score[j] != score[j], i_nan = score[i] != score[i];
+    const bool j_nan = is_nan(score[j]), i_nan = is_nan(score[i]);
     if (j_nan != i_nan) return j_nan;
     return score[j] > score[i] || ((j_nan || score[j] == score[i]) && j < i);
   };

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -30,7 +31,8 @@ struct Planted {
   std::set<std::string> wrong, missing;
   double deviation = 0;  ///< of the logarithm of a time
   std::mt19937 random{1};
-  std::map<std::string, int> runs;  ///< dispatches of product kernels
+  std::map<std::string, int> runs;                 ///< dispatches of product kernels
+  std::map<uint64_t, std::array<int32_t, 2>> ids;  ///< of the first token, by their place in the buffer
 };
 
 class ClockStream final : public dv::Stream {
@@ -44,6 +46,10 @@ class ClockStream final : public dv::Stream {
       seconds_ += planted_.seconds(name, d.groups.z) * std::exp(planted_.deviation * normal(planted_.random));
       spoils_ = planted_.wrong.count(name) != 0;
     }
+    const uint32_t ids = name.starts_with("route") ? MARLIN_BUFFER_IDS : MARLIN_BUFFER_ROUTED_IDS;
+    for (const dv::Argument& a : d.arguments)
+      if (a.index == ids && a.buffer != nullptr)
+        std::memcpy(&planted_.ids[a.offset], static_cast<const HostBuffer&>(*a.buffer).data() + a.offset, 8);
     // It writes C itself, or another kernel adds its sums.
     for (const dv::Argument& a : d.arguments)
       if (spoils_ && a.index == MARLIN_BUFFER_C && a.buffer != nullptr)
@@ -229,23 +235,69 @@ TEST_F(Tuned, AKernelThatIsNotThereOrThatTheProbeRefusesIsNotPicked) {
   EXPECT_EQ(prepare(desc_of(w, 1), 2), MARLIN_E_UNSUPPORTED);
 }
 
-TEST_F(Tuned, MixturesOfExpertsAreClassesOfTheirOwn) {
-  planted.seconds = [](const std::string& name, uint32_t) { return name.ends_with("_m6") ? 10e-6 : 20e-6; };
-  const mm::context context = make(60000, folder.path());
+mm::weights four_experts(const mm::context& context) {
   const auto values = abi_test::numbers(static_cast<size_t>(kN * kK), 3);
   std::vector<marlin_pack_desc> parts(4, abi_test::pack_desc(values, kN, kK));
   std::vector<const marlin_pack_desc*> pointers;
   for (const auto& part : parts) pointers.push_back(&part);
   marlin_weights* made = nullptr;
   EXPECT_OK(marlin_weights_pack, context.get(), pointers.data(), 4u, 4u, &made);
-  const mm::weights w(made);
-  auto desc = desc_of(w, 8);
-  desc.expert_ids = {nullptr, 0, 8, 2, 0, MARLIN_I32, MARLIN_MEM_BUFFER};
-  desc.c.rows = 16;
+  return mm::weights(made);
+}
+
+/// Two experts a token. With sums, A has a row for each of them, as for down; else C has, as for gate and up.
+marlin_gemm_desc mixture_of(marlin_gemm_desc desc, bool summed) {
+  const int64_t tokens = desc.a.rows;
+  desc.expert_ids = {nullptr, 0, tokens, 2, 0, MARLIN_I32, MARLIN_MEM_BUFFER};
+  static char present;  // scales without a pointer are absent; nobody reads it
+  if (summed) desc.expert_scales = {&present, 0, tokens, 2, 0, MARLIN_F32, MARLIN_MEM_BUFFER};
+  (summed ? desc.a : desc.c).rows = 2 * tokens;
+  return desc;
+}
+
+TEST_F(Tuned, MixturesOfExpertsAreClassesOfTheirOwn) {
+  planted.seconds = [](const std::string& name, uint32_t) { return name.ends_with("_m6") ? 10e-6 : 20e-6; };
+  const mm::context context = make(60000, folder.path());
+  const mm::weights w = four_experts(context);
+  const marlin_gemm_desc desc = mixture_of(desc_of(w, 8), false), summed = mixture_of(desc_of(w, 8), true);
   EXPECT_EQ(prepare(desc, 16), MARLIN_OK);
+  EXPECT_THAT(explained(summed), Not(HasSubstr("why: tuned")));
+  EXPECT_EQ(prepare(summed, 16), MARLIN_OK);
+  EXPECT_THAT(explained(summed), HasSubstr("kernel: gemv_u4_f16_m6\n"));
+  EXPECT_THAT(explained(summed), HasSubstr("why: tuned"));
   EXPECT_THAT(explained(desc), HasSubstr("kernel: gemv_u4_f16_m6\n"));
   EXPECT_THAT(explained(desc), HasSubstr("why: tuned"));
   EXPECT_THAT(explained(desc_of(pack(context, kN, kK, 1), 8)), Not(HasSubstr("why: tuned")));
+}
+
+TEST_F(Tuned, OfAMixtureAWrongKernelIsNeverPicked) {
+  planted.seconds = [](const std::string& name, uint32_t) { return name.ends_with("_m6") ? 1e-6 : 20e-6; };
+  planted.wrong = {"gemv_u4_f16_m6"};
+  const mm::context context = make(60000, folder.path());
+  const mm::weights w = four_experts(context);
+  for (const bool summed : {false, true}) {
+    EXPECT_EQ(prepare(mixture_of(desc_of(w, 1), summed), 4), MARLIN_OK);
+    for (int64_t m = 1; m <= 4; ++m) {
+      const std::string text = explained(mixture_of(desc_of(w, m), summed));
+      EXPECT_THAT(text, Not(HasSubstr("kernel: gemv_u4_f16_m6"))) << m << (summed ? ", summed" : "");
+      EXPECT_THAT(text, HasSubstr("tuned: yes")) << "another kernel was measured, M " << m;
+    }
+  }
+  EXPECT_EQ(planted.runs["gemv_u4_f16_m6"], 8) << "once for each class, to see what it computes";
+}
+
+/// Else the experts of one set of ids would stay in caches while kernels are timed.
+TEST_F(Tuned, TheIdsOfAMixtureTakeTurns) {
+  const mm::context context = make(60000, folder.path());
+  const mm::weights w = four_experts(context);
+  EXPECT_EQ(prepare(mixture_of(desc_of(w, 1), false), 1), MARLIN_OK);
+  EXPECT_EQ(planted.ids.size(), 16u);
+  std::set<int32_t> experts;
+  for (const auto& [place, ids] : planted.ids) {
+    EXPECT_NE(ids[0], ids[1]) << "a token names no expert twice";
+    experts.insert(ids.begin(), ids.end());
+  }
+  EXPECT_EQ(experts, (std::set<int32_t>{0, 1, 2, 3}));
 }
 
 TEST_F(Tuned, ScratchOfEveryMIsPrepared) {

@@ -130,8 +130,8 @@ case $case in
     grep -q 'compatible with requested version' configure.log || { cat configure.log; fail "another error was expected"; }
     ;;
   subdirectory)
-    # Unoptimized: it is the build that is tested here.
-    configure_consumer -DMETAL_MARLIN_SOURCE="$SOURCE" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON &&
+    # Unoptimized, and a folder's files as one: it is the build that is tested here.
+    configure_consumer -DMETAL_MARLIN_SOURCE="$SOURCE" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_UNITY_BUILD=ON &&
       "$CMAKE" --build build --target consumer_c consumer_cc
     [ ! -e build/CPackConfig.cmake ] || fail "a project that adds this one gets its packages"
     ./build/consumer_c && ./build/consumer_cc

@@ -32,20 +32,4 @@ marlin_context* context(uint32_t threads) {
   return found.get();
 }
 
-std::string isa() {
-  marlin_device_info info{};
-  info.struct_size = sizeof info;
-  for (uint32_t i = 0; marlin_device_get(i, &info, nullptr) == MARLIN_OK; ++i) {
-    if (info.backend == MARLIN_BACKEND_CPU) return info.isa_or_arch;
-  }
-  return "";
-}
-
-std::string unreachable_isa() {
-  const char* asked = std::getenv("METAL_MARLIN_ISA");
-  const std::string have = isa();
-  if (asked == nullptr || have.starts_with(asked)) return "";
-  return std::string("METAL_MARLIN_ISA=") + asked + ", but this processor offers " + have;
-}
-
 }  // namespace trial

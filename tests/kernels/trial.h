@@ -72,7 +72,8 @@ marlin_context* context(uint32_t threads);
 void use_context(marlin_context* context);
 /// "avx512-vnni-bf16", ...: what the contexts run on.
 std::string isa();
-/// Why this run cannot be what METAL_MARLIN_ISA asks for on this processor; empty when it can.
+/// Why this run cannot be what METAL_MARLIN_ISA asks for on this processor, or why it would show nothing new; empty when it can
+/// and does.
 std::string unreachable_isa();
 
 /// The operands of a case, filled at random by its seed. Members may be changed before pack().

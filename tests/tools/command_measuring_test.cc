@@ -232,6 +232,25 @@ TEST_F(Tune, TakesTheLayersOfAFile) {
   EXPECT_EQ(tune({"nothing.gguf"}).exit_code, 3);
 }
 
+/// On the CPU an expert is a plain product of its rows.
+TEST_F(Tune, TakesMixturesOfExperts) {
+  auto shape = kShape;
+  shape.insert(shape.end(), {"--experts", "6", "--top-k", "2"});
+  const Ran ran = tune(shape);
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("int4 96 x 160, group 32, 2 of 6 experts"));
+  EXPECT_THAT(ran.out, HasSubstr("an expert is a plain product of its rows"));
+  EXPECT_THAT(ran.out, HasSubstr(".txt, 4 products\n"));
+  EXPECT_THAT(explained(), HasSubstr("why: tuned: ")) << "so plain products of these rows are known, too";
+  EXPECT_EQ(tune({"-n", "96", "-k", "160", "--experts", "6", "--top-k", "7"}).exit_code, 2);
+  EXPECT_THAT(tune({"-n", "96", "-k", "160", "--top-k", "7"}).err, HasSubstr("--top-k 7: expected at most the 0 of --experts"));
+
+  const Ran file = tune({data("mxfp4-gpt-oss-experts"), "--top-k", "2"});
+  EXPECT_EQ(file.exit_code, 0) << file.err;
+  EXPECT_THAT(file.out, HasSubstr("2 of 4 experts"));
+  EXPECT_EQ(tune({data("mxfp4-gpt-oss-experts"), "--top-k", "1000"}).exit_code, 2);
+}
+
 TEST_F(Tune, SaysWhatItHadNoTimeFor) {
   const Ran ran = tune({"-n", "4096", "-k", "4096", "--seconds", "0.01"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;

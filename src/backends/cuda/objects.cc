@@ -50,7 +50,7 @@ std::string name_of_form(std::string_view name, std::string_view module,
   text.append("_s").append(std::to_string(form.scale));
   text.append("z").append(std::to_string(form.zero));
   text.append("g").append(std::to_string(form.shift));
-  if (name.starts_with("ring_") && values[MARLIN_CONSTANT_ROUTING] != kRoutingNone) text += "e";
+  if (name.starts_with("ring_") && values[MARLIN_CONSTANT_ROUTING] != kRoutingNone) text += 'e';
   return text;
 }
 

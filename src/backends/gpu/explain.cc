@@ -28,6 +28,41 @@ std::string names_of_order(const GemmProblem& problem, const PlanRules& rules) {
   return names;
 }
 
+/// Why this kernel serves, and which one would if all computed right.
+void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& problem,
+                   const PlanRules& rules) {
+  const ProductKernel& kernel = *plan.kernel;
+  const KernelHealth well;
+  GemmProblem usual = problem;
+  usual.row_invariant = false;
+  const int64_t m = problem_size(problem);
+  const auto meant = choose_product_kernel(usual, m, rules, KernelHealth::Reader(well));
+  if (!plan.tuned && meant.ok() && meant.value() != &kernel) {
+    const std::string_view refused =
+        meant.value()->name(weights_of(problem).layout.codes, plan.activation);
+    append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());
+  }
+  if (const std::string bad = rules.health.bad_ones(); !bad.empty())
+    text += "unusable_here: " + bad + "\n";
+  if (!rules.forced.empty()) {
+    text += "why: METAL_MARLIN_KERNEL asks for it\n";
+  } else if (plan.tuned) {
+    append(text, "why: tuned: of the kernels that were measured on this device, the fastest\n");
+  } else if (kernel.shares_tiles) {
+    append(
+        text,
+        "why: of the tiles that this device computes right, it is estimated to be fastest: %" PRId64
+        " us\n",
+        estimated_ns(kernel, problem, std::max<int64_t>(m, 1), rules.device) / 1000);
+  } else {
+    append(text, "why: first kernel that computes right on this device for %s and M from %" PRId64,
+           problem.row_invariant ? "these types, in the order of M = 1," : "these types",
+           kernel.m_min);
+    if (kernel.m_max != 0 && !problem.row_invariant) append(text, " to %" PRId64, kernel.m_max);
+    text += '\n';
+  }
+}
+
 }  // namespace
 
 void append_limits(std::string& text, const device::Kernel& kernel) {
@@ -67,35 +102,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "probe: %s\n", probe_text(plan.health));
   if (problem.row_invariant)
     text += "row_invariant: the same bits for any M, by " + names_of_order(problem, rules) + "\n";
-  const KernelHealth well;
-  GemmProblem usual = problem;
-  usual.row_invariant = false;
-  const auto meant =
-      choose_product_kernel(usual, problem_size(problem), rules, KernelHealth::Reader(well));
-  if (!plan.tuned && meant.ok() && meant.value() != &kernel) {
-    const std::string_view refused = meant.value()->name(layout.codes, plan.activation);
-    append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());
-  }
-  if (const std::string bad = rules.health.bad_ones(); !bad.empty())
-    text += "unusable_here: " + bad + "\n";
-  if (!rules.forced.empty()) {
-    text += "why: METAL_MARLIN_KERNEL asks for it\n";
-  } else if (plan.tuned) {
-    append(text, "why: tuned: of the kernels that were measured on this device, the fastest\n");
-  } else if (kernel.shares_tiles) {
-    append(
-        text,
-        "why: of the tiles that this device computes right, it is estimated to be fastest: %" PRId64
-        " us\n",
-        estimated_ns(kernel, problem, std::max<int64_t>(problem_size(problem), 1), rules.device) /
-            1000);
-  } else {
-    append(text, "why: first kernel that computes right on this device for %s and M from %" PRId64,
-           problem.row_invariant ? "these types, in the order of M = 1," : "these types",
-           kernel.m_min);
-    if (kernel.m_max != 0 && !problem.row_invariant) append(text, " to %" PRId64, kernel.m_max);
-    text += '\n';
-  }
+  append_choice(text, plan, problem, rules);
   if (rules.profile != nullptr)
     text += explain_profile(
         *rules.profile,

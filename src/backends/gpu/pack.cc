@@ -293,11 +293,12 @@ class RowBlockPacker {
       std::array<uint16_t, 4> positions{};  // of the steps of 16 slots
       for (int j = 0; j < 4; ++j) {
         std::array<uint8_t, kUnitSlots> unit;  // codes (t, 0), then (t, 1)
-        for (int t = 0; t < 4; ++t) {
-          const KeptCodes two = kept_codes(int64_t{kMmaSlots} * chunk + 16 * t + 4 * j);
-          unit[static_cast<size_t>(t)] = two.first;
-          unit[static_cast<size_t>(t + 4)] = two.second;
-          positions[static_cast<size_t>(t)] |= static_cast<uint16_t>(two.positions << 4 * j);
+        for (size_t t = 0; t < 4; ++t) {
+          const KeptCodes two =
+              kept_codes(int64_t{kMmaSlots} * chunk + 16 * static_cast<int64_t>(t) + 4 * j);
+          unit[t] = two.first;
+          unit[t + 4] = two.second;
+          positions[t] |= static_cast<uint16_t>(two.positions << 4 * j);
         }
         const int lane = 4 * (in_block % 8) + j;
         store(at + 4 * mma_kept_word(chunk, lane, in_block / 8), mma_word_of(unit.data(), 0));

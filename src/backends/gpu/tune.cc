@@ -44,6 +44,10 @@ void fill_ids(const MatrixView& ids, int64_t experts, std::byte* to) {
     }
 }
 
+/// Products of a mixture take sets of ids in turn: the experts of one set stay in caches, those of
+/// all sets do not.
+constexpr int64_t kIdSets = 16;
+
 class GpuContest final : public Contest {
  public:
   GpuContest(const TuneBench& bench, std::span<const GemmProblem> alike, int64_t m)
@@ -59,11 +63,16 @@ class GpuContest final : public Contest {
     first.c.rows = routed && first.routing.scales.present() ? m_ : rows;
     first.bias = {};
     first.accumulate = false;
-    if (routed) first.routing.ids.rows = first.routing.scales.rows = m_;
+    if (routed) {
+      first.routing.ids.rows = kIdSets * m_;
+      first.routing.scales.rows = m_;
+    }
     arena.add(first.a, operands_.a);
     arena.add(first.c, operands_.c);
     arena.add(first.routing.ids, operands_.ids);
     if (first.routing.scales.present()) arena.add(first.routing.scales, operands_.scales);
+    const MatrixView ids = first.routing.ids;
+    if (routed) first.routing.ids.rows = m_;
     for (GemmProblem& problem : problems_) {
       problem.a = first.a;
       problem.c = first.c;
@@ -73,7 +82,7 @@ class GpuContest final : public Contest {
       problem.routing.scales = first.routing.scales;
     }
     MARLIN_RETURN_IF_ERROR(allocate(arena.bytes()));
-    return fill();
+    return fill(ids);
   }
 
   void enter(const Entry& entry) { entries_.push_back(entry); }
@@ -102,7 +111,7 @@ class GpuContest final : public Contest {
     std::memset(result(), 0xff, result_bytes());
     MARLIN_ASSIGN(auto stream, bench_.streams.take());
     MARLIN_RETURN_IF_ERROR(copy(*stream, host_, device_, operands_.c.place.offset));
-    const Status ran = record(*stream, plan.value(), problems_.front());
+    const Status ran = record(*stream, plan.value(), 0);
     if (ran.code() == MARLIN_E_NOT_FOUND || ran.code() == MARLIN_E_UNSUPPORTED) return false;
     MARLIN_RETURN_IF_ERROR(ran);
     MARLIN_RETURN_IF_ERROR(copy(*stream, device_, host_, operands_.c.place.offset));
@@ -120,8 +129,7 @@ class GpuContest final : public Contest {
     MARLIN_ASSIGN(const GemmPlan plan, this->plan(entries_[i]));
     const auto work = [&]() -> Result<double> {
       MARLIN_ASSIGN(auto stream, bench_.streams.take());
-      for (int run = 0; run < runs; ++run)
-        MARLIN_RETURN_IF_ERROR(record(*stream, plan, problems_[turn_++ % problems_.size()]));
+      for (int run = 0; run < runs; ++run) MARLIN_RETURN_IF_ERROR(record(*stream, plan, turn_++));
       MARLIN_RETURN_IF_ERROR(stream->wait(UINT64_MAX));
       const double busy = stream->busy_seconds();
       bench_.streams.put(std::move(stream));
@@ -147,14 +155,14 @@ class GpuContest final : public Contest {
     return {};
   }
 
-  Status fill() {
+  /// `ids` are those of all sets.
+  Status fill(const MatrixView& ids) {
     const GemmProblem& first = problems_.front();
     const auto at = [&](const Matrix& matrix) { return host_->host() + matrix.place.offset; };
     std::memset(host_->host(), 0, host_->bytes());
     fill_activations(first.a.dtype, at(operands_.a), first.a.rows * first.a.cols);
     if (first.routing.present())
-      fill_ids(first.routing.ids, static_cast<int64_t>(first.routing.stack->size()),
-               at(operands_.ids));
+      fill_ids(ids, static_cast<int64_t>(first.routing.stack->size()), at(operands_.ids));
     if (operands_.scales.stride != 0)
       fill_activations(first.routing.scales.dtype, at(operands_.scales),
                        first.routing.scales.rows * first.routing.scales.cols);
@@ -174,9 +182,14 @@ class GpuContest final : public Contest {
     return stream.end();
   }
 
-  Status record(GpuStream& stream, const GemmPlan& plan, const GemmProblem& problem) const {
+  /// The weights and the set of ids of this turn.
+  Status record(GpuStream& stream, const GemmPlan& plan, size_t turn) const {
+    const GemmProblem& problem = problems_[turn % problems_.size()];
+    ProductOperands operands = operands_;
+    operands.ids.place.offset +=
+        turn % kIdSets * static_cast<uint64_t>(span_bytes(problem.routing.ids));
     GemmCall call(bench_.kernels);
-    MARLIN_RETURN_IF_ERROR(call.add(problem, plan, operands_));
+    MARLIN_RETURN_IF_ERROR(call.add(problem, plan, operands));
     return call.record(stream, bench_.memory);
   }
 
