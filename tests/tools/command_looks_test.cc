@@ -106,6 +106,14 @@ std::vector<std::string> on_a_terminal(const std::vector<std::string>& arguments
   return lines;
 }
 
+TEST(Help, FitsEightyColumns) {
+  for (const std::string command :
+       {"inspect", "verify", "unpack", "quantize", "bench", "explain", "tune", "doctor", "report"}) {
+    for (const std::string& line : on_a_terminal({command, "--help"}))
+      if (!line.starts_with("  metal-marlin ")) EXPECT_LE(line.size(), 80u) << command << ": " << line;
+  }
+}
+
 TEST(Inspect, FitsEightyColumns) {
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(data(""))) {
