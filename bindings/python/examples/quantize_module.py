@@ -13,7 +13,8 @@ class Mlp(torch.nn.Module):
         self.gate, self.up, self.down = torch.nn.Linear(256, 512), torch.nn.Linear(256, 512), torch.nn.Linear(512, 256)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.down(torch.nn.functional.silu(self.gate(x)) * self.up(x))
+        y: torch.Tensor = self.down(torch.nn.functional.silu(self.gate(x)) * self.up(x))
+        return y
 
 
 (path,) = sys.argv[1:]
