@@ -1,6 +1,7 @@
 """A drawing of docs/: a card with its own background, so that it reads on light and dark pages."""
 
 WIDTH, MARGIN, LABEL = 980, 22, 150
+LETTER = 5.7  # pixels of a letter in the smaller font of cells
 INK, SOFT, CARD, EDGE = "#1f2328", "#57606a", "#fcfcfd", "#d0d7de"
 FILLS = {
     "code": "#cfe3fb", "code2": "#a9cdf5", "scale": "#fbe3b4", "zero": "#cdebc8", "meta": "#e3d3f7", "pad": "#e9ebee",
@@ -48,6 +49,11 @@ class Card:
         total = sum(cell[1] for cell in cells)
         scale = (WIDTH - 2 * MARGIN - LABEL) / total
         steps = [cell[3] if len(cell) > 3 else cell[1] for cell in cells]
+        letters = {size: max(len(line) for cell in cells if cell[1] == size for line in str(cell[0]).split("\n"))
+                   for size in {cell[1] for cell in cells}}  # of the longest line in cells of this size: they share a font
+        too_long = [cell[0] for cell in cells if letters[cell[1]] * LETTER > cell[1] * scale]
+        if too_long:
+            raise ValueError(f"{self.title}: expected words that fit into their cells, found {too_long}")
         x, at = MARGIN + LABEL, sum(steps) if unit == "bit" else (first or 0)
         self.row_label(label, height)
         for (text, size, kind, *_), step in zip(cells, steps):
@@ -55,8 +61,8 @@ class Card:
             self.box(x, self.y, width, height, kind)
             lines = str(text).split("\n")
             for i, line in enumerate(lines):
-                small = 11 if max(len(t) for t in lines) * 6.6 > width else 12.5
-                self.text(x + width / 2, self.y + height / 2 + 4.5 + 14 * (i - (len(lines) - 1) / 2), line, small)
+                font = 11 if letters[size] * 6.6 > width else 12.5
+                self.text(x + width / 2, self.y + height / 2 + 4.5 + 14 * (i - (len(lines) - 1) / 2), line, font)
             if unit == "bit":
                 high, low = at - 1, at - step
                 if high == low:

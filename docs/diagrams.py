@@ -85,9 +85,9 @@ def gptq_stream():
         cells = []
         for k in range(32 * w // 3, (32 * w + 31) // 3 + 1):
             bits = min(3 * k + 3, 32 * w + 32) - max(3 * k, 32 * w)
-            cells.append((k if bits == 3 else f"{k}\n{bits} of 3", bits, "code" if k % 2 == 0 else "code2"))
+            cells.append((k, bits, "code" if k % 2 == 0 else "code2"))
         card.strip(f"qweight ({w}, n)\nk of W[n, k]", cells[::-1])
-    card.note("Drawn for k = 0..31. Codes 10 and 21 lie in two words. qzeros (g, c) are such streams along N; 2 and 8 bits divide the word.")
+    card.note("Drawn for k = 0…31. Codes 10 and 21 each lie in two words. qzeros (g, c) are such streams along N. Codes of 2 or 8 bits never cross words.")
     return card
 
 

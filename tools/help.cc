@@ -5,8 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <regex>
+#include <sstream>
+#include <string_view>
 
 #include "command.h"
+#include "terminal.h"
 #include "words.h"
 
 namespace metal_marlin::tools {
@@ -15,6 +18,12 @@ namespace {
 /// A flag that excludes more others than this stands alone.
 constexpr size_t kFewExcludes = 5;
 constexpr size_t kNameColumns = 30, kTextColumns = 86;
+
+/// The columns of a line of text that begins at this column: those that the terminal has.
+size_t columns_from(size_t column, size_t most) {
+  const size_t terminal = terminal_width(stdout);
+  return terminal == 0 ? most : std::min(most, std::max(terminal, column + 31) - column - 1);
+}
 
 bool is_flag(const CLI::Option* option) { return option->get_items_expected_max() == 0; }
 /// Its own text says what it goes with.
@@ -45,6 +54,21 @@ std::string wrapped(const std::string& text, size_t columns) {
   return out + text.substr(begin);
 }
 
+/// Values with "|" between them, in lines that fit.
+std::string broken(const std::string& values) {
+  constexpr std::string_view indent = "      ";
+  const size_t columns = columns_from(indent.size() + sizeof "  --format", values.size());
+  std::string out;
+  size_t begin = 0;
+  while (values.size() - begin > columns) {
+    const size_t end = values.rfind('|', begin + columns);
+    if (end == std::string::npos || end <= begin) break;
+    out.append(values, begin, end - begin).append("|\n").append(indent);
+    begin = end + 1;
+  }
+  return out.append(values, begin);
+}
+
 class HelpFormatter final : public CLI::Formatter {
  public:
   /// A flag's name without its value, as "{false}".
@@ -65,7 +89,7 @@ class HelpFormatter final : public CLI::Formatter {
       value = std::regex_replace(found[1].str(), comma, "|");
     else if (type == "TEXT" || type == "FILE")
       value = type == "TEXT" ? "NAME" : type;
-    return " " + value + (is_list ? ",..." : "");
+    return " " + broken(value) + (is_list ? ",..." : "");
   }
 
   std::string make_option_desc(const CLI::Option* option) const override {
@@ -79,10 +103,20 @@ class HelpFormatter final : public CLI::Formatter {
     if (option->get_required() && !option->get_positional()) text += "; required";
     if (const std::string needs = names_of(option->get_needs()); !needs.empty())
       text += "; only with " + needs;
-    if (stands_alone(option)) return wrapped(text, kTextColumns);
+    const size_t columns = columns_from(kNameColumns, kTextColumns);
+    if (stands_alone(option)) return wrapped(text, columns);
     if (const std::string others = names_of(option->get_excludes()); !others.empty())
       text += "; not with " + others;
-    return wrapped(text, kTextColumns);
+    return wrapped(text, columns);
+  }
+
+  /// Sentences are wrapped; lines with an indent are commands.
+  std::string make_footer(const CLI::App* app) const override {
+    std::string out;
+    std::istringstream lines(app->get_footer());
+    for (std::string line; std::getline(lines, line);)
+      out += (line.starts_with(' ') ? line : wrapped(line, columns_from(0, line.size()))) + "\n";
+    return out;
   }
 };
 

@@ -30,7 +30,7 @@ ServingKernel serving(const marlin_weights* weights, marlin_format format, int64
 }
 
 void check(KernelChecks& checks) {
-  const auto formats = all_formats();
+  const auto formats = measured_formats();
   Progress progress("checking kernels",
                     static_cast<double>(formats.size() * std::size(kServedRows)));
   double done = 0;
@@ -67,7 +67,7 @@ void print(const KernelChecks& checks) {
   fmt::print("\nkernels of {} {}: each compared with float64 on this device, half activations\n",
              backend_name(checks.device.backend), checks.device.name);
   Table table({{"format"}, {"verified", Table::Align::right}, {"refused"}, {"served instead by"}});
-  for (const marlin_format format : all_formats()) {
+  for (const marlin_format format : measured_formats()) {
     std::vector<std::string> verified;
     bool any_refused = false;
     const auto count = [&] { return std::to_string(verified.size()); };

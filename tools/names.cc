@@ -11,16 +11,34 @@ namespace {
 template <class T>
 using Names = std::span<const std::pair<T, std::string_view>>;
 
-constexpr std::pair<marlin_format, std::string_view> kFormats[] = {
-    {MARLIN_INT4, "int4"},         {MARLIN_FP4, "fp4"},
-    {MARLIN_MXFP4, "mxfp4"},       {MARLIN_NVFP4, "nvfp4"},
-    {MARLIN_INT8, "int8"},         {MARLIN_INT2, "int2"},
-    {MARLIN_INT3, "int3"},         {MARLIN_INT5, "int5"},
-    {MARLIN_INT6, "int6"},         {MARLIN_IQ4, "iq4"},
-    {MARLIN_UINT8, "uint8"},       {MARLIN_FP8, "fp8"},
-    {MARLIN_NF4, "nf4"},           {MARLIN_CODEBOOK4, "codebook4"},
-    {MARLIN_FLOAT32, "float32"},   {MARLIN_FLOAT16, "float16"},
-    {MARLIN_BFLOAT16, "bfloat16"},
+/// All that the command knows of a format. The format table of the library is behind its border.
+struct FormatRow {
+  marlin_format format;
+  std::string_view name;
+  int bits;        ///< of a code
+  uint32_t group;  ///< if none is requested
+  unsigned uses = 0;
+};
+constexpr unsigned kMeasured = 1;   // of measured_formats()
+constexpr unsigned kQuantized = 2;  // of quantize_formats()
+constexpr FormatRow kFormats[] = {
+    {MARLIN_INT4, "int4", 4, 32, kMeasured | kQuantized},
+    {MARLIN_FP4, "fp4", 4, 32, kMeasured},
+    {MARLIN_MXFP4, "mxfp4", 4, 32, kMeasured | kQuantized},
+    {MARLIN_NVFP4, "nvfp4", 4, 16, kMeasured | kQuantized},
+    {MARLIN_INT8, "int8", 8, 32, kMeasured},
+    {MARLIN_INT2, "int2", 2, 32, kQuantized},
+    {MARLIN_INT3, "int3", 3, 32, kQuantized},
+    {MARLIN_INT5, "int5", 5, 32, kQuantized},
+    {MARLIN_INT6, "int6", 6, 32, kQuantized},
+    {MARLIN_IQ4, "iq4", 4, 32},
+    {MARLIN_UINT8, "uint8", 8, 32, kQuantized},
+    {MARLIN_FP8, "fp8", 8, 32},
+    {MARLIN_NF4, "nf4", 4, 32},
+    {MARLIN_CODEBOOK4, "codebook4", 4, 32},
+    {MARLIN_FLOAT32, "float32", 32, 32},
+    {MARLIN_FLOAT16, "float16", 16, 32},
+    {MARLIN_BFLOAT16, "bfloat16", 16, 32},
 };
 constexpr std::pair<marlin_compute, std::string_view> kComputes[] = {
     {MARLIN_COMPUTE_DEFAULT, "default"},
@@ -86,10 +104,26 @@ std::optional<T> value_of(Names<T> names, std::string_view name) {
   return std::nullopt;
 }
 
+/// Null: a format of a newer library.
+const FormatRow* row_of(marlin_format format) {
+  for (const FormatRow& row : kFormats)
+    if (row.format == format) return &row;
+  return nullptr;
+}
+
+std::vector<marlin_format> formats_for(unsigned use) {
+  std::vector<marlin_format> formats;
+  for (const FormatRow& row : kFormats)
+    if (row.uses & use) formats.push_back(row.format);
+  return formats;
+}
+
 }  // namespace
 
 std::string format_name(marlin_format format) {
-  return format == MARLIN_FORMAT_NONE ? "float" : name_of<marlin_format>(kFormats, format);
+  if (format == MARLIN_FORMAT_NONE) return "float";
+  const FormatRow* const row = row_of(format);
+  return row != nullptr ? std::string(row->name) : std::to_string(format);
 }
 std::string format_and_group(const marlin_layer_info& info) {
   std::string name = format_name(info.format);
@@ -127,7 +161,9 @@ std::optional<marlin_backend> parse_backend(std::string_view name) {
   return value_of<marlin_backend>(kBackends, name);
 }
 std::optional<marlin_format> parse_format(std::string_view name) {
-  return value_of<marlin_format>(kFormats, name);
+  for (const FormatRow& row : kFormats)
+    if (row.name == name) return row.format;
+  return std::nullopt;
 }
 std::optional<marlin_scheme> parse_scheme(std::string_view name) {
   return value_of(Names<marlin_scheme>(kSchemes), name);
@@ -149,37 +185,24 @@ std::vector<std::string_view> block_types() {
   return names;
 }
 
-std::span<const marlin_format> all_formats() {
-  static constexpr marlin_format formats[] = {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4,
-                                              MARLIN_INT8};
+std::span<const marlin_format> measured_formats() {
+  static const std::vector<marlin_format> formats = formats_for(kMeasured);
+  return formats;
+}
+std::span<const marlin_format> quantize_formats() {
+  static const std::vector<marlin_format> formats = formats_for(kQuantized);
   return formats;
 }
 
 int code_bits(marlin_format format) {
-  switch (format) {
-    case MARLIN_INT2:
-      return 2;
-    case MARLIN_INT3:
-      return 3;
-    case MARLIN_INT5:
-      return 5;
-    case MARLIN_INT6:
-      return 6;
-    case MARLIN_INT8:
-    case MARLIN_UINT8:
-    case MARLIN_FP8:
-      return 8;
-    case MARLIN_FLOAT32:
-      return 32;
-    case MARLIN_FLOAT16:
-    case MARLIN_BFLOAT16:
-      return 16;
-    default:
-      return 4;
-  }
+  const FormatRow* const row = row_of(format);
+  return row != nullptr ? row->bits : 4;
 }
 
-uint32_t default_group(marlin_format format) { return format == MARLIN_NVFP4 ? 16 : 32; }
+uint32_t default_group(marlin_format format) {
+  const FormatRow* const row = row_of(format);
+  return row != nullptr ? row->group : 32;
+}
 
 std::string bytes_text(double bytes) {
   static constexpr std::array<const char*, 5> units = {"B", "kB", "MB", "GB", "TB"};

@@ -38,8 +38,10 @@ const char* parse_block_type(std::string_view name);
 /// All that it takes.
 std::vector<std::string_view> block_types();
 
-/// The quantized formats, in the order of the header.
-std::span<const marlin_format> all_formats();
+/// The formats that bench, report, verify and the quickstart take where none is named.
+std::span<const marlin_format> measured_formats();
+/// The formats that `quantize --format` takes, beside types of blocks.
+std::span<const marlin_format> quantize_formats();
 /// Bits of a code.
 int code_bits(marlin_format format);
 /// The group of a format if none is requested.

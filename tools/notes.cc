@@ -40,6 +40,14 @@ size_t Notes::add(const std::string& layer, const std::string& reason) {
   return notes_.size();
 }
 
+std::vector<std::string> Notes::repeated() const {
+  std::vector<std::string> lines;
+  for (const Note& note : notes_)
+    if (note.layers > 1)
+      lines.push_back(fmt::format("{}: {}", counted(note.layers - 1, "more layer"), note.reason));
+  return lines;
+}
+
 void Notes::print() const {
   for (size_t i = 0; i < notes_.size(); ++i) {
     const Note& note = notes_[i];

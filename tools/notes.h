@@ -14,6 +14,9 @@ class Notes {
   size_t add(const std::string& layer, const std::string& reason);
   /// "(1) REASON: 80 layers, the first NAME", a line a note.
   void print() const;
+  /// "3 more layers: REASON", a line for each note of several layers.
+  std::vector<std::string> repeated() const;
+  size_t size() const { return notes_.size(); }
   bool empty() const { return notes_.empty(); }
 
  private:

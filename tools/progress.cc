@@ -1,7 +1,6 @@
 #include "progress.h"
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,16 +9,12 @@
 #include <cstdio>
 
 #include "printable.h"
+#include "terminal.h"
 
 namespace metal_marlin::tools {
 namespace {
 
 using namespace std::chrono_literals;
-
-size_t terminal_width() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 }  // namespace
 
@@ -58,7 +53,8 @@ void Progress::at(double done, const std::string& now) {
   std::string line = fmt::format("{} [{}{}] {:3.0f}%{}  {}", what_, std::string(full, '#'),
                                  std::string(kBar - full, '.'), part * 100, left, printable(now));
   // A line that wraps could not be erased.
-  if (const size_t width = terminal_width(); line.size() >= width) line.resize(width - 1);
+  if (const size_t width = terminal_width(stderr); width > 0 && line.size() >= width)
+    line.resize(width - 1);
   fmt::print(stderr, "\r\033[K{}", line);
   std::fflush(stderr);
 }

@@ -52,12 +52,9 @@ bool matches(const std::vector<std::string>& patterns, const std::string& name) 
 }
 
 /// What --format takes: formats that every scheme may have, and types of GGUF's blocks.
-constexpr marlin_format kFormats[] = {MARLIN_INT4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT2,
-                                      MARLIN_INT3, MARLIN_INT5,  MARLIN_INT6,  MARLIN_UINT8};
-
 std::string quantized_types() {
   std::string names;
-  for (const marlin_format format : kFormats) names += format_name(format) + ", ";
+  for (const marlin_format format : quantize_formats()) names += format_name(format) + ", ";
   return names + fmt::format("{}", fmt::join(block_types(), ", "));
 }
 
@@ -68,7 +65,8 @@ struct QuantizedType {
 };
 std::optional<QuantizedType> parse_quantized_type(std::string_view name) {
   const auto format = parse_format(name);
-  if (format && std::count(std::begin(kFormats), std::end(kFormats), *format) != 0)
+  const auto formats = quantize_formats();
+  if (format && std::count(formats.begin(), formats.end(), *format) != 0)
     return QuantizedType{*format, nullptr};
   const char* block = parse_block_type(name);
   return block != nullptr ? std::optional(QuantizedType{MARLIN_FORMAT_NONE, block}) : std::nullopt;

@@ -24,6 +24,9 @@ ConvertHost::ConvertHost(unsigned threads) : threads_(threads), bar_("quantizing
 }
 
 ConvertHost::~ConvertHost() {
+  bar_.hide();
+  for (const std::string& line : warnings_.repeated())
+    fmt::print(stderr, "metal-marlin: {}\n", printable(line));
   for (const int signal : kSignals) {
     if (std::signal(signal, SIG_DFL) == SIG_IGN) (void)std::signal(signal, SIG_IGN);
   }
@@ -41,6 +44,8 @@ int32_t ConvertHost::progress(uint64_t done, uint64_t total, const char* layer) 
 }
 
 void ConvertHost::log(const char* message) {
+  const size_t known = warnings_.size();
+  if (warnings_.add("", message) <= known) return;
   bar_.hide();
   fmt::print(stderr, "metal-marlin: {}\n", printable(message));
 }

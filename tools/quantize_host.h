@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "metal_marlin/metal_marlin.h"
+#include "notes.h"
 #include "progress.h"
 
 namespace metal_marlin::tools {
@@ -41,10 +42,12 @@ class ConvertHost {
 
  private:
   int32_t progress(uint64_t done, uint64_t total, const char* layer);
+  /// Prints a message, but counts it if another layer has had the same one.
   void log(const char* message);
 
   unsigned threads_;
   Progress bar_;
+  Notes warnings_;
   std::vector<LayerOutcome> outcomes_;
 };
 

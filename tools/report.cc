@@ -148,13 +148,13 @@ class DeviceReport {
             {.backend = info.backend, .device_index = info.index, .messages = &messages})) {}
 
   void add_to(ordered_json& report) const {
-    Progress progress("reporting", static_cast<double>(all_formats().size()));
+    Progress progress("reporting", static_cast<double>(measured_formats().size()));
     ordered_json answers = {{"backend", backend_name(info_.backend)}, {"device", info_.name}};
     answers.update(device_questions(context_.get()));
     report["questions"].push_back(std::move(answers));
     Limits limits(usable_threads());
     double done = 0;
-    for (const marlin_format format : all_formats()) {
+    for (const marlin_format format : measured_formats()) {
       progress.at(done++, format_name(format));
       const RandomWeights random({format, options_.n, options_.k}, 1);
       const auto pack = [&] { return random.pack(context_.get()); };

@@ -58,7 +58,7 @@ std::vector<marlin_format> ShapeOptions::formats() const {
   for (const std::string& name : formats_) formats.push_back(known(parse_format(name)));
   if (!formats.empty()) return formats;
   if (!file_.empty()) return {MARLIN_FORMAT_NONE};
-  return {all_formats().begin(), all_formats().end()};
+  return {measured_formats().begin(), measured_formats().end()};
 }
 
 std::vector<bool> ShapeOptions::sparsities(marlin_format format) const {

@@ -208,7 +208,7 @@ class Verifier {
     if (layer.format != MARLIN_FORMAT_NONE) return verify_as(layer, Quantize{});
     const Quantize asked = options_.quantize.get();
     if (asked.format != MARLIN_FORMAT_NONE) return verify_as(layer, asked);
-    for (marlin_format format : all_formats()) verify_as(layer, Quantize{format, 0});
+    for (marlin_format format : measured_formats()) verify_as(layer, Quantize{format, 0});
   }
 
   /// A layer that this version or this backend does not serve is neither right nor wrong.

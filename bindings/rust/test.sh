@@ -28,6 +28,13 @@ static() {
   METAL_MARLIN_STATIC=1 CARGO_TARGET_DIR=$CARGO_TARGET_DIR/static cargo run --example hello $arguments >"$scratch/output" &&
     hello "$scratch/output" && ! grep -q 'libmetal-marlin\.so' "$CARGO_TARGET_DIR/static/debug/examples/hello"
 }
+# A mixture of experts, and a file that is not there: `main` returns the error, which prints as one line.
+moe() {
+  export "$with_libraries"
+  cargo run --example moe "$top/tests/data/qwen3moe-gptq-experts" >"$scratch/output" && mixture "$scratch/output" &&
+    ! cargo run -q --example moe /nonexistent.gguf 2>"$scratch/output" && cat "$scratch/output" &&
+    [ "$(wc -l <"$scratch/output")" = 1 ] && grep -q "^Error: MARLIN_E_FILE: /nonexistent.gguf: " "$scratch/output"
+}
 # What a build says that does not find the library.
 not_found() {
   ! PKG_CONFIG_PATH=/nonexistent PKG_CONFIG_LIBDIR=/nonexistent CARGO_TARGET_DIR=$CARGO_TARGET_DIR/lost \
@@ -45,6 +52,7 @@ check "documentation" env RUSTDOCFLAGS="-D warnings" cargo doc --locked --no-dep
 check "README, no other blocks" all_blocks metal-marlin/README.md rust=1 sh=1 toml=1
 check "README, hello" readme_commands metal-marlin/README.md
 check "READMEs, a project" readme_project
+check "a mixture of experts" moe
 check "the static library" static
 check "no library" not_found
 exit $status

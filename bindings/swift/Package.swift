@@ -11,6 +11,7 @@ let package = Package(
       providers: [.apt(["libmetal-marlin-dev"]), .brew(["metal-marlin"])]),
     .target(name: "MetalMarlin", dependencies: ["CMetalMarlin"]),
     .executableTarget(name: "hello", dependencies: ["MetalMarlin"]),
+    .executableTarget(name: "moe", dependencies: ["MetalMarlin"]),
     .testTarget(name: "MetalMarlinTests", dependencies: ["MetalMarlin", "CMetalMarlin"]),
   ]
 )

@@ -22,9 +22,15 @@ program() {
   { echo 'import MetalMarlin'; echo "func $1() async throws {"; blocks swift "$2" "$3" | grep -v '^import '; echo "${4:-}"; echo '}'; } \
     >"$app/Sources/app/$1.swift"
 }
+# A mixture of experts; and what the program prints of a file that is not there.
+moe() {
+  "$build/build/debug/moe" "$top/tests/data/qwen3moe-gptq-experts" >"$scratch/output" && mixture "$scratch/output" &&
+    ! "$build/build/debug/moe" /nonexistent >"$scratch/output" && grep '^MARLIN_E_FILE: /nonexistent: ' "$scratch/output"
+}
 # A project of its own, with the manifest that the README tells; its programs are those of the README and of the top folder's.
+# SwiftPM takes the name of its folder for its identity, and takes no dependency of the same identity.
 readme_project() {
-  app=$scratch/app
+  app=$scratch/swift
   mkdir -p "$app/Sources/app" && ln -s "$top" "$app/metal-marlin" && blocks swift README.md 2 >"$app/Package.swift" || return 1
   program package README.md 1 'precondition(y.contains { $0 != 0 })'
   program top "$top/README.md" 1 'precondition(y.contains { $0 != 0 })'
@@ -85,6 +91,7 @@ other_version() {
 }
 
 tests "swift test" swift_tests . "$build/build"
+check "a mixture of experts" moe
 check "no target reads folders of builds" no_target_reads_builds
 # SwiftPM compiles the whole library for this, each file alone.
 if [ -n "${METAL_MARLIN_WHOLE:-}" ] || [ "$(uname -s)" != Linux ]; then

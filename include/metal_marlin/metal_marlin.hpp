@@ -26,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -286,13 +287,16 @@ inline weights load(const context& to, const checkpoint& from, const marlin_load
   call(marlin_weights_load, to.get(), from.get(), &desc, w.out());
   return w;
 }
+/// Whole layers as one handle, concatenated along N: {"...gate_proj", "...up_proj"}.
+inline weights load(const context& to, const checkpoint& from, std::initializer_list<const char*> layers) {
+  auto desc = make<marlin_load_desc>();
+  desc.layers = layers.begin();
+  desc.layer_count = static_cast<std::uint32_t>(layers.size());
+  return load(to, from, desc);
+}
 /// One whole layer.
 inline weights load(const context& to, const checkpoint& from, const std::string& layer) {
-  const char* const name = layer.c_str();
-  auto desc = make<marlin_load_desc>();
-  desc.layers = &name;
-  desc.layer_count = 1;
-  return load(to, from, desc);
+  return load(to, from, {layer.c_str()});
 }
 
 /// Writes a checkpoint again with some layers quantized.

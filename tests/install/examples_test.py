@@ -13,13 +13,24 @@ import sys
 TOP = pathlib.Path(sys.argv[1])
 
 
-def weights(folder, layer, expert=0):
-    data = (TOP / "tests/data" / folder / "decoded.safetensors").read_bytes()
+def tensor(path, name):
+    """The bytes from its first element on, and its shape."""
+    data = (TOP / "tests/data" / path).read_bytes()
     head = 8 + struct.unpack("<Q", data[:8])[0]
-    tensor = json.loads(data[8:head])[layer]
-    n, k = tensor["shape"][-2:]
-    first = head + tensor["data_offsets"][0] + expert * n * k * 4
-    return [struct.unpack_from(f"<{k}f", data, first + row * k * 4) for row in range(n)]
+    found = json.loads(data[8:head])[name]
+    return data[head + found["data_offsets"][0]:], found["shape"]
+
+
+def weights(folder, layer, expert=0):
+    data, (*_, n, k) = tensor(f"{folder}/decoded.safetensors", layer)
+    return [struct.unpack_from(f"<{k}f", data, 4 * k * (expert * n + row)) for row in range(n)]
+
+
+def bfloat16(folder, name):
+    data, (n, k) = tensor(f"{folder}/model.safetensors", name)
+    bits = struct.unpack_from(f"<{n * k}H", data)
+    values = struct.unpack(f"<{n * k}f", struct.pack(f"<{n * k}I", *(each << 16 for each in bits)))
+    return [values[row * k:(row + 1) * k] for row in range(n)]
 
 
 def times(w, x):
@@ -38,6 +49,35 @@ def mlp():
     return f"y = {y[0]:.3f} {y[1]:.3f} {y[2]:.3f} ... {y[-1]:.3f}\n"
 
 
+def swiglu(gate, up):
+    return gate / (1 + math.exp(-gate)) * up
+
+
+def mixture():
+    folder, layer, top_k = "qwen3moe-gptq-experts", "model.layers.0.mlp.", 2
+    router = bfloat16(folder, layer + "gate.weight")
+    of_expert = [[weights(folder, f"{layer}experts.{name}_proj", e) for name in ("gate", "up", "down")] for e in range(len(router))]
+    for token in range(3):
+        x = [(64 * token + k) % 7 - 3 for k in range(64)]
+        logits = times(router, x)
+        ids = sorted(range(len(logits)), key=lambda e: -logits[e])[:top_k]
+        scales = [math.exp(logits[e] - logits[ids[0]]) for e in ids]
+        y = [0] * 64
+        for e, scale in zip(ids, scales):
+            gate, up, down = of_expert[e]
+            hidden = list(map(swiglu, times(gate, x), times(up, x)))
+            y = [before + scale / sum(scales) * each for before, each in zip(y, times(down, hidden))]
+        yield f"token {token}: experts {ids[0]} and {ids[1]}, y = {y[0]:.3f} ... {y[-1]:.3f}\n"
+
+
+def pool():
+    gate, up, down = (weights("gguf-llama-q4km", f"blk.0.ffn_{name}.weight") for name in ("gate", "up", "down"))
+    for token in 0, 5:
+        x = [(256 * token + k) % 7 - 3 for k in range(256)]
+        y = times(down, list(map(swiglu, times(gate, x), times(up, x))))
+        yield f"token {token}: y = {y[0]:.3f} ... {y[-1]:.3f}\n"
+
+
 def one_layer():
     w = weights("gptq-v1-sym-g128", "model.layers.0.mlp.down_proj")
     yield f"the elements of W have the sum {sum(map(sum, w)):.3f}\n"
@@ -46,5 +86,5 @@ def one_layer():
 
 
 page = (TOP / "examples/README.md").read_text()
-missing = [line for line in [mlp(), *one_layer()] if line not in page]
+missing = [line for line in [mlp(), *mixture(), *pool(), *one_layer()] if line not in page]
 sys.exit(f"examples/README.md does not have: {missing}" if missing else 0)

@@ -121,7 +121,7 @@ case $case in
   find_package)
     configure_consumer -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_COMPILE_WARNING_AS_ERROR=ON
     "$CMAKE" --build build
-    ./build/consumer_c && ./build/consumer_cc && ./build/consumer_static
+    ./build/consumer_c && ./build/consumer_cc && ./build/consumer_static && ./build/consumer_moe "$SOURCE/tests/data/qwen3moe-gptq-experts"
     ;;
   wrong_version)
     if configure_consumer -DCMAKE_PREFIX_PATH="$prefix" -DWANTED_VERSION=99.0 >configure.log 2>&1; then
@@ -132,9 +132,9 @@ case $case in
   subdirectory)
     # Unoptimized, and a folder's files as one: it is the build that is tested here.
     configure_consumer -DMETAL_MARLIN_SOURCE="$SOURCE" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_UNITY_BUILD=ON &&
-      "$CMAKE" --build build --target consumer_c consumer_cc
+      "$CMAKE" --build build --target consumer_c consumer_cc consumer_moe
     [ ! -e build/CPackConfig.cmake ] || fail "a project that adds this one gets its packages"
-    ./build/consumer_c && ./build/consumer_cc
+    ./build/consumer_c && ./build/consumer_cc && ./build/consumer_moe "$SOURCE/tests/data/qwen3moe-gptq-experts"
     case $(uname -m) in
       x86_64) others=src/backends/cpu/arm64/ ;;
       *) others=src/backends/cpu/x86/ ;;

@@ -320,6 +320,15 @@ class PagesTest(unittest.TestCase):
             self.assertEqual(len(places) - len(legend), len(self.RECORDS), name)
             self.assertTrue(all(84 <= x <= 800 and 64 <= y <= 470 for x, y in places if x <= 800), places)
 
+    def test_a_point_above_the_axis_is_an_arrowhead(self):
+        def marks(y):
+            chart = Chart("title", ("x", 1, 2, []), ("y", 1, 2, []))
+            chart.mark(1.5, y, "#000", True, "words")
+            shapes = [each for each in xml.etree.ElementTree.fromstring(chart.svg()) if len(each)]
+            return [each.tag.rpartition("}")[2] for each in shapes]
+
+        self.assertEqual((marks(2), marks(2.01)), (["circle"], ["path"]))
+
     def test_notes_fit_beside_the_drawing(self):
         chart = Chart("title", ("x", 1, 2, [1]), ("y", 1, 2, [1]))
         chart.notes("at the upper edge: far beyond this axis", "short")

@@ -24,6 +24,7 @@ namespace metal_marlin::test {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -106,6 +107,14 @@ std::vector<std::string> on_a_terminal(const std::vector<std::string>& arguments
   return lines;
 }
 
+TEST(Help, FitsEightyColumns) {
+  for (const std::string command :
+       {"inspect", "verify", "unpack", "quantize", "bench", "explain", "tune", "doctor", "report"}) {
+    for (const std::string& line : on_a_terminal({command, "--help"}))
+      if (!line.starts_with("  metal-marlin ")) EXPECT_LE(line.size(), 80u) << command << ": " << line;
+  }
+}
+
 TEST(Inspect, FitsEightyColumns) {
   size_t files = 0;
   for (const auto& entry : std::filesystem::directory_iterator(data(""))) {
@@ -135,6 +144,17 @@ TEST(Notes, ReasonsThatDifferInTheNameAloneAreOne) {
   EXPECT_EQ(notes.add("a.0", "layer 'a.0': type Q9"), 1u);
   EXPECT_EQ(notes.add("a.1", "layer 'a.1': type Q9"), 1u);
   EXPECT_EQ(notes.add("a.2", "layer 'a.2': type Q8"), 2u);
+  EXPECT_THAT(notes.repeated(), ElementsAre("1 more layer: type Q9"));
+}
+
+TEST(Quantize, SaysOnceWhatSeveralLayersHave) {
+  const std::string out = (std::filesystem::path(testing::TempDir()) / "said-once.gguf").string();
+  const Ran ran = run_command({"quantize", data("gguf-llama-q4km"), out, "--format", "q4_0", "--requantize", "--force"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("layer 'blk.0.attn_k.weight': quantized already (INT4), so decoded and quantized again\n"));
+  EXPECT_THAT(ran.err, HasSubstr("metal-marlin: 3 more layers: quantized already (INT4), so decoded and quantized again\n"));
+  EXPECT_THAT(ran.err, Not(HasSubstr("'blk.0.ffn_up.weight'")));
+  std::filesystem::remove(out);
 }
 
 TEST(Noise, IsToldIfItWasMuch) {

@@ -115,7 +115,7 @@ def cells(record, fetched):
 
 
 def drawing(found):
-    """Draws perplexity over size. A perplexity above three times the best lies at the upper edge."""
+    """Draws perplexity over size. A perplexity above three times the best is an arrowhead at the upper edge."""
     found = [each for each in found if "absent" not in each]
     sizes, values = [each["weight_bytes"] / 1e6 for each in found], [each["perplexity"]["default"] for each in found]
     x, y = (min(sizes) / 1.05, max(sizes) * 1.05), (min(values) / 1.1, min(values) * 3)
@@ -127,7 +127,7 @@ def drawing(found):
         chart.mark(size, value, colors[each["name"]], each["layout"] == GGUF, f"{each['name']}, {each['layout']}: {value:.2f}, {size:.1f} MB")
     for name, color in colors.items():
         chart.legend_mark(name, color)
-    chart.notes("disc: GGUF, embedding INT8", "ring: safetensors, embedding quantized, too", "at the upper edge: beyond this axis")
+    chart.notes("disc: GGUF, embedding INT8", "ring: safetensors, embedding quantized, too", "arrowhead: above this axis")
     return chart.svg()
 
 

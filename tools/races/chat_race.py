@@ -22,7 +22,7 @@ PLUGIN = chat_formats.TOP / "build" / "ggml" / "libggml-metal-marlin.so"  # whic
 CONTEXT = 1024
 Q4_0 = chat_formats.Variant("Q4_0", chat_formats.GGUF, "--format q4_0")  # --format int4 would keep the codes of a Q4_1 file
 FEWEST = 3  # rounds
-EXCERPT = slice(4000, 6000)  # of a text, on which nats a token show that all run the same model
+EXCERPT = slice(4000, 6000)  # of a text, on which nats per token show that all run the same model
 
 
 class Chat:
@@ -129,7 +129,7 @@ def table(found):
 def about(found):
     """The lines of the table."""
     nats = {(each["model"], each["candidate"]): each["nats_per_token"] for each in found}
-    yield "Nats a token: " + ", ".join(f"{model} {name} {value:.3f}" for (model, name), value in nats.items()) + "."
+    yield "Nats per token: " + ", ".join(f"{model} {name} {value:.3f}" for (model, name), value in nats.items()) + "."
     for words, names in {each["about"]: [other["candidate"] for other in found if other["about"] == each["about"]] for each in found}.items():
         yield f"{', '.join(dict.fromkeys(names))}: {words}."
 

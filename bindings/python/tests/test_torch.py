@@ -9,6 +9,7 @@ import sys
 
 import metal_marlin as mm
 import pytest
+from conftest import TOP
 from metal_marlin.operands import operand
 
 torch = pytest.importorskip("torch", minversion="2.4")
@@ -158,6 +159,15 @@ def test_saved_and_loaded(model, tmp_path, case):
     assert torch.equal(other(x), want) and other.up.weights.info().format == model.up.weights.info().format
     torch.save(model, tmp_path / "model.pt")
     assert torch.equal(torch.load(tmp_path / "model.pt", weights_only=False)(x), want)
+
+
+def test_the_example(tmp_path):
+    """It saves, loads and compares, and prints the loaded module."""
+    program = [sys.executable, TOP / "bindings" / "python" / "examples" / "quantize_module.py", tmp_path / "module.pt"]
+    said = subprocess.run(program, capture_output=True, text=True, check=True).stdout
+    assert said.count("INT4, group_size=32, bias=True, compute=INT8") == 3
+    assert 0.05 < float(said.rpartition(": ")[2]) < 0.15
+    assert (tmp_path / "module.pt").stat().st_size < 4 * 3 * 256 * 512 / 6
 
 
 def test_states_that_do_not_fit(model):

@@ -97,8 +97,8 @@ class Planner {
       return {};
     }
     if (layer.format != MARLIN_FORMAT_NONE && !planned.exact) {
-      const std::string text = "layer '" + layer.name + "' is quantized already (" +
-                               format_name(layer.format) + "): decoded and quantized again";
+      const std::string text = "layer '" + layer.name + "': quantized already (" +
+                               format_name(layer.format) + "), so decoded and quantized again";
       options_.host.log(LogLevel::warning, text.c_str());
     }
     tensors_.push_back(tensors.take());
