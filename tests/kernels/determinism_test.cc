@@ -42,6 +42,7 @@ TEST_P(Determinism, ThreadsDoNotMatter) {
     }
   }
   std::printf("%s: %d runs with 1, 2, 3 and 5 threads, all with the same bits\n", trial::kKinds[GetParam()].name, runs);
+  RecordProperty("cases", runs);
 }
 
 /// A row alone in a batch of NaN, zeros and huge numbers.
