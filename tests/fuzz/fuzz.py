@@ -27,7 +27,7 @@ def options(target, build):
     return [
         str(build / "corpus" / target),
         str(made / target),
-        str(ROOT / "tests/data/fuzz" / target),
+        *(str(folder) for folder in [ROOT / "tests/fuzz/kept" / target] if folder.exists()),
         f"-artifact_prefix={build}/found/{target}-",
         f"-max_len={LONGEST[target]}",
         "-timeout=1",
@@ -42,7 +42,7 @@ def options(target, build):
 
 
 def run(target, seconds, build):
-    for folder in (build / "corpus" / target, build / "found", ROOT / "tests/data/fuzz" / target):
+    for folder in (build / "corpus" / target, build / "found"):
         folder.mkdir(parents=True, exist_ok=True)
     program = build / "tests/fuzz" / f"fuzz_{target}"
     environment = os.environ | {

@@ -1,4 +1,4 @@
-// Every input of tests/data/fuzz, each of which once broke a promise, given to its target again; and a few thousand that this
+// Every input of tests/fuzz/kept, each of which once broke a promise, given to its target again; and a few thousand that this
 // test makes, so that each target runs in every build.
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ void run(const Target& target, const std::string& input) {
 }
 
 TEST_P(Replay, KeptInputsAreHarmless) {
-  const std::filesystem::path folder = metal_marlin::testing::data_path(std::string("fuzz/") + GetParam().name);
+  const std::filesystem::path folder = std::filesystem::path(MARLIN_KEPT_INPUTS) / GetParam().name;
   run(GetParam(), "");
   if (!std::filesystem::exists(folder)) return;
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {

@@ -1,6 +1,6 @@
 // What the targets share. A target is a function of bytes that a fuzzer varies: it must return, and it ends the process where a
 // promise of the library is broken. libFuzzer calls each target in a program of its own; replay_test.cc calls all of them with
-// the inputs of tests/data/fuzz.
+// the inputs of tests/fuzz/kept.
 #pragma once
 
 #include <algorithm>
