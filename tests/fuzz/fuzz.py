@@ -30,7 +30,7 @@ def options(target, build):
         *(str(folder) for folder in [ROOT / "tests/fuzz/kept" / target] if folder.exists()),
         f"-artifact_prefix={build}/found/{target}-",
         f"-max_len={LONGEST[target]}",
-        "-timeout=1",
+        "-timeout=20",  # of the clock; a target itself counts its second of this process
         "-rss_limit_mb=1500",  # of a process whose inputs are kilobytes; most of it is AddressSanitizer's
         "-malloc_limit_mb=128",
         "-print_final_stats=1",
