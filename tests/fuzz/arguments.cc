@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "command_line.h"
 #include "fuzz/target.h"
+#include "tools/command_line.h"
 
 MARLIN_FUZZ_TARGET(arguments) {
   using namespace metal_marlin::fuzz;

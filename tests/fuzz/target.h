@@ -48,8 +48,8 @@ inline double cpu_seconds() {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Runs a target, which takes a second at most. Other programs of a busy machine do not count, nor does the first call, which makes
-/// what all calls share.
+/// Runs a target, which takes a second at most. Other programs of a busy machine do not count, nor does the first call, which
+/// makes what all calls share.
 inline void run_within_a_second(void (*target)(Bytes), Bytes input) {
   static bool first = true;
   const double begin = cpu_seconds();

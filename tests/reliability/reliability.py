@@ -12,7 +12,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -89,6 +88,7 @@ def judge(row, long):
         reached += run(command, long)
     figure, demanded = row.figure(reached), row.demanded(long)
     enough = reached.failed == 0 and reached.passed > 0 and figure >= demanded
+    reached.why_not = reached.why_not.replace(f"{ROOT}/", "")
     text = f"{row.say(figure, reached)}, {reached.failed} failed" + (f" ({reached.why_not})" if reached.why_not else "")
     return text, enough
 

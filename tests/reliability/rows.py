@@ -115,5 +115,5 @@ ROWS = [
         ["ctest --test-dir build/release/tests/container --no-tests=error -j2"],
         measure=printed_number(r"out of (\d+)$")),
     Row("23", "checks and plan of a product of 640 x 2048 at M = 1: at most 6,000 instructions; 1.5 us", "instructions to spare", 0, 0,
-        ["python3 -B tests/reliability/cost.py build/release/libmetal-marlin.so"], measure=printed_number(r"to spare: (-?\d+)")),
+        ["python3 -B tests/reliability/cost.py build/release/tests/reliability/reliability_cost"], measure=printed_number(r"to spare: (-?\d+)")),
 ]

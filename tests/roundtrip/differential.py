@@ -3,7 +3,7 @@
 usage: differential.py LIBRARY [FILES] [SEED]
 
 Half of the files are sound, and half have a wrong byte, a wrong number or no end. The library must refuse what the package
-refuses. It may refuse more of GGUF, whose package checks little. Of a file that both accept, names, shapes and bytes of all
+refuses. It may refuse more of GGUF, whose package checks little, and tensors without elements whose other dimensions wrap. Of a file that both accept, names, shapes and bytes of all
 tensors, and the key-values of GGUF, must agree. Prints the counts, and "passed NAME" or "FAILED NAME: why" a format.
 """
 
@@ -128,14 +128,27 @@ def damaged(r, content):
     return content[: r.randrange(len(content))]
 
 
+def size_wraps(shape):
+    size = 1
+    for dimension in shape:
+        size *= max(dimension, 1)
+    return size >= 2**60 or max(shape, default=0) >= 2**63
+
+
+def bytes_of(file, name):
+    try:
+        return file.get_tensor(name).tobytes()
+    except ValueError:  # NumPy has no array without elements whose other dimensions are huge
+        return b""
+
+
 def safetensors_of(path):
     """What the package finds, or None where it refuses."""
     try:
         with safe_open(path, "np") as file:
             names = list(file.keys())
-            return {name: (file.get_slice(name).get_dtype(), file.get_slice(name).get_shape(), file) for name in names}, {
-                name: file.get_tensor(name).tobytes() for name in names
-            }
+            slices = {name: file.get_slice(name) for name in names}
+            return {name: (part.get_dtype(), part.get_shape(), bytes_of(file, name)) for name, part in slices.items()}
     except (SafetensorError, OverflowError):
         return None
 
@@ -143,12 +156,16 @@ def safetensors_of(path):
 def compare_safetensors(library, path):
     theirs, ours = safetensors_of(path), Checkpoint(library, path)
     try:
+        if theirs is not None and ours.status != 0 and any(size_wraps(shape) for _, shape, _ in theirs.values()):
+            return ""  # a tensor without elements, whose other dimensions the library still counts
         if theirs is None or ours.status != 0:
             return "" if (theirs is None) == (ours.status != 0) else f"status {ours.status}, and the package says {theirs is not None}"
-        for name, (dtype, shape, _) in theirs[0].items():
+        for name, (dtype, shape, content) in theirs.items():
             rows, cols = matrix_of(shape)
+            if size_wraps(shape):
+                continue
             found = ours.tensor(name, DTYPES.get(dtype, 0))
-            if dtype in DTYPES and found != (rows, cols, theirs[1][name]):
+            if dtype in DTYPES and found != (rows, cols, content):
                 return f"tensor {name!r}: {found}, and the package has {shape}"
         return ""
     finally:
