@@ -108,6 +108,9 @@ def write_page(lines):
     table, after = rest.split(END)
     rows = {line.split("|")[1].strip(): line for line in table.splitlines() if re.match(r"\| \d", line)}
     rows |= {line.split("|")[1].strip(): line for line in lines}
+    for row in ROWS:
+        open_row = [row.number, row.campaign, row.demand(True), "**no long run yet**", "", f"`./dev reliability --long {row.number}`"]
+        rows.setdefault(row.number, "| " + " | ".join(open_row) + " |")
     ordered = sorted(rows.values(), key=lambda line: [int(part) for part in re.findall(r"\d+", line.split("|")[1])])
     PAGE.write_text(f"{before}{BEGIN}\n{HEAD}" + "\n".join(ordered) + f"\n{END}{after}")
 
