@@ -226,6 +226,12 @@ Status walk_json(const JsonText& json, const std::function<Status(const JsonEven
                          static_cast<int>(json.file.size()), json.file.data(), json.file_offset,
                          json.max_bytes, json.text.size());
   }
+  // nlohmann::json takes a NUL for the end of the text and ignores what follows.
+  if (const size_t at = json.text.find('\0'); at != std::string_view::npos) {
+    return Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": JSON: found a NUL byte",
+                         static_cast<int>(json.file.size()), json.file.data(),
+                         json.file_offset + at);
+  }
   Handler handler(json, visit);
   const char* begin = json.text.data();
   nlohmann::json::sax_parse(CountingIterator(begin, handler.furthest()),

@@ -34,11 +34,42 @@ Status check_writer(std::span<const PlannedGemm> products, size_t writer) {
 }
 
 int64_t row_bytes(const MatrixView& m) { return m.cols * element_bytes(m); }
+/// In bytes, of a matrix of several rows.
+uint64_t row_stride(const MatrixView& m) {
+  return static_cast<uint64_t>(m.stride * element_bytes(m));
+}
+
+template <class T>
+void sort_counting(std::vector<T>& values, uint64_t& steps) {
+  std::sort(values.begin(), values.end(), [&](const T& x, const T& y) {
+    ++steps;
+    return x < y;
+  });
+}
+/// How many of the sorted values are below this one.
+template <class T>
+size_t below(const std::vector<T>& values, const T& value, uint64_t& steps) {
+  const auto at =
+      std::lower_bound(values.begin(), values.end(), value, [&](const T& x, const T& y) {
+        ++steps;
+        return x < y;
+      });
+  return static_cast<size_t>(at - values.begin());
+}
+
+/// A single row may end in a third row of another matrix.
+constexpr size_t kPieces = 3;
 
 }  // namespace
 
 void Independence::reserve(size_t products) {
-  if (products > kFew) operands_.reserve(products * (1 + kInputs));
+  if (products <= kFew) return;
+  const size_t operands = products * (1 + kInputs);
+  operands_.reserve(operands);
+  for (auto* places : {&strides_, &all_begins_, &all_ends_}) places->reserve(operands);
+  begins_.reserve(operands);
+  ends_.reserve(operands);
+  sweep_.reserve(operands * kPieces);
 }
 
 void Independence::collect(std::span<const PlannedGemm> products) {
@@ -55,8 +86,10 @@ void Independence::collect(std::span<const PlannedGemm> products) {
     add(problem.c, true);
     for (const Input& input : inputs_of(problem)) add(input.matrix, false);
   }
-  std::sort(operands_.begin(), operands_.end(),
-            [](const Operand& x, const Operand& y) { return x.begin < y.begin; });
+  std::sort(operands_.begin(), operands_.end(), [&](const Operand& x, const Operand& y) {
+    ++steps_;
+    return x.begin < y.begin;
+  });
 }
 
 /// Whether the matrices of a product repeat with the same stride, and the first row of each matrix
@@ -64,6 +97,7 @@ void Independence::collect(std::span<const PlannedGemm> products) {
 bool Independence::lie_in_the_same_rows(Operands operands) {
   int64_t stride = 0;  // in bytes; 0: there are single rows only
   for (const Operand& o : operands) {
+    ++steps_;
     if (o.matrix->rows == 1) continue;
     const int64_t own = o.matrix->stride * element_bytes(*o.matrix);
     if (stride != 0 && own != stride) return false;
@@ -80,6 +114,7 @@ bool Independence::lie_in_the_same_rows(Operands operands) {
 bool Independence::first_rows_conflict(Operands operands, size_t last_writer) {
   uintptr_t end_of_all = 0, end_of_written = 0;
   for (const Operand& o : operands) {
+    ++steps_;
     const bool written = o.is_c && o.product <= last_writer;
     if (o.begin < (written ? end_of_all : end_of_written)) return true;
     const uintptr_t end = o.begin + static_cast<uintptr_t>(row_bytes(*o.matrix));
@@ -89,32 +124,96 @@ bool Independence::first_rows_conflict(Operands operands, size_t last_writer) {
   return false;
 }
 
-bool Independence::pairs_conflict(Operands operands, size_t last_writer) {
-  const auto writes = [&](const Operand& o) { return o.is_c && o.product <= last_writer; };
-  for (size_t i = 0; i < operands.size(); ++i)
-    for (size_t j = i + 1; j < operands.size() && operands[j].begin < operands[i].end; ++j)
-      if ((writes(operands[i]) || writes(operands[j])) &&
-          overlap(*operands[i].matrix, *operands[j].matrix))
-        return true;
+/// Whether a written matrix of several rows meets one of another stride, where ranges decide: there
+/// are more ranges of all strides than of its own that meet its range. Fills in strides_.
+bool Independence::strides_conflict(Operands operands, size_t last_writer) {
+  for (auto* places : {&strides_, &all_begins_, &all_ends_}) places->clear();
+  begins_.clear();
+  ends_.clear();
+  for (const Operand& o : operands) {
+    ++steps_;
+    if (o.matrix->rows == 1) continue;
+    const uint64_t stride = row_stride(*o.matrix);
+    strides_.push_back(stride);
+    begins_.emplace_back(stride, o.begin);
+    ends_.emplace_back(stride, o.end);
+    all_begins_.push_back(o.begin);
+    all_ends_.push_back(o.end);
+  }
+  sort_counting(strides_, steps_);
+  strides_.erase(std::unique(strides_.begin(), strides_.end()), strides_.end());
+  if (strides_.size() < 2) return false;
+  sort_counting(begins_, steps_);
+  sort_counting(ends_, steps_);
+  sort_counting(all_begins_, steps_);
+  sort_counting(all_ends_, steps_);
+  for (const Operand& o : operands) {
+    if (o.matrix->rows == 1 || !o.is_c || o.product > last_writer) continue;
+    const uint64_t stride = row_stride(*o.matrix), zero = 0;
+    // Those that begin before its end, without those that end before its begin.
+    const size_t all = below(all_begins_, uint64_t{o.end}, steps_) -
+                       below(all_ends_, uint64_t{o.begin} + 1, steps_);
+    const size_t own =
+        below(begins_, {stride, o.end}, steps_) - below(begins_, {stride, zero}, steps_) -
+        (below(ends_, {stride, o.begin + 1}, steps_) - below(ends_, {stride, zero}, steps_));
+    if (all != own) return true;
+  }
   return false;
 }
 
+/// Adds the bytes of an operand, which begins at `offset`, as rectangles of rows of `stride` bytes.
+void Independence::add_rows(const Operand& operand, uint64_t offset, uint64_t stride,
+                            bool written) {
+  ++steps_;
+  const uint64_t row = offset / stride, column = offset % stride;
+  const auto width = static_cast<uint64_t>(row_bytes(*operand.matrix));
+  if (operand.matrix->rows > 1) {  // a row is not longer than the stride
+    const auto rows = static_cast<uint64_t>(operand.matrix->rows);
+    const uint64_t first = std::min(width, stride - column);
+    sweep_.add({row, row + rows, column, column + first, written});
+    sweep_.add({row + 1, row + 1 + rows, 0, width - first, written});
+    return;
+  }
+  const uint64_t end = offset + width, last = end / stride;
+  if (row == last) {
+    sweep_.add({row, row + 1, column, end % stride, written});
+    return;
+  }
+  sweep_.add({row, row + 1, column, stride, written});
+  sweep_.add({row + 1, last, 0, stride, written});
+  sweep_.add({last, last + 1, 0, end % stride, written});
+}
+
+/// Whether a written operand meets another, among the single rows and the matrices of this stride.
+bool Independence::rows_conflict(Operands operands, uint64_t stride, size_t last_writer) {
+  sweep_.clear();
+  for (const Operand& o : operands)
+    if (o.matrix->rows == 1 || row_stride(*o.matrix) == stride)
+      add_rows(o, o.begin - operands[0].begin, stride, o.is_c && o.product <= last_writer);
+  return sweep_.meet();
+}
+
 /// Whether the C of a product up to `last_writer` overlaps any other operand.
-bool Independence::conflict(size_t last_writer) const {
+bool Independence::conflict(size_t last_writer) {
   const Operands all = operands_;
   for (size_t begin = 0, end = 0; begin < all.size(); begin = end) {
     // The operands of one cluster of overlapping ranges. No other operand touches them.
     uintptr_t reach = all[begin].end;
     bool written = false;
     for (end = begin; end < all.size() && (end == begin || all[end].begin < reach); ++end) {
+      ++steps_;
       reach = std::max(reach, all[end].end);
       written = written || (all[end].is_c && all[end].product <= last_writer);
     }
     const Operands some = all.subspan(begin, end - begin);
     if (!written || some.size() == 1) continue;
-    if (lie_in_the_same_rows(some) ? first_rows_conflict(some, last_writer)
-                                   : pairs_conflict(some, last_writer))
-      return true;
+    if (lie_in_the_same_rows(some)) {
+      if (first_rows_conflict(some, last_writer)) return true;
+      continue;
+    }
+    if (strides_conflict(some, last_writer)) return true;
+    for (const uint64_t stride : strides_)
+      if (rows_conflict(some, stride, last_writer)) return true;
   }
   return false;
 }

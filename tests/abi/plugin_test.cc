@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "campaigns.h"
 #include "metal_marlin/metal_marlin.h"
 
 namespace {
@@ -132,19 +133,22 @@ size_t mapped(const char* part) {
 
 TEST(PluginTest, LoadCallUnloadLeavesNothing) {
   const size_t threads = threads_of_this_process();
-  const int loops = kSanitized ? 20 : 300;
-  size_t early = 0;
-  for (int i = 0; i < loops; ++i) {
+  const int64_t usual = kSanitized ? 20 : (whole_campaigns() ? 10000 : 300);
+  const Soak soak;
+  size_t early = SIZE_MAX / 2;
+  int loops = 0;
+  for (; soak.goes_on(loops, usual); ++loops) {
     {
       const Plugin plugin;
       ASSERT_NE(plugin.api, nullptr) << dlerror();
       ASSERT_EQ(main_job(*plugin.api, 3), "");
     }
-    if (i == loops / 2) early = resident_kilobytes();
+    if (loops == 150) early = resident_kilobytes();
   }
   EXPECT_TRUE(back_to(threads)) << threads_of_this_process() << " threads, expected " << threads;
   EXPECT_EQ(mapped("libmetal-marlin"), 0u) << "dlclose did not unload the library";
   EXPECT_TRUE(kSanitized || resident_kilobytes() <= early + 512) << "memory grows with each load";
+  RecordProperty("cases", loops);
 }
 
 TEST(PluginTest, LoadingDoesNothing) {
@@ -232,7 +236,9 @@ TEST_F(Fork, TheChildComputesAndTakesItsCopyDown) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer does not follow threads that a forked child starts";
 #endif
-  for (int i = 0; i < 100; ++i) {
+  const Soak soak;
+  int children = 0;
+  for (; soak.goes_on(children, whole_campaigns() ? 1000 : 100); ++children) {
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
@@ -244,10 +250,11 @@ TEST_F(Fork, TheChildComputesAndTakesItsCopyDown) {
     }
     int status = 0;
     ASSERT_EQ(waitpid(child, &status, 0), child);
-    ASSERT_TRUE(WIFEXITED(status)) << "child " << i << " died of signal " << WTERMSIG(status);
-    ASSERT_EQ(WEXITSTATUS(status), 0) << "child " << i;
-    ASSERT_TRUE(multiply()) << "the parent, after child " << i;
+    ASSERT_TRUE(WIFEXITED(status)) << "child " << children << " died of signal " << WTERMSIG(status);
+    ASSERT_EQ(WEXITSTATUS(status), 0) << "child " << children;
+    ASSERT_TRUE(multiply()) << "the parent, after child " << children;
   }
+  RecordProperty("cases", children);
 }
 
 /// What a piece of work writes to the descriptors 1 and 2; a pipe holds it, so not more than 64 KiB.

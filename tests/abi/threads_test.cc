@@ -6,6 +6,7 @@
 #include <random>
 #include <thread>
 
+#include "campaigns.h"
 #include "support.h"
 
 namespace abi_test {
@@ -88,14 +89,23 @@ bool mixed_calls(Shared& shared, uint32_t seed, int calls) {
 
 TEST(ThreadsTest, AnyNumberOfThreadsShareAContext) {
   Shared shared;
-  const uint32_t seed = std::random_device()();
-  SCOPED_TRACE("seed " + std::to_string(seed));
-  std::atomic<int> right{0};
+  const uint32_t seed = Soak::seed(), count = whole_campaigns() ? 16 : 8;
+  const Soak soak;
+  std::atomic<int> right{0}, calls{0};
   std::vector<std::thread> threads;
-  threads.reserve(8);
-  for (uint32_t t = 0; t < 8; ++t) threads.emplace_back([&, t] { right += mixed_calls(shared, seed + t, 60); });
+  threads.reserve(count);
+  for (uint32_t t = 0; t < count; ++t)
+    threads.emplace_back([&, t] {
+      int done = 0;
+      bool all_right = true;
+      for (uint32_t round = 0; all_right && soak.goes_on(done, whole_campaigns() ? 100000 / count : 60); ++round, done += 60)
+        all_right = mixed_calls(shared, seed + t + 1000 * round, 60);
+      right += all_right;
+      calls += done;
+    });
   for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(right, 8);
+  EXPECT_EQ(right, static_cast<int>(count));
+  RecordProperty("cases", calls);
 }
 
 TEST(ThreadsTest, TheLastChildMayDieOnAnyThread) {

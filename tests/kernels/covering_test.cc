@@ -1,7 +1,6 @@
 // Products over a 3-way covering array of everything a caller can choose, each element against its own float64 bound.
 #include <gtest/gtest.h>
 
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <random>
@@ -76,6 +75,7 @@ TEST_P(Products, StayWithinTheirBounds) {
   }
   std::printf("%s: %d products on %s, 0 outside their bounds, nearest %.3f of it\n", kFormatNames[GetParam()], count,
               trial::isa().c_str(), worst);
+  RecordProperty("cases", count);
 }
 
 INSTANTIATE_TEST_SUITE_P(Format, Products, testing::Range(0, trial::kFormatCount),
@@ -104,14 +104,11 @@ TEST(LargeProducts, StayWithinTheirBounds) {
 
 /// Any combination, for as long as METAL_MARLIN_SOAK_SECONDS says; METAL_MARLIN_SOAK_SEED repeats a run.
 TEST(RandomProducts, StayWithinTheirBounds) {
-  const char *seconds = std::getenv("METAL_MARLIN_SOAK_SECONDS"), *chosen = std::getenv("METAL_MARLIN_SOAK_SEED");
-  if (seconds == nullptr) GTEST_SKIP() << "METAL_MARLIN_SOAK_SECONDS is not set";
-  const auto start = std::chrono::steady_clock::now();
-  const auto seed = chosen != nullptr ? static_cast<uint32_t>(std::strtoul(chosen, nullptr, 10)) : std::random_device()();
-  std::printf("METAL_MARLIN_SOAK_SEED=%u\n", seed);
-  std::mt19937 random(seed);
+  const Soak soak;
+  if (!soak.asked()) GTEST_SKIP() << "METAL_MARLIN_SOAK_SECONDS is not set";
+  std::mt19937 random(Soak::seed());
   int count = 0;
-  while (std::chrono::steady_clock::now() - start < std::chrono::seconds(std::atoi(seconds))) {
+  while (soak.goes_on(count, 0)) {
     Row r(levels().size());
     for (size_t f = 0; f < r.size(); ++f) r[f] = static_cast<int>(random() % static_cast<uint32_t>(levels()[f]));
     if (!allowed(r)) continue;
@@ -119,6 +116,7 @@ TEST(RandomProducts, StayWithinTheirBounds) {
     ++count;
   }
   std::printf("%d products, 0 outside their bounds\n", count);
+  RecordProperty("cases", count);
 }
 
 }  // namespace

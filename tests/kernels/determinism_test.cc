@@ -32,7 +32,7 @@ TEST_P(Determinism, ThreadsDoNotMatter) {
           c.a_type = m % 2 == 0 ? MARLIN_F32 : MARLIN_BF16;
           Trial t(c);
           ASSERT_TRUE(t.pack());
-          for (int repeat = 0; repeat < 5; ++repeat, ++runs) {
+          for (int repeat = 0; repeat < (whole_campaigns() ? 6 : 5); ++repeat, ++runs) {
             ASSERT_TRUE(t.run());
             if (expected.empty()) expected = t.c.raw();
             ASSERT_EQ(t.c.raw(), expected) << c.describe();
@@ -42,6 +42,7 @@ TEST_P(Determinism, ThreadsDoNotMatter) {
     }
   }
   std::printf("%s: %d runs with 1, 2, 3 and 5 threads, all with the same bits\n", trial::kKinds[GetParam()].name, runs);
+  RecordProperty("cases", runs);
 }
 
 /// A row alone in a batch of NaN, zeros and huge numbers.

@@ -186,6 +186,7 @@ TEST(CheckpointMalformed, Gguf) {
   damage_integers<uint32_t>("f.gguf", good, 4, header, tally);
   damage_integers<uint64_t>("f.gguf", good, 8, header, tally);
   std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  RecordProperty("cases", std::to_string(tally.files));
   EXPECT_GE(tally.files, 10'000u);
   EXPECT_GT(tally.refused, 1'000u);
 }
@@ -212,6 +213,7 @@ TEST(CheckpointMalformed, Safetensors) {
     }
   }
   std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  RecordProperty("cases", std::to_string(tally.files));
   EXPECT_GE(tally.files, 10'000u);
   EXPECT_GT(tally.refused, 1'000u);
 }
@@ -247,6 +249,7 @@ TEST(CheckpointMalformed, SafetensorsOfBlocks) {
     }
   }
   std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  RecordProperty("cases", std::to_string(tally.files));
   EXPECT_GT(tally.layers_refused, 100u);
 }
 
@@ -267,6 +270,7 @@ TEST(CheckpointMalformed, Index) {
     attempt(index);
   }
   std::cout << tally.files << " files\n";
+  RecordProperty("cases", std::to_string(tally.files));
 }
 
 TEST(CheckpointMalformed, Configs) {
@@ -287,6 +291,7 @@ TEST(CheckpointMalformed, Configs) {
     attempt(config);
   }
   std::cout << files << " files\n";
+  RecordProperty("cases", std::to_string(files));
 }
 
 }  // namespace

@@ -210,6 +210,13 @@ TEST(CheckpointVulnerability, SafetensorsNestedOrHugeJson) {
   expect_refused("f.safetensors", safetensors(objects, ""), "nested");
 }
 
+TEST(CheckpointVulnerability, TextBehindTheEndOfJson) {
+  // A reader of C strings sees one header, and others see another.
+  expect_refused("f.safetensors", safetensors(std::string("{} \0 ", 5), ""), "NUL");
+  expect_refused("f.safetensors", safetensors(std::string("{}\0{", 4), ""), "NUL");
+  expect_refused("f.safetensors", safetensors("{}{}", ""), "JSON");
+}
+
 TEST(CheckpointVulnerability, SafetensorsHeaderLongerThanTheLimit) {
   // A sparse file that is long enough for its header.
   const std::string path = ::testing::TempDir() + "/marlin-long-header.safetensors";

@@ -1,0 +1,97 @@
+// marlin_gemm, marlin_gemm_many, marlin_prepare and marlin_explain: products and mixtures of experts.
+#include <map>
+
+#include "fuzz/operands.h"
+
+namespace metal_marlin::fuzz {
+namespace {
+
+constexpr int64_t kN = 10, kK = 64, kTopK = 2;
+
+/// Weights [10, 64] of several formats; the last ones are three experts.
+const weights& some_weights(uint32_t which) {
+  static const std::vector<weights> all = [] {
+    std::vector<float> values(kN * kK);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(static_cast<int>(i * 37 % 31) - 15) / 8;
+    std::vector<weights> made;
+    const auto add = [&](marlin_format format, uint32_t flags, uint32_t experts) {
+      auto d = make<marlin_pack_desc>();
+      d.format = format;
+      d.flags = flags;
+      d.n = kN;
+      d.k = kK;
+      d.values = matrix_view(values.data(), kN, kK);
+      made.push_back(pack(the_context(), std::vector<marlin_pack_desc>(experts, d), experts));
+    };
+    for (const marlin_format format : {MARLIN_INT4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8, MARLIN_FLOAT32}) add(format, 0, 1);
+    add(MARLIN_INT4, MARLIN_PACK_PRUNE_2_4, 1);
+    add(MARLIN_INT4, 0, 3);
+    add(MARLIN_MXFP4, 0, 3);
+    return made;
+  }();
+  return all[which % all.size()];
+}
+constexpr uint32_t kFirstOfExperts = 6, kWeights = 8;
+
+marlin_gemm_desc take_product(Reader& in, Operands& operands) {
+  static constexpr int64_t kM[] = {2, 1, 0, 5, 17};
+  const uint32_t which = in.choice(kWeights);
+  auto d = make<marlin_gemm_desc>();
+  set_size(d, in);
+  d.weights = some_weights(which).get();
+  if (in.byte() >= 250) d.weights = nullptr;
+  d.compute = in.number32(0);
+  d.epilogue = static_cast<marlin_epilogue>(in.choice(8));
+  d.flags = in.bits(0);
+  const int64_t m = kM[in.choice(5)];
+  const bool routed = which >= kFirstOfExperts || in.byte() >= 224, sums = routed && (in.byte() & 1) != 0;
+  const int64_t cols = d.epilogue >= MARLIN_EPILOGUE_SWIGLU && d.epilogue <= MARLIN_EPILOGUE_SWIGLU_OAI ? kN / 2 : kN;
+  d.a = operands.take(in, m, kK, MARLIN_F32);
+  d.c = operands.take(in, routed && !sums ? m * kTopK : m, cols, MARLIN_F32);
+  d.bias = operands.take(in, 1, kN, MARLIN_F32, false);
+  d.expert_ids = operands.take(in, m, kTopK, MARLIN_I32, routed);
+  d.expert_scales = operands.take(in, m, kTopK, MARLIN_F32, sums);
+  return d;
+}
+
+void explain_and_prepare(const std::vector<const marlin_gemm_desc*>& descs, Reader& in) {
+  auto err = make<marlin_error>();
+  char text[300];
+  size_t needed = 0;
+  const size_t capacity = in.byte();
+  expect_typed(marlin_explain(descs[0], text, capacity, &needed, &err), err.message);
+  // A size that would be served takes as much memory as it says.
+  int64_t max_m = in.number(4);
+  if (max_m > 300 && max_m < int64_t{1} << 60) max_m = 300;
+  uint64_t scratch = 0;
+  err = make<marlin_error>();
+  const marlin_status status =
+      marlin_prepare(nullptr, descs.data(), static_cast<uint32_t>(descs.size()), max_m, &scratch, &err);
+  expect_typed(status, err.message);
+}
+
+}  // namespace
+}  // namespace metal_marlin::fuzz
+
+MARLIN_FUZZ_TARGET(product) {
+  using namespace metal_marlin;
+  using namespace metal_marlin::fuzz;
+  Reader in(input);
+  (void)the_context();
+  Operands operands;
+  const uint8_t shape = in.byte();
+  const uint32_t count = shape < 128 ? 1 : (shape < 224 ? 2 + shape % 2 : 9 + shape % 3);
+  std::vector<marlin_gemm_desc> descs;
+  for (uint32_t i = 0; i < count; ++i) descs.push_back(take_product(in, operands));
+  std::vector<const marlin_gemm_desc*> pointers;
+  for (const auto& d : descs) pointers.push_back(&d);
+  const auto before = operands.snapshot();
+  auto err = make<marlin_error>();
+  const Peak peak;
+  const marlin_status status =
+      shape < 64 ? marlin_gemm(nullptr, pointers[0], &err) : marlin_gemm_many(nullptr, pointers.data(), count, &err);
+  expect_typed(status, err.message);
+  if (status != MARLIN_OK) expect(operands.snapshot() == before, "a failed call has changed nothing", err.message);
+  explain_and_prepare(pointers, in);
+  expect(peak.bytes() <= (64 << 20), "a product takes memory by the size of its operands");
+}

@@ -1,0 +1,78 @@
+#include "command_line.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "help.h"
+#include "metal_marlin/metal_marlin.h"
+#include "quantize_options.h"
+#include "terminal.h"
+
+namespace metal_marlin::tools {
+namespace {
+
+std::string version_text() {
+  const uint32_t v = marlin_version();
+  return fmt::format("metal-marlin {}.{}.{} (ABI {}.{})", v >> 16, (v >> 8) & 0xff, v & 0xff,
+                     MARLIN_ABI_MAJOR, MARLIN_ABI_MINOR);
+}
+
+void describe(CLI::App& app) {
+  app.name("metal-marlin");
+  app.set_version_flag("--version", version_text());
+  app.require_subcommand(1);
+  app.formatter(help_formatter());
+  app.fallthrough();  // --color may stand behind the command
+  app.add_option_function<std::string>(
+         "--color", [](const std::string& word) { set_color(known(parse_color(word))); },
+         "Whether what is wrong is red; default: auto, on terminals unless NO_COLOR is set")
+      ->check(names_of(parse_color, "{auto, always, never}"));
+  app.failure_message([](const CLI::App*, const CLI::Error& e) {
+    return fmt::format("metal-marlin: {}\nTry 'metal-marlin --help'.\n", e.what());
+  });
+  app.footer(
+      "Exit codes: 0 all is well; 1 done, and something was found wrong; 2 the command line makes "
+      "no sense;\n"
+      "3 the work could not be done.\n\n"
+      "Start with:  metal-marlin doctor        what this machine can do\n"
+      "             metal-marlin inspect DIR   what a checkpoint holds\n"
+      "'metal-marlin COMMAND --help' has examples; the manual page metal-marlin(1) has the rest.");
+}
+
+}  // namespace
+
+CommandLine::CommandLine()
+    : app_(std::make_unique<CLI::App>("Multiply by 4-bit weights at the speed of memory: look at "
+                                      "checkpoints, check them, unpack them, measure.")) {
+  describe(*app_);
+  add_doctor(*app_, action_);
+  add_inspect(*app_, action_);
+  add_verify(*app_, action_);
+  add_unpack(*app_, action_);
+  add_pack(*app_, action_);
+  add_quantize(*app_, action_);
+  add_bench(*app_, action_);
+  add_explain(*app_, action_);
+  add_tune(*app_, action_);
+  add_report(*app_, action_);
+  add_quickstart(*app_, action_);
+  add_completions(*app_, action_);
+}
+
+CommandLine::~CommandLine() = default;
+
+Action CommandLine::parse(int argc, const char* const* argv) {
+  check_command(*app_, {argv + 1, argv + argc});
+  try {
+    app_->parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const bool asked = app_->exit(e) == 0;  // --help and --version come here too; exit() prints
+    return [asked] { return asked ? ExitCode::ok : ExitCode::usage; };
+  }
+  return action_;
+}
+
+}  // namespace metal_marlin::tools
