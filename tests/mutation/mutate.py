@@ -59,16 +59,16 @@ def folder_of(edit):
     return max((name for name, path in tree.FOLDERS.items() if edit.file.startswith(path + "/")), key=len)
 
 
-def choose(options, rejected, last):
-    """The edits to plant, and the number of them that shall run in each folder."""
+def choose(options, last):
+    """The edits to plant: more than shall run, because some do not compile."""
     edits = []
     for folder in options.folder:
         if options.survivors:
             again = {row["key"] for row in last if not row["killed"]}
             edits += [edit for file in tree.sources(folder) for edit in tree.edits.find(file, (tree.ROOT / file).read_bytes())
-                      if edit.key in again and edit.key not in rejected]
+                      if edit.key in again]
         else:
-            edits += tree.chosen(folder, int(COMPILED * options.count), options.seed, rejected)
+            edits += tree.chosen(folder, int(COMPILED * options.count), options.seed)
     return edits
 
 
@@ -120,7 +120,7 @@ def main(arguments):
     last = json.loads(last_at.read_text()) if last_at.exists() else []
     known = equivalents(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
     say("the last run's survivors" if options.survivors else f"--seed {options.seed} --count {options.count}")
-    edits = tree.build(choose(options, rejected, last), rejected, options.jobs, say)
+    edits = tree.build(choose(options, last), rejected, options.jobs, say)
     rejected_at.write_text(json.dumps(sorted(rejected), indent=1))
     programs = tree.build_programs(options.jobs, tree.PROGRAMS)
     of_edit = campaign.reached(programs, len(edits), tree.WORK, options.jobs, say)
