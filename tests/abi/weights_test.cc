@@ -55,6 +55,8 @@ TEST_F(Weights, UnpackTakesRowsByIdOrInARow) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "out is NULL", marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{0}, nullptr);
   const marlin_matrix nothing = mm::matrix_view(static_cast<float*>(nullptr), 0, 64);
   EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{10}, &nothing);
+  const marlin_matrix no_ids = mm::matrix_view(static_cast<int32_t*>(nullptr), 0, 1);
+  EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), &no_ids, int64_t{0}, &nothing);
 }
 
 TEST_F(Weights, UnpackOfManyRowsGoesInChunks) {
@@ -136,6 +138,19 @@ TEST_F(Weights, CodesAndScalesComeFromStridedAlignedMemory) {
   }
   const marlin_pack_desc* const parts[] = {&p};
   mm::weights none;
+
+  // The same as nibbles, of which each row has whole bytes.
+  const marlin_matrix bytes = p.values;
+  p.values.dtype = MARLIN_U4;
+  p.values.cols = 32, p.values.row_stride = 40;
+  std::vector<float> again(64);
+  mm::unpack(mm::pack(context, p), mm::matrix_view(again.data(), 2, 32));
+  EXPECT_EQ(again, values);
+  p.values.cols = 31;
+  EXPECT_FAILS(MARLIN_E_SHAPE, "U4 [2, 31] of stride 40, expected even", marlin_weights_pack, context.get(), parts, 1u, 1u, none.out());
+  p.values.cols = 32, p.values.row_stride = 41;
+  EXPECT_FAILS(MARLIN_E_SHAPE, "U4 [2, 32] of stride 41, expected even", marlin_weights_pack, context.get(), parts, 1u, 1u, none.out());
+  p.values = bytes;
   p.scales.offset_bytes = 1;
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "scales is at", marlin_weights_pack, context.get(), parts, 1u, 1u, none.out());
   p.scales.offset_bytes = 0;
@@ -180,6 +195,31 @@ TEST_F(Weights, InfoDescribesWeights) {
   EXPECT_EQ(info.format, MARLIN_INT4);
   EXPECT_EQ(info.dtype, MARLIN_F16);
   EXPECT_GT(info.bytes, 10u * 64 / 2);
+}
+
+TEST_F(Weights, ExplainTellsTheScratchThatPrepareReserves) {
+  if (!kOnCpu) GTEST_SKIP() << "a GPU rounds its scratch otherwise";
+  const mm::weights w = quantized(context, 128, 256);
+  for (const marlin_epilogue epilogue : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SWIGLU})
+    for (const int64_t m : {1, 40}) {
+      auto d = mm::make<marlin_gemm_desc>();
+      d.weights = w.get();
+      d.a = mm::matrix_view(static_cast<float*>(nullptr), m, 256);
+      d.c = mm::matrix_view(static_cast<float*>(nullptr), m, epilogue == MARLIN_EPILOGUE_NONE ? 128 : 64);
+      d.epilogue = epilogue;
+      const marlin_gemm_desc* const descs[] = {&d};
+      uint64_t least = 0, most = 0;
+      EXPECT_OK(marlin_prepare, nullptr, descs, 1u, m, &most);
+      const std::string text = mm::explain(d), label = "scratch_bytes: ";
+      const size_t at = text.find(label);
+      ASSERT_NE(at, std::string::npos) << text;
+      least = std::stoull(text.substr(at + label.size()));
+      EXPECT_GE(most, least) << text;  // for fewer rows a kernel may need more
+      EXPECT_GT(least, 0u);
+      const uint64_t results = epilogue == MARLIN_EPILOGUE_NONE ? 0 : static_cast<uint64_t>(m) * 128 * sizeof(float);
+      EXPECT_GE(least, results) << "gate and up are kept until both are there: " << text;
+      EXPECT_LT(least, uint64_t{1} << 20) << text;
+    }
 }
 
 TEST_F(Weights, PrepareThenScratchOfTheHostSuffices) {

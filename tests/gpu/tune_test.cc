@@ -267,6 +267,35 @@ TEST_F(Tuned, ScratchOfEveryMIsPrepared) {
   }
 }
 
+/// The clock of the stopwatch runs on by a millisecond for each measurement.
+TEST_F(Tuned, EndsInTime) {
+  class Clock final : public mm::Stopwatch {
+   public:
+    double now() override { return now_; }
+    Result<double> time(std::string_view, const std::function<Result<double>()>& work) override {
+      now_ += 1e-3;
+      ++times;
+      return work();
+    }
+    int times = 0;
+
+   private:
+    double now_ = 0;
+  };
+  int measured[2] = {};
+  for (const int longer : {0, 1}) {
+    const auto clock = std::make_shared<Clock>();
+    mm::BackendOptions options;
+    options.tune_ms = longer != 0 ? 10000 : 5;
+    options.stopwatch = clock;
+    const mm::context context(gpu_context(mock, {.probe = false}, options));
+    EXPECT_EQ(prepare(desc_of(pack(context, kN, kK, 1), 1), 64), MARLIN_OK);
+    measured[longer] = clock->times;
+  }
+  EXPECT_LE(measured[0], 30) << "it may finish what it has begun";
+  EXPECT_GT(measured[1], 2 * measured[0]);
+}
+
 TEST_F(Tuned, WhereMemoryIsNotUnifiedOperandsAreTheDevices) {
   device->change().unified_memory = false;
   planted.seconds = [](const std::string& name, uint32_t) { return name.ends_with("_m6") ? 10e-6 : 20e-6; };

@@ -101,6 +101,56 @@ TEST_F(Convert, LayersThatDoNotFitStayWhenAsked) {
   EXPECT_EQ(heard_.outcomes[0].status, MARLIN_E_SHAPE);
 }
 
+TEST_F(Convert, TheModelOfAnotherInTheFolderIsInTheWay) {
+  write_layers(8, 64);
+  std::filesystem::create_directory(scratch_.at("out"));
+  for (const char* other : {"model.safetensors.index.json", "quantize_config.json"}) {
+    testing::write_file(scratch_.at(std::string("out/") + other), "{}");
+    ConvertOptions how = options(MARLIN_SCHEME_MLX, MARLIN_MXFP4);
+    how.overwrite = true;
+    const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
+    EXPECT_EQ(status.code(), MARLIN_E_FILE) << other;
+    EXPECT_THAT(status.message(), HasSubstr(other));
+    EXPECT_THAT(status.message(), HasSubstr("another model's file"));
+    EXPECT_EQ(scratch_.names("out"), std::set<std::string>{other});
+    std::filesystem::remove(scratch_.at(std::string("out/") + other));
+  }
+}
+
+TEST_F(Convert, AFileThatAppearsMeanwhileStays) {
+  write_layers(8, 64);
+  std::string name = scratch_.at("out.gguf");
+  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4);
+  how.host = {};
+  how.host.user = &name;
+  how.host.progress = [](void* user, uint64_t, uint64_t total, const char*) -> int32_t {
+    if (total != 0) testing::write_file(*static_cast<std::string*>(user), "precious");
+    return 0;
+  };
+  const Status status = convert_checkpoint(*input_, name, how);
+  EXPECT_EQ(status.code(), MARLIN_E_FILE);
+  EXPECT_EQ(status.native_code(), EEXIST);
+  EXPECT_EQ(testing::read_file(name), "precious");
+  EXPECT_EQ(scratch_.names(), (std::set<std::string>{"in", "out.gguf"}));
+}
+
+TEST_F(Convert, LeavesNoFileOpen) {
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "nothing here counts open files";
+  write_layers(8, 64);
+  const auto before = open_files();
+  for (const bool works : {true, false}) {
+    ConvertOptions how = options(MARLIN_SCHEME_GGUF, works ? MARLIN_MXFP4 : MARLIN_NF4);
+    EXPECT_EQ(convert_checkpoint(*input_, scratch_.at("out.gguf"), how).ok(), works);
+    EXPECT_TRUE(Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).ok());
+    EXPECT_FALSE(Checkpoint::open(scratch_.at("nowhere"), MARLIN_LAYOUT_AUTO).ok());
+  }
+  EXPECT_EQ(open_files(), before);
+}
+
 TEST_F(Convert, ANaNIsAnErrorWithItsPlace) {
   std::string floats = testing::random_floats(2, 32, "F32", 1);
   floats.replace(4 * 33, 4, testing::bytes_of<uint32_t>({0x7fc00000u}));
