@@ -147,9 +147,11 @@ TEST_F(Weights, CodesAndScalesComeFromStridedAlignedMemory) {
   mm::unpack(mm::pack(context, p), mm::matrix_view(again.data(), 2, 32));
   EXPECT_EQ(again, values);
   p.values.cols = 31;
-  EXPECT_FAILS(MARLIN_E_SHAPE, "U4 [2, 31] of stride 40, expected even", marlin_weights_pack, context.get(), parts, 1u, 1u, none.out());
+  EXPECT_FAILS(MARLIN_E_SHAPE, "U4 [2, 31] of stride 40, expected even", marlin_weights_pack, context.get(), parts, 1u, 1u,
+               none.out());
   p.values.cols = 32, p.values.row_stride = 41;
-  EXPECT_FAILS(MARLIN_E_SHAPE, "U4 [2, 32] of stride 41, expected even", marlin_weights_pack, context.get(), parts, 1u, 1u, none.out());
+  EXPECT_FAILS(MARLIN_E_SHAPE, "U4 [2, 32] of stride 41, expected even", marlin_weights_pack, context.get(), parts, 1u, 1u,
+               none.out());
   p.values = bytes;
   p.scales.offset_bytes = 1;
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "scales is at", marlin_weights_pack, context.get(), parts, 1u, 1u, none.out());

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "backends/gpu/choice.h"
+#include "core/tuner.h"
 #include "recorded.h"
 #include "temporary_folder.h"
 

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import tempfile
 
+IMAGES = pathlib.Path(__file__).resolve().parent.parent.parent / "build/mutate/images"  # the shaders, compiled once
 GRACE = 10  # seconds of processor time that a program may take beyond eight times its tests' usual ones
 MEMORY = 12 << 30  # an edit may ask for any amount
 LONGEST_PROGRAM = 1500  # seconds that all tests of a program may take
@@ -40,7 +41,7 @@ def _limit(cpu_seconds):
 
 def _run(program, arguments, environment, cpu_seconds):
     """(status, output); the status is None if it ran past its limits: processor time, or for threads that wait forever, a clock."""
-    environment = {**os.environ, "METAL_MARLIN_PROFILE": "off", **environment}
+    environment = {**os.environ, "METAL_MARLIN_PROFILE": "off", "METAL_ON_CPU_CACHE": str(IMAGES), **environment}
     process = subprocess.Popen([program, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, preexec_fn=_limit(cpu_seconds), start_new_session=True, cwd=program.parent)
     try:
@@ -53,12 +54,12 @@ def _run(program, arguments, environment, cpu_seconds):
     return status, output.decode(errors="replace")
 
 
-def _reached_by_program(program, edits, folder):
+def _reached_by_program(program, edits, folder, tests_of_it):
     """The (test name, seconds, numbers of the edits it reaches) of the program's tests that pass with all edits off."""
     with tempfile.TemporaryDirectory(dir=folder) as own:
         marks, tests = pathlib.Path(own) / "marks", pathlib.Path(own) / "tests"
         marks.write_bytes(bytes(max(edits, 1)))
-        _run(program, ["--gtest_brief=1"], {"METAL_MARLIN_REACHED": str(marks), "METAL_MARLIN_REACHED_BY_TEST": str(tests)},
+        _run(program, ["--gtest_brief=1", f"--gtest_filter={tests_of_it}"], {"METAL_MARLIN_REACHED": str(marks), "METAL_MARLIN_REACHED_BY_TEST": str(tests)},
              LONGEST_PROGRAM)
         found = []
         for line in tests.read_text().splitlines() if tests.exists() else []:
@@ -68,8 +69,9 @@ def _reached_by_program(program, edits, folder):
         return found
 
 
-def reached(programs, edits, folder, jobs, say):
-    """For each number of an edit, the tests that reach it. Kept for each program until it is built anew."""
+def reached(programs, quick_tests, edits, folder, jobs, say):
+    """For each number of an edit, the tests that reach it. Kept for each program until it is built anew. `quick_tests` is the
+    filter of a program's name, if it has one."""
     kept_at = folder / "reached"
     kept_at.mkdir(parents=True, exist_ok=True)
     of_edit = {number: [] for number in range(edits)}
@@ -83,7 +85,7 @@ def reached(programs, edits, folder, jobs, say):
         if not kept.exists():
             for old in kept_at.glob(f"{program.name}-*.json"):
                 old.unlink()
-            kept.write_text(json.dumps(_reached_by_program(program, edits, folder)))
+            kept.write_text(json.dumps(_reached_by_program(program, edits, folder, quick_tests.get(program.name, "*"))))
         return program, json.loads(kept.read_text())
 
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:

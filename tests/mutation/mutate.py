@@ -46,7 +46,7 @@ def read_arguments(arguments):
     parser.add_argument("--seed", type=int, help="chooses the edits (default: another each time; it is printed)")
     parser.add_argument("--seconds", type=float, default=30, help="an edit's tests run up to this long, cheap ones first (default: 30)")
     parser.add_argument("--jobs", type=int, default=2, help="compilers, or tests, at a time (default: 2)")
-    parser.add_argument("--survivors", action="store_true", help="plant the last run's survivors again and nothing else")
+    parser.add_argument("--survivors", action="store_true", help="run the last run's survivors again, after new tests")
     options = parser.parse_args(arguments)
     for folder in options.folder:
         if folder not in tree.FOLDERS:
@@ -59,22 +59,23 @@ def folder_of(edit):
     return max((name for name, path in tree.FOLDERS.items() if edit.file.startswith(path + "/")), key=len)
 
 
-def choose(options, last):
+def choose(options):
     """The edits to plant: more than shall run, because some do not compile."""
-    edits = []
-    for folder in options.folder:
-        if options.survivors:
-            again = {row["key"] for row in last if not row["killed"]}
-            edits += [edit for file in tree.sources(folder) for edit in tree.edits.find(file, (tree.ROOT / file).read_bytes())
-                      if edit.key in again]
-        else:
-            edits += tree.chosen(folder, int(COMPILED * options.count), options.seed)
-    return edits
+    return [edit for folder in options.folder for edit in tree.chosen(folder, int(COMPILED * options.count), options.seed)]
 
 
-def run_all(edits, of_edit, options, say):
-    """The rows of the table, as they come."""
-    rows, done, lock = [], 0, threading.Lock()
+def to_run(options, edits, last):
+    """Of the edits that compile those that shall run: so many of each folder, or the last run's survivors."""
+    if options.survivors:
+        alive = {row["key"] for row in last["rows"] if not row["killed"]}
+        return [edit for edit in edits if edit.key in alive]
+    return [edit for folder in options.folder for edit in [e for e in edits if folder_of(e) == folder][:options.count]]
+
+
+def run_all(edits, of_edit, options, earlier, say):
+    """The rows of the table: those of earlier runs, and of these edits."""
+    own = {edit.key for edit in edits}
+    rows, done, lock = [row for row in earlier if row["key"] not in own], 0, threading.Lock()
 
     def run_one(edit):
         nonlocal done
@@ -85,7 +86,8 @@ def run_all(edits, of_edit, options, say):
             rows.append(row)
             done += 1
             say(f"{done}/{len(edits)} {'killed ' if verdict.killed else 'SURVIVED'} {edit.file}:{edit.line} {edit.text}  [{verdict.by}]")
-            (tree.WORK / "last.json").write_text(json.dumps(rows, indent=1))
+            (tree.WORK / "last.json").write_text(json.dumps(
+                {"seed": options.seed, "count": options.count, "folder": options.folder, "rows": rows}, indent=1))
 
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(run_one, edits))
@@ -109,24 +111,25 @@ def main(arguments):
     sys.setrecursionlimit(10000)
     options = read_arguments(arguments)
     tree.WORK.mkdir(parents=True, exist_ok=True)
-    if options.seed is None:
-        options.seed = random.SystemRandom().randrange(10000)
 
     def say(text):
         print(text, flush=True)
 
     rejected_at, last_at = tree.WORK / "rejected.json", tree.WORK / "last.json"
     rejected = set(json.loads(rejected_at.read_text())) if rejected_at.exists() else set()
-    last = json.loads(last_at.read_text()) if last_at.exists() else []
+    last = json.loads(last_at.read_text()) if options.survivors and last_at.exists() else {"rows": []}
+    for name, value in last.items():
+        if name != "rows":
+            setattr(options, name, value)
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(10000)
     known = equivalents(EQUIVALENT.read_text()) if EQUIVALENT.exists() else {}
-    say("the last run's survivors" if options.survivors else f"--seed {options.seed} --count {options.count}")
-    edits = tree.build(choose(options, last), rejected, options.jobs, say)
+    say(f"{' '.join(options.folder)} --seed {options.seed} --count {options.count}{' --survivors' * options.survivors}")
+    edits = tree.build(choose(options), rejected, options.jobs, say)
     rejected_at.write_text(json.dumps(sorted(rejected), indent=1))
     programs = tree.build_programs(options.jobs, tree.PROGRAMS)
-    of_edit = campaign.reached(programs, len(edits), tree.WORK, options.jobs, say)
-    if not options.survivors:
-        edits = [edit for folder in options.folder for edit in [e for e in edits if folder_of(e) == folder][:options.count]]
-    rows = run_all(edits, of_edit, options, say)
+    of_edit = campaign.reached(programs, tree.QUICK_TESTS, len(edits), tree.WORK, options.jobs, say)
+    rows = run_all(to_run(options, edits, last), of_edit, options, last["rows"], say)
 
     table = ["| file:line | function | edit | killed by, or why not |", "|---|---|---|---|"]
     for row in rows:

@@ -96,7 +96,7 @@ def test_a_run_kills_and_tells_survivors():
         campaign.GRACE = 1
         subprocess.run(["c++", "-std=c++20", "-w", folder / "small.cc", folder / "test.cc", HERE / "reached.cc", "-o", program,
                         "-lgtest", "-lgtest_main", "-pthread"], check=True)
-        of_edit = campaign.reached([program], len(found), folder, 1, lambda text: None)
+        of_edit = campaign.reached([program], {}, len(found), folder, 1, lambda text: None)
         outcome = {(edit.function, edit.text): campaign.run_edit(edit.number, of_edit[edit.number], 10, folder) for edit in found}
         by = {key: verdict.by for key, verdict in outcome.items() if verdict.killed}
         assert by["clamp", "drop: x = most;"] == "Clamp.Clamps"

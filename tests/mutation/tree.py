@@ -25,13 +25,15 @@ LEFT_OUT = re.compile(r"/x86/|/arm64/|/generic\.cc$|_arm64\.cc$|_other\.cc$")
 # The programs whose tests may see an edit; those that are not in this build are left out.
 PROGRAMS = """
     unit/unit_core_test unit/unit_threads_test unit/unit_formats_test unit/unit_checkpoints_test unit/unit_huge_test
-    unit/cpu_features_test unit/kernels_test
-    gpu/gpu_mock_test gpu/gpu_forced_kernel_test
+    unit/cpu_features_test unit/kernels_test unit/kernels_row_invariance_unit_test
+    gpu/gpu_mock_test gpu/gpu_forced_kernel_test gpu/gpu_experts_test shaders/exact_test
     cuda/cuda_host_test
     abi/abi_inside_test abi/abi_calls_test abi/abi_threads_test abi/abi_exports_test abi/abi_callbacks_test abi/abi_memory_test
     kernels/kernels_special_values_test kernels/kernels_experts_test kernels/kernels_shared_activations_test
     kernels/kernels_row_invariance_test kernels/kernels_guard_pages_test kernels/kernels_covering_test
 """.split()
+# Where only some tests of a program are quick enough to be run hundreds of times.
+QUICK_TESTS = {"gpu_experts_test": "Experts.*", "exact_test": "*UnpackKnowsEveryCode*"}
 
 
 def sources(folder):

@@ -242,7 +242,8 @@ TEST(CheckpointK8n, ZerosAreCodesOfFourBits) {
   ASSERT_EQ(values.size(), 3u * 64);
   for (size_t n = 0; n < 3; ++n)
     for (size_t k = 0; k < 64; ++k)
-      ASSERT_EQ(values[n * 64 + k], 3.0f - static_cast<float>(static_cast<uint8_t>(good.bytes[k / 32 * 3 + n]))) << n << " " << k;
+      ASSERT_EQ(values[n * 64 + k], 3.0f - static_cast<float>(static_cast<uint8_t>(good.bytes[k / 32 * 3 + n])))
+          << n << " " << k;
   const Operand bad("zeros", MARLIN_U8, {2, 3}, std::vector<uint8_t>{0, 1, 2, 3, 4, 16});
   EXPECT_STREQ(error_of(with_zeros(bad)).message(), "zeros: group 1, column 2: expected 0..15, found 16");
 }

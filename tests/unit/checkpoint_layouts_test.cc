@@ -489,7 +489,8 @@ TEST(CheckpointSource, WhatIsRefused) {
 /// 1 + 2^-11 lies between two numbers of F16, and 1 + 2^-8 between two of BF16: to nearest even. Rows have a stride.
 TEST(CheckpointFloats, AreRoundedToAShorterType) {
   const float half = 0x1p-11f, brain = 0x1p-8f;
-  Operand f("values", MARLIN_F32, {2, 3}, std::vector<float>{1 + half, 1 + 3 * half, -2, 77, 1 + brain, 1 + 3 * brain, 65520, 77});
+  Operand f("values", MARLIN_F32, {2, 3},
+            std::vector<float>{1 + half, 1 + 3 * half, -2, 77, 1 + brain, 1 + 3 * brain, 65520, 77});
   f.view.row_stride = 4;
   const auto read_as = [&](marlin_format format) {
     const auto source = quantize_floats(operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_NONE, 2, 3, 0, f), {.quantize_to = format});

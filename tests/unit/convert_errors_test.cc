@@ -1,10 +1,12 @@
 // Converting that is stopped or cannot be done: a typed error, and the disk as it was. And tiny files, byte for byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <functional>
 #include <map>
 #include <string_view>
@@ -101,12 +103,38 @@ TEST_F(Convert, LayersThatDoNotFitStayWhenAsked) {
   EXPECT_EQ(heard_.outcomes[0].status, MARLIN_E_SHAPE);
 }
 
+/// Also those that the scheme does not hold whatever their shape. Here these are all.
+TEST_F(Convert, LayersOfAnotherFormatStayWhenAsked) {
+  write_layers(8, 64);
+  ConvertOptions how = options(MARLIN_SCHEME_MLX, MARLIN_INT8);
+  const Status refused = convert_checkpoint(*input_, scratch_.at("out"), how);
+  EXPECT_EQ(refused.code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_THAT(refused.message(), HasSubstr("layer 'a'"));
+  how.skip_unfit = true;
+  EXPECT_STREQ(convert_checkpoint(*input_, scratch_.at("out"), how).message(), "no layer is left to quantize");
+}
+
+TEST_F(Convert, AFileThatHasNoRoomIsNotBegun) {
+  write_layers(128, 4096);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status status = convert_checkpoint(*input_, scratch_.at("out.gguf"), options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4));
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(status.code(), MARLIN_E_FILE);
+  EXPECT_THAT(status.message(), HasSubstr("cannot take room for the file"));
+  EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
+}
+
 TEST_F(Convert, TheModelOfAnotherInTheFolderIsInTheWay) {
   write_layers(8, 64);
   std::filesystem::create_directory(scratch_.at("out"));
   for (const char* other : {"model.safetensors.index.json", "quantize_config.json"}) {
     testing::write_file(scratch_.at(std::string("out/") + other), "{}");
-    ConvertOptions how = options(MARLIN_SCHEME_MLX, MARLIN_MXFP4);
+    ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
     how.overwrite = true;
     const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
     EXPECT_EQ(status.code(), MARLIN_E_FILE) << other;

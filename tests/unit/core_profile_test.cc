@@ -181,7 +181,8 @@ TEST_F(ProfileFile, NamesTheSystem) {
   fill();
   struct utsname system{};
   ASSERT_EQ(uname(&system), 0);
-  EXPECT_THAT(contents(), HasSubstr(std::string("\nsystem ") + system.sysname + " " + system.release + " " + system.machine + "\n"));
+  EXPECT_THAT(contents(),
+              HasSubstr(std::string("\nsystem ") + system.sysname + " " + system.release + " " + system.machine + "\n"));
 }
 
 TEST_F(ProfileFile, ThatIsNoFileIsIgnored) {
