@@ -401,30 +401,6 @@ TEST_F(Rules, ContextDescriptors) {
   EXPECT_OK(marlin_context_create, nullptr, none.out());
 }
 
-TEST_F(Rules, TheProfileIsInTheUsersCacheUnlessItIsOff) {
-  const auto profile_of = [](const char* variable) {
-    variable != nullptr ? setenv("METAL_MARLIN_PROFILE", variable, 1) : unsetenv("METAL_MARLIN_PROFILE");
-    const mm::context fresh{kBackend};
-    const mm::weights w = quantized(fresh, 10, 64);
-    const Product p(w, 1);
-    const std::string text = mm::explain(p.desc), label = "\nprofile: ";
-    const size_t at = text.find(label);
-    return at == std::string::npos ? "" : text.substr(at + label.size(), text.find('\n', at + 1) - at - label.size());
-  };
-  const char* const set = getenv("METAL_MARLIN_PROFILE");
-  const std::string before = set != nullptr ? set : "";
-  const char* const caches = getenv("XDG_CACHE_HOME");
-  const std::string caches_before = caches != nullptr ? caches : "";
-  setenv("XDG_CACHE_HOME", "/nowhere/caches", 1);
-  const std::string of_nothing = profile_of(nullptr), of_another_word = profile_of("on"), of_off = profile_of("off");
-  set != nullptr ? setenv("METAL_MARLIN_PROFILE", before.c_str(), 1) : unsetenv("METAL_MARLIN_PROFILE");
-  caches != nullptr ? setenv("XDG_CACHE_HOME", caches_before.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
-  EXPECT_EQ(of_off, "");
-  if (!kOnCpu) return;  // devices of tests keep no profile
-  EXPECT_EQ(of_nothing.find("/nowhere/caches/metal-marlin/profile-"), 0u) << of_nothing;
-  EXPECT_EQ(of_another_word, of_nothing);
-}
-
 TEST_F(Rules, OnlyTheCpuHasThreadsAndSaysHowMany) {
   auto info = mm::make<marlin_device_info>();
   for (uint32_t index = 0; marlin_device_get(index, &info, nullptr) == MARLIN_OK; ++index) {

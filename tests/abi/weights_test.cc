@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "support.h"
@@ -199,14 +200,38 @@ TEST_F(Weights, InfoDescribesWeights) {
   EXPECT_GT(info.bytes, 10u * 64 / 2);
 }
 
+TEST_F(Weights, TheProfileIsInTheUsersCacheUnlessItIsOff) {
+  const auto profile_of = [](const char* variable) {
+    variable != nullptr ? setenv("METAL_MARLIN_PROFILE", variable, 1) : unsetenv("METAL_MARLIN_PROFILE");
+    const mm::context fresh{kBackend};
+    const mm::weights w = quantized(fresh, 10, 64);
+    const Product p(w, 1);
+    const std::string text = mm::explain(p.desc), label = "\nprofile: ";
+    const size_t at = text.find(label);
+    return at == std::string::npos ? "" : text.substr(at + label.size(), text.find('\n', at + 1) - at - label.size());
+  };
+  const char* const set = getenv("METAL_MARLIN_PROFILE");
+  const std::string before = set != nullptr ? set : "";
+  const char* const caches = getenv("XDG_CACHE_HOME");
+  const std::string caches_before = caches != nullptr ? caches : "";
+  setenv("XDG_CACHE_HOME", "/nowhere/caches", 1);
+  const std::string of_nothing = profile_of(nullptr), of_another_word = profile_of("on"), of_off = profile_of("off");
+  set != nullptr ? setenv("METAL_MARLIN_PROFILE", before.c_str(), 1) : unsetenv("METAL_MARLIN_PROFILE");
+  caches != nullptr ? setenv("XDG_CACHE_HOME", caches_before.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
+  EXPECT_EQ(of_off, "");
+  if (!kOnCpu) return;  // devices of tests keep no profile
+  EXPECT_EQ(of_nothing.find("/nowhere/caches/metal-marlin/profile-"), 0u) << of_nothing;
+  EXPECT_EQ(of_another_word, of_nothing);
+}
+
 TEST_F(Weights, ExplainTellsTheScratchThatPrepareReserves) {
   if (!kOnCpu) GTEST_SKIP() << "a GPU rounds its scratch otherwise";
-  const mm::weights w = quantized(context, 128, 256);
+  const mm::weights w = quantized(context, 128, 64);
   for (const marlin_epilogue epilogue : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SWIGLU})
     for (const int64_t m : {1, 40}) {
       auto d = mm::make<marlin_gemm_desc>();
       d.weights = w.get();
-      d.a = mm::matrix_view(static_cast<float*>(nullptr), m, 256);
+      d.a = mm::matrix_view(static_cast<float*>(nullptr), m, 64);
       d.c = mm::matrix_view(static_cast<float*>(nullptr), m, epilogue == MARLIN_EPILOGUE_NONE ? 128 : 64);
       d.epilogue = epilogue;
       const marlin_gemm_desc* const descs[] = {&d};
@@ -222,6 +247,37 @@ TEST_F(Weights, ExplainTellsTheScratchThatPrepareReserves) {
       EXPECT_GE(least, results) << "gate and up are kept until both are there: " << text;
       EXPECT_LT(least, uint64_t{1} << 20) << text;
     }
+}
+
+/// By the portable kernels, too, whatever this processor has.
+TEST_F(Weights, ATensorScaleMultipliesOrDivides) {
+  const char* const set = getenv("METAL_MARLIN_ISA");
+  const std::string before = set != nullptr ? set : "";
+  std::vector<uint8_t> codes(10 * 32), scales(10 * 4, 0x38);  // 1 in E4M3
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(37 * i);
+  float tensor_scale = 3;
+  auto p = mm::make<marlin_pack_desc>();
+  p.format = MARLIN_NVFP4;
+  p.n = 10;
+  p.k = 64;
+  p.values = mm::matrix_view(codes.data(), 10, 32);
+  p.scales = mm::matrix_view(scales.data(), 10, 4);
+  p.tensor_scale = mm::matrix_view(&tensor_scale, 1, 1);
+  for (const char* const isa : {"generic", static_cast<const char*>(nullptr)}) {
+    isa != nullptr ? setenv("METAL_MARLIN_ISA", isa, 1) : unsetenv("METAL_MARLIN_ISA");
+    const mm::context fresh{kBackend};
+    for (const uint32_t flags : {0u, MARLIN_PACK_DIVIDE_SCALE}) {
+      p.flags = flags;
+      const mm::weights w = mm::pack(fresh, p);
+      std::vector<float> row(64);
+      mm::unpack(w, mm::matrix_view(row.data(), 1, 64));
+      EXPECT_EQ(row[2], flags != 0 ? 3.0f / 3 : 9.0f) << "code 5 is 3";
+      Product product(w, 3);
+      EXPECT_OK(marlin_gemm, nullptr, &product.desc);
+      EXPECT_TRUE(product.right()) << (isa != nullptr ? isa : "native") << ", flags " << flags;
+    }
+  }
+  set != nullptr ? setenv("METAL_MARLIN_ISA", before.c_str(), 1) : unsetenv("METAL_MARLIN_ISA");
 }
 
 TEST_F(Weights, PrepareThenScratchOfTheHostSuffices) {

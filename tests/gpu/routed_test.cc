@@ -152,6 +152,26 @@ TEST(Unrouted, InterleavedWeightsAreRowsLikeOthersToOneInput) {
   EXPECT_EQ(constant(apart, MARLIN_EPILOGUE_SWIGLU), 0u);
 }
 
+TEST(Unrouted, ExplainTellsOfActOrder) {
+  World world;
+  const Matrix a(world.context, 2, 128, MARLIN_F16), c(world.context, 2, kN, MARLIN_F32);
+  for (const bool permuted : {false, true}) {
+    const mm::weights w = pack(world.context, kN, 128, 1, permuted);
+    EXPECT_EQ(abi_test::explained(gemm_desc(w, a, c)).find("\nact_order: ") != std::string::npos, permuted);
+  }
+}
+
+TEST(Unrouted, NoRowsByIdAreNoWork) {
+  World world;
+  const mm::weights w = pack(world.context, kN, kK, 1);
+  const Matrix out(world.context, 1, kK, MARLIN_F32), ids(world.context, 1, 1, MARLIN_I32);
+  marlin_matrix no_out = out.view, no_ids = ids.view;
+  no_out.rows = no_ids.rows = 0;
+  world.record.take();
+  EXPECT_OK(marlin_weights_unpack, nullptr, w.get(), &no_ids, int64_t{0}, &no_out);
+  EXPECT_TRUE(world.record.take().empty());
+}
+
 /// A kernel runs if the device has just as many threads for it as its tile needs.
 TEST(Unrouted, AKernelMayNeedAllThreads) {
   for (const uint32_t missing : {0u, 1u}) {

@@ -140,6 +140,9 @@ TEST_F(Tuned, ThePlantedKernelServesHereAndInLaterContexts) {
   EXPECT_EQ(prepare(desc_of(w, 1), 20), MARLIN_OK);
   EXPECT_EQ(planted.runs, runs) << "the profile has these products";
 
+  EXPECT_THAT(explained(desc_of(w, 5)), testing::ContainsRegex("\ntuned_ns: (10000|9999)\n"));
+  EXPECT_THAT(explained(desc_of(w, 5)), testing::ContainsRegex("\nusual_ns: (20000|19999)\n"));
+
   const mm::context later = make(0, folder.path()), off = make(0, "");
   EXPECT_THAT(explained(desc_of(pack(later, kN, kK, 1), 5)), HasSubstr("kernel: gemv_u4_f16_m6\n"));
   EXPECT_THAT(explained(desc_of(pack(off, kN, kK, 1), 5)), Not(HasSubstr("tuned")));
@@ -243,7 +246,15 @@ TEST_F(Tuned, MixturesOfExpertsAreClassesOfTheirOwn) {
   auto desc = desc_of(w, 8);
   desc.expert_ids = {nullptr, 0, 8, 2, 0, MARLIN_I32, MARLIN_MEM_BUFFER};
   desc.c.rows = 16;
+  record.take();
   EXPECT_EQ(prepare(desc, 16), MARLIN_OK);
+  int products = 0;
+  for (const Command& command : record.take())
+    if (command.arguments.contains(MARLIN_BUFFER_ROUTES) && command.arguments.contains(MARLIN_BUFFER_ARGS)) {
+      EXPECT_EQ(value_of<ProductArgs>(command, MARLIN_BUFFER_ARGS).rows_of_a, 2) << "a row of A is that of a token";
+      ++products;
+    }
+  EXPECT_GT(products, 0);
   EXPECT_THAT(explained(desc), HasSubstr("kernel: gemv_u4_f16_m6\n"));
   EXPECT_THAT(explained(desc), HasSubstr("why: tuned"));
   EXPECT_THAT(explained(desc_of(pack(context, kN, kK, 1), 8)), Not(HasSubstr("why: tuned")));
@@ -306,6 +317,17 @@ TEST_F(Tuned, WhereMemoryIsNotUnifiedOperandsAreTheDevices) {
   EXPECT_EQ(prepare(desc_of(w, 1), 3), MARLIN_OK);
   EXPECT_THAT(explained(desc_of(w, 3)), HasSubstr("kernel: gemv_u4_f16_m6\n"));
   EXPECT_EQ(planted.runs["gemv_u4_f16_m8"], 3);
+  const auto copies = [&] {
+    const auto commands = record.take();
+    return std::count_if(commands.begin(), commands.end(), [](const Command& c) { return c.what == "copy"; });
+  };
+  EXPECT_GT(copies(), 0) << "of activations to the device, and of results back";
+  device->change().unified_memory = true;
+  const mm::context unified = make(60000, "");
+  const mm::weights same = pack(unified, kN, kK, 1);
+  record.take();
+  EXPECT_EQ(prepare(desc_of(same, 1), 3), MARLIN_OK);
+  EXPECT_EQ(copies(), 0);
 }
 
 TEST_F(Tuned, AForcedKernelIsNotTuned) {

@@ -64,10 +64,10 @@ def choose(options):
     return [edit for folder in options.folder for edit in tree.chosen(folder, int(COMPILED * options.count), options.seed)]
 
 
-def to_run(options, edits, last):
-    """Of the edits that compile those that shall run: so many of each folder, or the last run's survivors."""
+def to_run(options, edits, last, known):
+    """Of the edits that compile those that shall run: so many of each folder, or the last run's survivors that nobody explains."""
     if options.survivors:
-        alive = {row["key"] for row in last["rows"] if not row["killed"]}
+        alive = {row["key"] for row in last["rows"] if not row["killed"] and row["key"] not in known}
         return [edit for edit in edits if edit.key in alive]
     return [edit for folder in options.folder for edit in [e for e in edits if folder_of(e) == folder][:options.count]]
 
@@ -129,7 +129,7 @@ def main(arguments):
     rejected_at.write_text(json.dumps(sorted(rejected), indent=1))
     programs = tree.build_programs(options.jobs, tree.PROGRAMS)
     of_edit = campaign.reached(programs, tree.QUICK_TESTS, len(edits), tree.WORK, options.jobs, say)
-    rows = run_all(to_run(options, edits, last), of_edit, options, last["rows"], say)
+    rows = run_all(to_run(options, edits, last, known), of_edit, options, last["rows"], say)
 
     table = ["| file:line | function | edit | killed by, or why not |", "|---|---|---|---|"]
     for row in rows:

@@ -8,7 +8,6 @@
 
 #include "checkpoint_operands.h"
 #include "formats/codecs.h"
-#include "layouts/floats.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -484,23 +483,6 @@ TEST(CheckpointSource, WhatIsRefused) {
     o.tensor_scale = s.view;
     o.tensor_scale.name = "tensor_scale";
   });
-}
-
-/// 1 + 2^-11 lies between two numbers of F16, and 1 + 2^-8 between two of BF16: to nearest even. Rows have a stride.
-TEST(CheckpointFloats, AreRoundedToAShorterType) {
-  const float half = 0x1p-11f, brain = 0x1p-8f;
-  Operand f("values", MARLIN_F32, {2, 3},
-            std::vector<float>{1 + half, 1 + 3 * half, -2, 77, 1 + brain, 1 + 3 * brain, 65520, 77});
-  f.view.row_stride = 4;
-  const auto read_as = [&](marlin_format format) {
-    const auto source = quantize_floats(operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_NONE, 2, 3, 0, f), {.quantize_to = format});
-    EXPECT_TRUE(source.ok()) << source.status().message();
-    return decode_all(*source.value(), 1).value();
-  };
-  EXPECT_EQ(read_as(MARLIN_FORMAT_NONE), (std::vector<float>{1 + half, 1 + 3 * half, -2, 1 + brain, 1 + 3 * brain, 65520}));
-  EXPECT_EQ(read_as(MARLIN_FLOAT16),
-            (std::vector<float>{1, 1 + 4 * half, -2, 1 + brain, 1 + 3 * brain, std::numeric_limits<float>::infinity()}));
-  EXPECT_EQ(read_as(MARLIN_BFLOAT16), (std::vector<float>{1, 1, -2, 1, 1 + 4 * brain, 65536}));
 }
 
 }  // namespace
