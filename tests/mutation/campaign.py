@@ -46,7 +46,8 @@ def _run(program, arguments, environment, cpu_seconds):
     """(status, output); the status is None if it ran past its limits: processor time, or for threads that wait forever, a clock."""
     environment = {**os.environ, "METAL_MARLIN_PROFILE": "off", "METAL_ON_CPU_CACHE": str(IMAGES), **environment}
     process = subprocess.Popen([program, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                               stderr=subprocess.STDOUT, preexec_fn=_limit(cpu_seconds, program), start_new_session=True, cwd=program.parent)
+                               stderr=subprocess.STDOUT, preexec_fn=_limit(cpu_seconds, program), start_new_session=True,
+                               cwd=program.parent)
     try:
         output, _ = process.communicate(timeout=30 + 6 * cpu_seconds)
         status = None if process.returncode == -signal.SIGXCPU else process.returncode
@@ -62,8 +63,8 @@ def _reached_by_program(program, edits, folder, tests_of_it):
     with tempfile.TemporaryDirectory(dir=folder) as own:
         marks, tests = pathlib.Path(own) / "marks", pathlib.Path(own) / "tests"
         marks.write_bytes(bytes(max(edits, 1)))
-        _run(program, ["--gtest_brief=1", f"--gtest_filter={tests_of_it}"], {"METAL_MARLIN_REACHED": str(marks), "METAL_MARLIN_REACHED_BY_TEST": str(tests)},
-             LONGEST_PROGRAM)
+        _run(program, ["--gtest_brief=1", f"--gtest_filter={tests_of_it}"],
+             {"METAL_MARLIN_REACHED": str(marks), "METAL_MARLIN_REACHED_BY_TEST": str(tests)}, LONGEST_PROGRAM)
         found = []
         for line in tests.read_text().splitlines() if tests.exists() else []:
             name, outcome, milliseconds, numbers = line.split("\t")

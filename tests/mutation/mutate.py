@@ -85,7 +85,8 @@ def run_all(edits, of_edit, options, earlier, say):
         with lock:
             rows.append(row)
             done += 1
-            say(f"{done}/{len(edits)} {'killed ' if verdict.killed else 'SURVIVED'} {edit.file}:{edit.line} {edit.text}  [{verdict.by}]")
+            outcome = "killed " if verdict.killed else "SURVIVED"
+            say(f"{done}/{len(edits)} {outcome} {edit.file}:{edit.line} {edit.text}  [{verdict.by}]")
             (tree.WORK / "last.json").write_text(json.dumps(
                 {"seed": options.seed, "count": options.count, "folder": options.folder, "rows": rows}, indent=1))
 
