@@ -11,7 +11,7 @@ about_suite() {
     gpu) echo "the GPU backend over a mock device, and over one that runs the real shaders on the CPU" ;;
     cuda) echo "the CUDA kernels compiled without spills, the host over a driver of the tests; products, where there is an NVIDIA GPU" ;;
     tools) echo "the metal-marlin command" ;;
-    roundtrip) echo "files that the command writes, read by the packages of others" ;;
+    roundtrip) echo "files that the command writes, read by the packages of others; the tool that plants mistakes" ;;
     install) echo "installed, packaged, moved, linked, embedded and dlopened by small programs; README.md and the examples, block by block" ;;
     rust) echo "the crates: linked and loaded, their documentation and README, clippy, rustfmt" ;;
     swift) echo "the Swift package: its tests, documentation, README, what it says of other versions, swift-format" ;;

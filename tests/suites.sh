@@ -187,6 +187,8 @@ suite_roundtrip() {
   built release || return 0
   python_ready build/venv "$python_packages" || { skip roundtrip "$(why_not build/venv)"; return 0; }
   script_tests roundtrip build/venv/bin/python tests/roundtrip/round_trip.py "$marlin"
+  python_ready build/mutation-venv "$mutation_packages" || { skip roundtrip "$(why_not build/mutation-venv)"; return 0; }
+  script_tests mutation build/mutation-venv/bin/python -B tests/mutation/mutation_test.py
 }
 # The parts in C++, then each script of tests/llm with the program and the model.
 suite_llm() {

@@ -205,6 +205,13 @@ TEST_F(Values, OddConfigs) {
   const mm::checkpoint twice = config(R"({"a.b": 1, "a": {"b": 2}})");
   EXPECT_EQ(twice.value("a.b").i64, 1) << "the first of one path";
   EXPECT_EQ(twice.values().size(), 2u);
+  const mm::checkpoint large_numbers =
+      config(R"({"i": 9223372036854775807, "u": 9223372036854775808, "n": -9223372036854775808, "f": -9223372036854775809})");
+  EXPECT_EQ(large_numbers.value("i").kind, MARLIN_VALUE_I64);
+  EXPECT_EQ(large_numbers.value("u").kind, MARLIN_VALUE_U64);
+  EXPECT_EQ(large_numbers.value("u").i64, INT64_MAX);
+  EXPECT_EQ(large_numbers.value("n").kind, MARLIN_VALUE_I64);
+  EXPECT_EQ(large_numbers.value("f").kind, MARLIN_VALUE_F64);
   // A long name that many paths repeat would take memory without bound.
   std::string members;
   for (int i = 0; i < 1000; ++i) members += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
 
 #include "support.h"
@@ -55,6 +56,8 @@ TEST_F(Weights, UnpackTakesRowsByIdOrInARow) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "out is NULL", marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{0}, nullptr);
   const marlin_matrix nothing = mm::matrix_view(static_cast<float*>(nullptr), 0, 64);
   EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{10}, &nothing);
+  const marlin_matrix no_ids = mm::matrix_view(static_cast<int32_t*>(nullptr), 0, 1);
+  EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), &no_ids, int64_t{0}, &nothing);
 }
 
 TEST_F(Weights, UnpackOfManyRowsGoesInChunks) {
@@ -136,6 +139,21 @@ TEST_F(Weights, CodesAndScalesComeFromStridedAlignedMemory) {
   }
   const marlin_pack_desc* const parts[] = {&p};
   mm::weights none;
+
+  // The same as nibbles, of which each row has whole bytes.
+  const marlin_matrix bytes = p.values;
+  p.values.dtype = MARLIN_U4;
+  p.values.cols = 32, p.values.row_stride = 40;
+  std::vector<float> again(64);
+  mm::unpack(mm::pack(context, p), mm::matrix_view(again.data(), 2, 32));
+  EXPECT_EQ(again, values);
+  p.values.cols = 31;
+  EXPECT_FAILS(MARLIN_E_SHAPE, "U4 [2, 31] of stride 40, expected even", marlin_weights_pack, context.get(), parts, 1u, 1u,
+               none.out());
+  p.values.cols = 32, p.values.row_stride = 41;
+  EXPECT_FAILS(MARLIN_E_SHAPE, "U4 [2, 32] of stride 41, expected even", marlin_weights_pack, context.get(), parts, 1u, 1u,
+               none.out());
+  p.values = bytes;
   p.scales.offset_bytes = 1;
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "scales is at", marlin_weights_pack, context.get(), parts, 1u, 1u, none.out());
   p.scales.offset_bytes = 0;
@@ -180,6 +198,86 @@ TEST_F(Weights, InfoDescribesWeights) {
   EXPECT_EQ(info.format, MARLIN_INT4);
   EXPECT_EQ(info.dtype, MARLIN_F16);
   EXPECT_GT(info.bytes, 10u * 64 / 2);
+}
+
+TEST_F(Weights, TheProfileIsInTheUsersCacheUnlessItIsOff) {
+  const auto profile_of = [](const char* variable) {
+    variable != nullptr ? setenv("METAL_MARLIN_PROFILE", variable, 1) : unsetenv("METAL_MARLIN_PROFILE");
+    const mm::context fresh{kBackend};
+    const mm::weights w = quantized(fresh, 10, 64);
+    const Product p(w, 1);
+    const std::string text = mm::explain(p.desc), label = "\nprofile: ";
+    const size_t at = text.find(label);
+    return at == std::string::npos ? "" : text.substr(at + label.size(), text.find('\n', at + 1) - at - label.size());
+  };
+  const char* const set = getenv("METAL_MARLIN_PROFILE");
+  const std::string before = set != nullptr ? set : "";
+  const char* const caches = getenv("XDG_CACHE_HOME");
+  const std::string caches_before = caches != nullptr ? caches : "";
+  setenv("XDG_CACHE_HOME", "/nowhere/caches", 1);
+  const std::string of_nothing = profile_of(nullptr), of_another_word = profile_of("on"), of_off = profile_of("off");
+  set != nullptr ? setenv("METAL_MARLIN_PROFILE", before.c_str(), 1) : unsetenv("METAL_MARLIN_PROFILE");
+  caches != nullptr ? setenv("XDG_CACHE_HOME", caches_before.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
+  EXPECT_EQ(of_off, "");
+  if (!kOnCpu) return;  // devices of tests keep no profile
+  EXPECT_EQ(of_nothing.find("/nowhere/caches/metal-marlin/profile-"), 0u) << of_nothing;
+  EXPECT_EQ(of_another_word, of_nothing);
+}
+
+TEST_F(Weights, ExplainTellsTheScratchThatPrepareReserves) {
+  if (!kOnCpu) GTEST_SKIP() << "a GPU rounds its scratch otherwise";
+  const mm::weights w = quantized(context, 128, 64);
+  for (const marlin_epilogue epilogue : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SWIGLU})
+    for (const int64_t m : {1, 40}) {
+      auto d = mm::make<marlin_gemm_desc>();
+      d.weights = w.get();
+      d.a = mm::matrix_view(static_cast<float*>(nullptr), m, 64);
+      d.c = mm::matrix_view(static_cast<float*>(nullptr), m, epilogue == MARLIN_EPILOGUE_NONE ? 128 : 64);
+      d.epilogue = epilogue;
+      const marlin_gemm_desc* const descs[] = {&d};
+      uint64_t least = 0, most = 0;
+      EXPECT_OK(marlin_prepare, nullptr, descs, 1u, m, &most);
+      const std::string text = mm::explain(d), label = "scratch_bytes: ";
+      const size_t at = text.find(label);
+      ASSERT_NE(at, std::string::npos) << text;
+      least = std::stoull(text.substr(at + label.size()));
+      EXPECT_GE(most, least) << text;  // for fewer rows a kernel may need more
+      EXPECT_GT(least, 0u);
+      const uint64_t results = epilogue == MARLIN_EPILOGUE_NONE ? 0 : static_cast<uint64_t>(m) * 128 * sizeof(float);
+      EXPECT_GE(least, results) << "gate and up are kept until both are there: " << text;
+      EXPECT_LT(least, uint64_t{1} << 20) << text;
+    }
+}
+
+/// By the portable kernels, too, whatever this processor has.
+TEST_F(Weights, ATensorScaleMultipliesOrDivides) {
+  const char* const set = getenv("METAL_MARLIN_ISA");
+  const std::string before = set != nullptr ? set : "";
+  std::vector<uint8_t> codes(10 * 32), scales(10 * 4, 0x38);  // 1 in E4M3
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(37 * i);
+  float tensor_scale = 3;
+  auto p = mm::make<marlin_pack_desc>();
+  p.format = MARLIN_NVFP4;
+  p.n = 10;
+  p.k = 64;
+  p.values = mm::matrix_view(codes.data(), 10, 32);
+  p.scales = mm::matrix_view(scales.data(), 10, 4);
+  p.tensor_scale = mm::matrix_view(&tensor_scale, 1, 1);
+  for (const char* const isa : {"generic", static_cast<const char*>(nullptr)}) {
+    isa != nullptr ? setenv("METAL_MARLIN_ISA", isa, 1) : unsetenv("METAL_MARLIN_ISA");
+    const mm::context fresh{kBackend};
+    for (const uint32_t flags : {0u, MARLIN_PACK_DIVIDE_SCALE}) {
+      p.flags = flags;
+      const mm::weights w = mm::pack(fresh, p);
+      std::vector<float> row(64);
+      mm::unpack(w, mm::matrix_view(row.data(), 1, 64));
+      EXPECT_EQ(row[2], flags != 0 ? 3.0f / 3 : 9.0f) << "code 5 is 3";
+      Product product(w, 3);
+      EXPECT_OK(marlin_gemm, nullptr, &product.desc);
+      EXPECT_TRUE(product.right()) << (isa != nullptr ? isa : "native") << ", flags " << flags;
+    }
+  }
+  set != nullptr ? setenv("METAL_MARLIN_ISA", before.c_str(), 1) : unsetenv("METAL_MARLIN_ISA");
 }
 
 TEST_F(Weights, PrepareThenScratchOfTheHostSuffices) {

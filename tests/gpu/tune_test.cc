@@ -12,6 +12,7 @@
 #include <set>
 
 #include "backends/gpu/choice.h"
+#include "core/tuner.h"
 #include "recorded.h"
 #include "temporary_folder.h"
 
@@ -145,6 +146,9 @@ TEST_F(Tuned, ThePlantedKernelServesHereAndInLaterContexts) {
   EXPECT_EQ(prepare(desc_of(w, 1), 20), MARLIN_OK);
   EXPECT_EQ(planted.runs, runs) << "the profile has these products";
 
+  EXPECT_THAT(explained(desc_of(w, 5)), testing::ContainsRegex("\ntuned_ns: (10000|9999)\n"));
+  EXPECT_THAT(explained(desc_of(w, 5)), testing::ContainsRegex("\nusual_ns: (20000|19999)\n"));
+
   const mm::context later = make(0, folder.path()), off = make(0, "");
   EXPECT_THAT(explained(desc_of(pack(later, kN, kK, 1), 5)), HasSubstr("kernel: gemv_u4_f16_m6\n"));
   EXPECT_THAT(explained(desc_of(pack(off, kN, kK, 1), 5)), Not(HasSubstr("tuned")));
@@ -260,7 +264,15 @@ TEST_F(Tuned, MixturesOfExpertsAreClassesOfTheirOwn) {
   const mm::context context = make(60000, folder.path());
   const mm::weights w = four_experts(context);
   const marlin_gemm_desc desc = mixture_of(desc_of(w, 8), false), summed = mixture_of(desc_of(w, 8), true);
+  record.take();
   EXPECT_EQ(prepare(desc, 16), MARLIN_OK);
+  int products = 0;
+  for (const Command& command : record.take())
+    if (command.arguments.contains(MARLIN_BUFFER_ROUTES) && command.arguments.contains(MARLIN_BUFFER_ARGS)) {
+      EXPECT_EQ(value_of<ProductArgs>(command, MARLIN_BUFFER_ARGS).rows_of_a, 2) << "a row of A is that of a token";
+      ++products;
+    }
+  EXPECT_GT(products, 0);
   EXPECT_THAT(explained(summed), Not(HasSubstr("why: tuned")));
   EXPECT_EQ(prepare(summed, 16), MARLIN_OK);
   EXPECT_THAT(explained(summed), HasSubstr("kernel: gemv_u4_f16_m6\n"));
@@ -319,6 +331,35 @@ TEST_F(Tuned, ScratchOfEveryMIsPrepared) {
   }
 }
 
+/// The clock of the stopwatch runs on by a millisecond for each measurement.
+TEST_F(Tuned, EndsInTime) {
+  class Clock final : public mm::Stopwatch {
+   public:
+    double now() override { return now_; }
+    Result<double> time(std::string_view, const std::function<Result<double>()>& work) override {
+      now_ += 1e-3;
+      ++times;
+      return work();
+    }
+    int times = 0;
+
+   private:
+    double now_ = 0;
+  };
+  int measured[2] = {};
+  for (const int longer : {0, 1}) {
+    const auto clock = std::make_shared<Clock>();
+    mm::BackendOptions options;
+    options.tune_ms = longer != 0 ? 10000 : 5;
+    options.stopwatch = clock;
+    const mm::context context(gpu_context(mock, {.probe = false}, options));
+    EXPECT_EQ(prepare(desc_of(pack(context, kN, kK, 1), 1), 64), MARLIN_OK);
+    measured[longer] = clock->times;
+  }
+  EXPECT_LE(measured[0], 30) << "it may finish what it has begun";
+  EXPECT_GT(measured[1], 2 * measured[0]);
+}
+
 TEST_F(Tuned, WhereMemoryIsNotUnifiedOperandsAreTheDevices) {
   device->change().unified_memory = false;
   planted.seconds = [](const std::string& name, uint32_t) { return name.ends_with("_m6") ? 10e-6 : 20e-6; };
@@ -328,6 +369,17 @@ TEST_F(Tuned, WhereMemoryIsNotUnifiedOperandsAreTheDevices) {
   EXPECT_EQ(prepare(desc_of(w, 1), 3), MARLIN_OK);
   EXPECT_THAT(explained(desc_of(w, 3)), HasSubstr("kernel: gemv_u4_f16_m6\n"));
   EXPECT_EQ(planted.runs["gemv_u4_f16_m8"], 3);
+  const auto copies = [&] {
+    const auto commands = record.take();
+    return std::count_if(commands.begin(), commands.end(), [](const Command& c) { return c.what == "copy"; });
+  };
+  EXPECT_GT(copies(), 0) << "of activations to the device, and of results back";
+  device->change().unified_memory = true;
+  const mm::context unified = make(60000, "");
+  const mm::weights same = pack(unified, kN, kK, 1);
+  record.take();
+  EXPECT_EQ(prepare(desc_of(same, 1), 3), MARLIN_OK);
+  EXPECT_EQ(copies(), 0);
 }
 
 TEST_F(Tuned, AForcedKernelIsNotTuned) {

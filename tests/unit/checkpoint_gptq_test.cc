@@ -227,6 +227,27 @@ TEST(CheckpointGptqWidths, UnreadKindsNameTheReason) {
   refused(3, R"("bits":3,"checkpoint_format":"gptq_p")", "gptq_p, which stores codes in planes of bits, is not read");
 }
 
+/// Words of K8N have their zeros one by one, in bytes.
+TEST(CheckpointK8n, ZerosAreCodesOfFourBits) {
+  const Operand q("values", MARLIN_U32, {8, 3}, std::vector<uint32_t>(24, 0x33333333u)),
+      s("scales", MARLIN_F16, {2, 3}, std::vector<uint16_t>(6, kOne));
+  const auto with_zeros = [&](const Operand& z) {
+    LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, 3, 64, 32, q);
+    o.scales = s.view;
+    o.zeros = z.view;
+    return o;
+  };
+  const Operand good("zeros", MARLIN_U8, {2, 3}, std::vector<uint8_t>{0, 1, 2, 3, 4, 15});
+  const auto values = decode(with_zeros(good));
+  ASSERT_EQ(values.size(), 3u * 64);
+  for (size_t n = 0; n < 3; ++n)
+    for (size_t k = 0; k < 64; ++k)
+      ASSERT_EQ(values[n * 64 + k], 3.0f - static_cast<float>(static_cast<uint8_t>(good.bytes[k / 32 * 3 + n])))
+          << n << " " << k;
+  const Operand bad("zeros", MARLIN_U8, {2, 3}, std::vector<uint8_t>{0, 1, 2, 3, 4, 16});
+  EXPECT_STREQ(error_of(with_zeros(bad)).message(), "zeros: group 1, column 2: expected 0..15, found 16");
+}
+
 /// Zeros up to 255 have a place. The reading that takes a stored 255 for 256 has none.
 TEST(CheckpointGptqWidths, EightBitsWithZeros) {
   for (const uint32_t stored : {0u, 0xfeu, 0xffu}) {
@@ -251,6 +272,19 @@ TEST(CheckpointGptqWidths, EightBitsWithZeros) {
       EXPECT_THAT(past_limit.status().message(), HasSubstr("expected zeros of 8-bit codes up to 255, found 256"));
     }
   }
+}
+
+TEST(CheckpointGptqWidths, AZeroPastTheLimitIsNamedByItsPlace) {
+  std::vector<uint32_t> words(2 * 8);  // two groups of 32 columns
+  words[8 + 1] = 0xffu << 16;          // group 1, column 6
+  const Operand q("values", MARLIN_I32, {16, 32}, std::vector<uint32_t>(16 * 32)), z("zeros", MARLIN_I32, {2, 8}, words),
+      s("scales", MARLIN_F16, {2, 32}, std::vector<uint16_t>(64, kOne));
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_UINT8, 32, 64, 32, q);
+  o.scales = s.view;
+  o.zeros = z.view;
+  o.zero_f = MARLIN_GPTQ_ZERO_F_SIXTEEN;
+  EXPECT_STREQ(make_source(o).status().message(),
+               "zeros: group 1, column 6: expected zeros of 8-bit codes up to 255, found 256");
 }
 
 /// The version of GPTQModel decides between its two dialects of 3-bit zeros.

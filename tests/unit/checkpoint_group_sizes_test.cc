@@ -6,6 +6,7 @@
 #include <random>
 
 #include "checkpoint_files.h"
+#include "checkpoints/config.h"
 #include "checkpoints/group_sizes.h"
 
 namespace metal_marlin::testing {
@@ -17,6 +18,15 @@ TEST(CheckpointGroupSizes, None) {
   EXPECT_EQ(none.first_between(1, INT64_MAX), std::nullopt);
   EXPECT_EQ(none.place_of(1), std::nullopt);
   EXPECT_EQ(GroupSizes(std::vector<int64_t>{}).first(), std::nullopt);
+}
+
+TEST(CheckpointGroupSizes, OfARowWithoutGroupsIsNone) {
+  const QuantConfig config;
+  EXPECT_EQ(group_size_of(config, 64, 1), 64);
+  EXPECT_EQ(group_size_of(config, 64, 2), 32);
+  EXPECT_EQ(group_size_of(config, 64, 3), std::nullopt);
+  for (const auto& [k, groups] : {std::pair<int64_t, int64_t>{64, 0}, {64, -1}, {0, 1}, {-64, 2}, {0, 0}})
+    EXPECT_EQ(group_size_of(config, k, groups), std::nullopt) << k << ", " << groups;
 }
 
 TEST(CheckpointGroupSizes, FirstOfARangeAsAScanFindsIt) {

@@ -99,6 +99,8 @@ TEST(CheckpointHqq, ZerosThatFloat32DoesNotHoldAreRefused) {
   const Status status = opened.value()->source(0, 0, {}).status();
   EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED);
   EXPECT_THAT(status.message(), AllOf(HasSubstr("'l.zero'"), HasSubstr("group 1: -zero * scale is not exact in float32")));
+  const auto first = open_tensors(layer("BF16", halves({0x0d80, 0x3f80}), halves({0x2740, 0x3f80})));
+  EXPECT_THAT(first.value()->source(0, 0, {}).status().message(), HasSubstr("group 0: -zero * scale is not exact in float32"));
 }
 
 TEST(CheckpointHqq, UnreadKindsNameTheReason) {

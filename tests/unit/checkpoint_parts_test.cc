@@ -1,7 +1,10 @@
 // Parts of matrices, and several matrices as one.
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "checkpoint_operands.h"
+#include "layouts/floats.h"
 #include "sources/concat.h"
 #include "sources/shard.h"
 
@@ -36,6 +39,23 @@ TEST(CheckpointShard, PairsOfGateAndUpStayWhole) {
   EXPECT_EQ(make_shard(make_source(o).take(), 1, 2, 0, 32).status().code(), MARLIN_E_SHAPE);
   EXPECT_EQ(make_shard(make_source(o).take(), 0, 3, 0, 32).status().code(), MARLIN_E_SHAPE);
   EXPECT_TRUE(make_shard(make_source(o).take(), 2, 2, 0, 32).value()->meta().gate_up_interleaved);
+}
+
+/// 1 + 2^-11 lies between two numbers of F16, and 1 + 2^-8 between two of BF16: to nearest even. Rows have a stride.
+TEST(CheckpointFloats, AreRoundedToAShorterType) {
+  const float half = 0x1p-11f, brain = 0x1p-8f;
+  Operand f("values", MARLIN_F32, {2, 3},
+            std::vector<float>{1 + half, 1 + 3 * half, -2, 77, 1 + brain, 1 + 3 * brain, 65520, 77});
+  f.view.row_stride = 4;
+  const auto read_as = [&](marlin_format format) {
+    const auto source = quantize_floats(operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_NONE, 2, 3, 0, f), {.quantize_to = format});
+    EXPECT_TRUE(source.ok()) << source.status().message();
+    return decode_all(*source.value(), 1).value();
+  };
+  EXPECT_EQ(read_as(MARLIN_FORMAT_NONE), (std::vector<float>{1 + half, 1 + 3 * half, -2, 1 + brain, 1 + 3 * brain, 65520}));
+  EXPECT_EQ(read_as(MARLIN_FLOAT16),
+            (std::vector<float>{1, 1 + 4 * half, -2, 1 + brain, 1 + 3 * brain, std::numeric_limits<float>::infinity()}));
+  EXPECT_EQ(read_as(MARLIN_BFLOAT16), (std::vector<float>{1, 1, -2, 1, 1 + 4 * brain, 65536}));
 }
 
 TEST(CheckpointConcat, PartsMustAgree) {

@@ -1,10 +1,12 @@
 // Converting that is stopped or cannot be done: a typed error, and the disk as it was. And tiny files, byte for byte.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 #include <climits>
+#include <csignal>
 #include <functional>
 #include <map>
 #include <string_view>
@@ -99,6 +101,82 @@ TEST_F(Convert, LayersThatDoNotFitStayWhenAsked) {
   EXPECT_EQ(testing::tensor_data(*output, "b.weight"), testing::random_floats(2, 40, "F32", 2));
   EXPECT_EQ(output->layers()[0].format, MARLIN_MXFP4);
   EXPECT_EQ(heard_.outcomes[0].status, MARLIN_E_SHAPE);
+}
+
+/// Also those that the scheme does not hold whatever their shape. Here these are all.
+TEST_F(Convert, LayersOfAnotherFormatStayWhenAsked) {
+  write_layers(8, 64);
+  ConvertOptions how = options(MARLIN_SCHEME_MLX, MARLIN_INT8);
+  const Status refused = convert_checkpoint(*input_, scratch_.at("out"), how);
+  EXPECT_EQ(refused.code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_THAT(refused.message(), HasSubstr("layer 'a'"));
+  how.skip_unfit = true;
+  EXPECT_STREQ(convert_checkpoint(*input_, scratch_.at("out"), how).message(), "no layer is left to quantize");
+}
+
+TEST_F(Convert, AFileThatHasNoRoomIsNotBegun) {
+  write_layers(128, 4096);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4096, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
+  const Status status = convert_checkpoint(*input_, scratch_.at("out.gguf"), options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4));
+  setrlimit(RLIMIT_FSIZE, &before);
+  std::signal(SIGXFSZ, handler);
+  EXPECT_EQ(status.code(), MARLIN_E_FILE);
+  EXPECT_THAT(status.message(), HasSubstr("cannot take room for the file"));
+  EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
+}
+
+TEST_F(Convert, TheModelOfAnotherInTheFolderIsInTheWay) {
+  write_layers(8, 64);
+  std::filesystem::create_directory(scratch_.at("out"));
+  for (const char* other : {"model.safetensors.index.json", "quantize_config.json"}) {
+    testing::write_file(scratch_.at(std::string("out/") + other), "{}");
+    ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
+    how.overwrite = true;
+    const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
+    EXPECT_EQ(status.code(), MARLIN_E_FILE) << other;
+    EXPECT_THAT(status.message(), HasSubstr(other));
+    EXPECT_THAT(status.message(), HasSubstr("another model's file"));
+    EXPECT_EQ(scratch_.names("out"), std::set<std::string>{other});
+    std::filesystem::remove(scratch_.at(std::string("out/") + other));
+  }
+}
+
+TEST_F(Convert, AFileThatAppearsMeanwhileStays) {
+  write_layers(8, 64);
+  std::string name = scratch_.at("out.gguf");
+  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4);
+  how.host = {};
+  how.host.user = &name;
+  how.host.progress = [](void* user, uint64_t, uint64_t total, const char*) -> int32_t {
+    if (total != 0) testing::write_file(*static_cast<std::string*>(user), "precious");
+    return 0;
+  };
+  const Status status = convert_checkpoint(*input_, name, how);
+  EXPECT_EQ(status.code(), MARLIN_E_FILE);
+  EXPECT_EQ(status.native_code(), EEXIST);
+  EXPECT_EQ(testing::read_file(name), "precious");
+  EXPECT_EQ(scratch_.names(), (std::set<std::string>{"in", "out.gguf"}));
+}
+
+TEST_F(Convert, LeavesNoFileOpen) {
+  const auto open_files = [] {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return std::distance(begin(all), end(all));
+  };
+  if (!std::filesystem::exists("/proc/self/fd")) GTEST_SKIP() << "nothing here counts open files";
+  write_layers(8, 64);
+  const auto before = open_files();
+  for (const bool works : {true, false}) {
+    ConvertOptions how = options(MARLIN_SCHEME_GGUF, works ? MARLIN_MXFP4 : MARLIN_NF4);
+    EXPECT_EQ(convert_checkpoint(*input_, scratch_.at("out.gguf"), how).ok(), works);
+    EXPECT_TRUE(Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).ok());
+    EXPECT_FALSE(Checkpoint::open(scratch_.at("nowhere"), MARLIN_LAYOUT_AUTO).ok());
+  }
+  EXPECT_EQ(open_files(), before);
 }
 
 TEST_F(Convert, ANaNIsAnErrorWithItsPlace) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <sys/utsname.h>
 
 #include <filesystem>
 #include <fstream>
@@ -154,6 +155,36 @@ TEST_F(ProfileFile, WithOtherLinesIsIgnored) {
   EXPECT_EQ(open().size(), 2u) << "the checksum of the test is the right one";
 }
 
+/// Products of a class have the same bytes to load, and zeros have a type where they are no integers.
+TEST(ClassOfProducts, TellsZerosApart) {
+  struct Packed final : PackedWeights {
+    uint64_t bytes() const override { return 0; }
+    WeightMeta& of() { return meta_; }
+  } weights;
+  weights.of().format = MARLIN_INT4;
+  GemmProblem problem;
+  problem.weights = &weights;
+  std::vector<ProductClass> classes;
+  for (const ZeroKind kind : {ZeroKind::none, ZeroKind::integer, ZeroKind::additive})
+    for (const ScaleType type : {ScaleType::f32, ScaleType::f16}) {
+      weights.of().zero_kind = kind;
+      weights.of().zero_type = type;
+      classes.push_back(class_of(problem, 1));
+    }
+  EXPECT_EQ(classes[0], classes[1]) << "what has no zeros has no type of zeros";
+  EXPECT_EQ(classes[2], classes[3]) << "integers have none either";
+  EXPECT_NE(classes[4], classes[5]);
+  EXPECT_NE(classes[0], classes[2]);
+}
+
+TEST_F(ProfileFile, NamesTheSystem) {
+  fill();
+  struct utsname system{};
+  ASSERT_EQ(uname(&system), 0);
+  EXPECT_THAT(contents(),
+              HasSubstr(std::string("\nsystem ") + system.sysname + " " + system.release + " " + system.machine + "\n"));
+}
+
 TEST_F(ProfileFile, ThatIsNoFileIsIgnored) {
   const std::string name = path();
   std::filesystem::create_directory(name);
@@ -171,11 +202,12 @@ TEST_F(ProfileFile, ThatIsNoFileIsIgnored) {
 TEST_F(ProfileFile, KeepsWhatAnotherProcessWrote) {
   Profile one = open(), two = open();
   one.keep(products_of(1), choice_);
+  one.keep(products_of(3), choice_);
   two.keep(products_of(2), choice_);
   two.keep(products_of(1), {"other", 0, 0, 1, "usual", 2});
   ASSERT_TRUE(one.save().ok());
   ASSERT_TRUE(two.save().ok());
-  EXPECT_EQ(open().size(), 2u);
+  EXPECT_EQ(open().size(), 3u);
   EXPECT_EQ(open().find(products_of(1))->kernel, "other") << "the last to write";
   EXPECT_EQ(one.find(products_of(2)), nullptr) << "a context does not change by what others do";
 }

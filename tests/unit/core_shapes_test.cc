@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/independent.h"
+#include "core/plan.h"
 #include "unit/planned.h"
 
 namespace metal_marlin {
@@ -196,6 +197,14 @@ TEST(Overlap, UnequalStridesFallBackToRanges) {
   const MatrixView a{memory, 2, 2, 8, MARLIN_F32}, b{memory + 4, 2, 2, 6, MARLIN_F32};
   EXPECT_TRUE(overlap(a, b));
   EXPECT_FALSE(overlap(a, {memory + 10, 2, 2, 6, MARLIN_F32}));
+}
+
+TEST(ExplainedText, HasLinesOfUpTo255Bytes) {
+  std::string text = "x";
+  append(text, "%s", std::string(255, 'a').c_str());
+  EXPECT_EQ(text, "x" + std::string(255, 'a'));
+  append(text, "%s", std::string(256, 'b').c_str());
+  EXPECT_EQ(text, "x" + std::string(255, 'a') + std::string(255, 'b'));
 }
 
 }  // namespace

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -48,8 +50,7 @@ constexpr int64_t kN = 130, kK = 1024, kMaxM = 20;
 
 class Tuned : public testing::Test {
  protected:
-  mm::context make(uint32_t tune_ms, const std::string& folder) {
-    BackendOptions options;
+  mm::context make(uint32_t tune_ms, const std::string& folder, BackendOptions options = {}) {
     options.threads = 1;
     options.tune_ms = tune_ms;
     options.profile_folder = folder;
@@ -104,6 +105,63 @@ TEST_F(Tuned, ThePlantedKernelServesHereAndInLaterContexts) {
   const mm::context later = make(0, folder_.path()), off = make(0, "");
   EXPECT_THAT(explained(desc_of(abi_test::quantized(later, kN, kK), 1)), HasSubstr("kernel: " + clock_->best + "\n"));
   EXPECT_THAT(explained(desc_of(abi_test::quantized(off, kN, kK), 1)), Not(HasSubstr("tuned")));
+}
+
+TEST_F(Tuned, AProfileThatCannotBeWrittenIsAWarning) {
+  std::string log;
+  BackendOptions options;
+  options.logger = {[](void* user, int32_t level, const char* message) {
+                      if (level == static_cast<int32_t>(LogLevel::warning)) static_cast<std::string*>(user)->append(message);
+                    },
+                    &log};
+  const mm::context context = make(60000, "/dev/null/below", options);
+  prepare(desc_of(abi_test::quantized(context, kN, kK), 1));
+  EXPECT_THAT(log, HasSubstr("/dev/null/below"));
+  EXPECT_THAT(log, HasSubstr("cannot be made"));
+}
+
+/// Memory that looks, as it is given back, for a product of kMaxM rows and for its activations.
+struct Watched {
+  int products = 0, unwritten = 0, activations = 0, unfilled = 0;
+
+  static void* alloc(void*, size_t size, size_t align) {
+    void* const p = std::aligned_alloc(align, size);
+    std::memset(p, 0, size);
+    return p;
+  }
+  static void release(void* user, void* p, size_t size) {
+    auto& self = *static_cast<Watched*>(user);
+    const auto bits = [&](int64_t i) {
+      uint32_t value = 0;
+      std::memcpy(&value, static_cast<std::byte*>(p) + 4 * i, 4);
+      return value;
+    };
+    const auto whole = [](int64_t cols, int64_t m) { return static_cast<size_t>((m * cols * 4 + 63) / 64 * 64); };
+    for (int64_t m = 1; m <= 32; ++m) {
+      const bool product = size == whole(kN, m), activations = size == whole(kK, m);
+      self.products += product;
+      self.activations += activations;
+      if (product && bits(m * kN - 1) == UINT32_MAX) ++self.unwritten;
+      if (activations && bits(m * kK - 1) == 0) ++self.unfilled;
+    }
+    std::free(p);
+  }
+};
+
+TEST_F(Tuned, WhatIsTimedMultipliesAllRows) {
+  Watched watched;
+  BackendOptions options;
+  options.allocator = {Watched::alloc, Watched::release, &watched};
+  {
+    const mm::context context = make(60000, folder_.path(), options);
+    const mm::weights w = abi_test::quantized(context, kN, kK);
+    if (rivals(w).empty()) GTEST_SKIP() << "this processor has one kernel for these weights";
+    prepare(desc_of(w, 1));
+    EXPECT_GT(watched.products, 5) << "a class of rows each";
+    EXPECT_GT(watched.activations, 5);
+    EXPECT_EQ(watched.unwritten, 0);
+    EXPECT_EQ(watched.unfilled, 0);
+  }
 }
 
 TEST_F(Tuned, ProductsAreRightAndTheirScratchIsWhatPrepareSays) {

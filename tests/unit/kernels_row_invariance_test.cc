@@ -217,6 +217,25 @@ TEST(RowInvariantKernels, AnotherOrderForOneRowIsSeen) {
   EXPECT_NE(first_that_differs(cut, 40, {level}, {level}, &products), 0);
 }
 
+/// Where the usual kernel for many rows adds in the order of that for one, it serves: row-invariance costs nothing there.
+TEST(RowInvariantKernels, OfManyRowsAreTheUsualOnesIfTheirOrderIsThatOfOne) {
+  const CpuFeatures level = this_machine();
+  int compared = 0;
+  for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
+    for (const int64_t m : {2, 16, 64, 300}) {
+      Batch batch(kInt4, 300, 70, 700, compute, MARLIN_F32);
+      const auto one = plan_gemm(batch.problem(), 1, {level}), invariant = plan_gemm(batch.problem(), m, {level});
+      batch.problem().row_invariant = false;
+      const auto usual = plan_gemm(batch.problem(), m, {level});
+      ASSERT_TRUE(one.ok() && invariant.ok() && usual.ok());
+      const KernelRow& row = *usual.value().row;
+      if (row.order == AddOrder::own || row.order != one.value().row->order || &row == one.value().row) continue;
+      EXPECT_EQ(invariant.value().row, &row) << invariant.value().row->name << " instead of " << row.name << " for M = " << m;
+      ++compared;
+    }
+  if (compared == 0) GTEST_SKIP() << "this processor has one kernel of that order";
+}
+
 /// A profile chooses kernels of any order, and row-invariant products do not ask it.
 TEST(RowInvariantKernels, AreNotChosenByAProfile) {
   const CpuFeatures level = this_machine();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +89,26 @@ TEST(ThreadPool, StartsNothingBeforeTheFirstRunAndJoinsAll) {
     EXPECT_EQ(threads_of_this_process(), before + 3);
   }
   EXPECT_TRUE(threads_become(before));
+}
+
+/// The host's handlers run on its own threads, which get their signals as before.
+TEST(ThreadPool, SignalsAreTheHostsAffair) {
+  sigset_t before, after;
+  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, nullptr, &before), 0);
+  ThreadPool pool(3);
+  const auto host = pthread_self();
+  std::atomic<int> open{0}, inside{0};
+  pool.run(pool.width(), [&](uint32_t) {
+    inside.fetch_add(1);
+    while (inside.load() < static_cast<int>(pool.width())) std::this_thread::yield();
+    sigset_t own;
+    pthread_sigmask(SIG_SETMASK, nullptr, &own);
+    for (const int signal : {SIGINT, SIGTERM, SIGUSR1, SIGCHLD, SIGALRM, SIGPROF})
+      if (!pthread_equal(pthread_self(), host) && !sigismember(&own, signal)) open.fetch_add(1);
+  });
+  EXPECT_EQ(open.load(), 0);
+  ASSERT_EQ(pthread_sigmask(SIG_SETMASK, nullptr, &after), 0);
+  for (int signal = 1; signal < NSIG; ++signal) EXPECT_EQ(sigismember(&after, signal), sigismember(&before, signal)) << signal;
 }
 
 TEST(ThreadPool, UsesItsThreads) {

@@ -1,0 +1,129 @@
+// The parts of converting that write text and share tensors out among files.
+#include <gtest/gtest.h>
+
+#include "checkpoint_operands.h"
+#include "checkpoints/convert/config_text.h"
+#include "checkpoints/convert/json_writer.h"
+#include "checkpoints/convert/output_plan.h"
+#include "formats/format_table.h"
+#include "layouts/encoder.h"
+#include "layouts/gguf_types.h"
+#include "layouts/operands.h"
+
+namespace metal_marlin {
+namespace {
+
+std::string rewritten(std::string_view config) {
+  const auto text = config_text(config, "quantization", [](JsonWriter& out) { out.begin('{').end('}'); });
+  EXPECT_TRUE(text.ok()) << text.status().message();
+  return text.ok() ? text.value() : "";
+}
+
+TEST(ConfigText, HasTheNewQuantizationInPlaceOfTheOld) {
+  EXPECT_EQ(rewritten(""), "{\n  \"quantization\": {}\n}\n");
+  EXPECT_EQ(rewritten(R"({"a": 1, "quantization_config": {"bits": [4]}, "b": [], "c": [{"d": null}]})"),
+            "{\n  \"a\": 1,\n  \"b\": [],\n  \"c\": [\n    {\n      \"d\": null\n    }\n  ],\n  \"quantization\": {}\n}\n");
+}
+
+TEST(ConfigText, LosesTheOldQuantizationOfTheTextAloneElsewhere) {
+  EXPECT_EQ(rewritten(R"({"text_config": {"quantization_config": 1, "a": 2}, "vision_config": {"quantization_config": 3}})"),
+            "{\n  \"text_config\": {\n    \"a\": 2\n  },\n  \"vision_config\": {\n    \"quantization_config\": 3\n  },\n"
+            "  \"quantization\": {}\n}\n");
+  EXPECT_EQ(
+      rewritten(R"({"text_config": {"a": {"quantization_config": 1}}})"),
+      "{\n  \"text_config\": {\n    \"a\": {\n      \"quantization_config\": 1\n    }\n  },\n  \"quantization\": {}\n}\n");
+}
+
+TEST(ConfigText, IsThatOfAnObject) {
+  for (const char* const bad : {"[]", "1", "\"a\"", "[{}]"})
+    EXPECT_EQ(config_text(bad, "quantization", [](JsonWriter&) {}).status().code(), MARLIN_E_FORMAT) << bad;
+  const Status malformed = config_text("{\"a\" 1}", "quantization", [](JsonWriter&) {}).status();
+  EXPECT_EQ(std::string_view(malformed.message()).substr(0, 38), "config.json: byte 5: malformed JSON ne");
+}
+
+TEST(JsonStrings, EscapeWhatJsonForbids) {
+  std::string out;
+  append_json_string(std::string_view("\0\a\b\t\n\v\f\r\x0e\x1f \"\\/\x7f\xc3\xa9", 17), out);
+  EXPECT_EQ(out, R"("\u0000\u0007\b\t\n\u000b\f\r\u000e\u001f \"\\/)"
+                 "\x7f\xc3\xa9\"");
+}
+
+/// The files of tensors of these sizes, each a group of its own.
+std::vector<size_t> split(const std::vector<uint64_t>& sizes, uint64_t limit, size_t files) {
+  std::vector<OutputTensor> tensors(sizes.size());
+  std::vector<std::vector<size_t>> groups;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    tensors[i].bytes = sizes[i];
+    groups.push_back({i});
+  }
+  EXPECT_EQ(split_by_size(tensors, groups, limit), files);
+  std::vector<size_t> places;
+  for (const OutputTensor& tensor : tensors) places.push_back(tensor.file);
+  return places;
+}
+
+TEST(SplitBySize, FillsAFileUpToItsLimit) {
+  using Places = std::vector<size_t>;
+  EXPECT_EQ(split({}, 10, 1), Places());
+  EXPECT_EQ(split({4, 6, 1}, 10, 2), (Places{0, 0, 1}));
+  EXPECT_EQ(split({4, 7, 3}, 10, 2), (Places{0, 1, 1}));
+  EXPECT_EQ(split({11, 1, 12, 1}, 10, 4), (Places{0, 1, 2, 3})) << "one alone may be larger";
+  EXPECT_EQ(split({0, 10, 0, 1}, 10, 2), (Places{0, 0, 0, 1}));
+  EXPECT_EQ(split({1, UINT64_MAX, 1}, UINT64_MAX, 3), (Places{0, 1, 2})) << "sums do not wrap";
+}
+
+TEST(SplitBySize, LeavesAGroupTogether) {
+  std::vector<OutputTensor> tensors(4);
+  for (OutputTensor& tensor : tensors) tensor.bytes = 3;
+  const std::vector<std::vector<size_t>> groups = {{0}, {1, 3}, {2}};
+  EXPECT_EQ(split_by_size(tensors, groups, 8), 3u);
+  const size_t expected[] = {0, 1, 2, 1};
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(tensors[i].file, expected[i]) << i;
+}
+
+TEST(WholeGroups, AreWhatEncodersWant) {
+  WeightMeta meta;
+  meta.format = MARLIN_INT4;
+  meta.k = 64, meta.group_size = 32, meta.groups = 2;
+  EXPECT_TRUE(expect_whole_groups(meta, "it").ok());
+  meta.k = 65, meta.groups = 3;
+  EXPECT_EQ(expect_whole_groups(meta, "it").code(), MARLIN_E_SHAPE);
+  meta.k = 30, meta.groups = 1;
+  EXPECT_TRUE(expect_whole_groups(meta, "it").ok()) << "the group of a row may be longer";
+  meta.format = MARLIN_MXFP4;
+  EXPECT_EQ(expect_whole_groups(meta, "it").code(), MARLIN_E_SHAPE) << "but not where the format fixes it";
+}
+
+TEST(GgufBlocks, AreListedByName) {
+  const std::string names = ", " + gguf_block_names() + ",";
+  for (const char* const there : {"Q4_0", "Q8_0", "Q4_K", "Q6_K"})
+    EXPECT_NE(names.find(std::string(", ") + there + ","), std::string::npos) << there;
+  for (const char* const no_block : {"F32", "I8"})
+    EXPECT_EQ(names.find(std::string(", ") + no_block + ","), std::string::npos) << no_block;
+}
+
+TEST(GgufBlocks, HaveGroupsOfTheirOwn) {
+  const testing::Operand q("values", MARLIN_U8, {2, 36}, std::vector<uint8_t>(72));
+  auto o = testing::operands(MARLIN_LAYOUT_GGUF, MARLIN_INT4, 2, 64, 64, q);
+  const Status wrong = testing::error_of(o);
+  EXPECT_EQ(wrong.code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_STREQ(wrong.message(), "group_size: Q4_0 has groups of 32, found 64");
+  o.group_size = 32;
+  EXPECT_TRUE(testing::error_of(o).ok());
+}
+
+TEST(OperandTypes, ThatNobodyKnowsHaveNoName) {
+  TensorView view;
+  view.name = "values";
+  const std::byte byte{};
+  view.data = &byte;
+  for (const marlin_dtype unknown : {0, 13, -1}) {
+    view.dtype = unknown;
+    EXPECT_STREQ(expect_dtype(view, {MARLIN_U8}).message(), "values: dtype: expected U8, found unknown") << unknown;
+  }
+  view.dtype = 12;
+  EXPECT_STREQ(expect_dtype(view, {MARLIN_U8, MARLIN_F32}).message(), "values: dtype: expected U8, F32, found I64");
+}
+
+}  // namespace
+}  // namespace metal_marlin
