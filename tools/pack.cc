@@ -10,6 +10,7 @@
 
 #include "command.h"
 #include "library.h"
+#include "output_file.h"
 #include "quantize_options.h"
 
 namespace metal_marlin::tools {
