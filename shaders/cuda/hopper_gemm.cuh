@@ -210,10 +210,9 @@ __device__ inline void load_operands(u32 box, int row, int step, int lane, u32 (
 /// The sums of a tile, a lane's part: elements 4 i + e of column 8 i + 2 j + e % 2 of the tile's
 /// rows of A, and row g + 8 (e / 2) of its 16 rows of W.
 ///
-/// Where weights do not carry their scales, mma.sync sums a group apart: in registers of their own
-/// if a group has 128 slots or more. wgmma has no registers for it: the sums are kept in units of
-/// the scale of the group at hand, and multiplied by the ratio of two scales where the next group
-/// begins.
+/// Where weights do not carry their scales, mma.sync sums a group apart. wgmma has no registers for
+/// it: the sums are kept in units of the scale of the group at hand, and multiplied by the ratio of
+/// two scales where the next group begins.
 template <class Number, class Memory>
 struct TileSums {
   typedef typename Memory::Tile Tile;
@@ -224,8 +223,7 @@ struct TileSums {
   /// Where there are registers for it. Two scales of a chunk take more.
   static constexpr bool kFetchesEarly = Tile::kRows < (kInUnits && Op::kQuads > 1 ? 192 : 256);
 
-  float total[Tile::kSums], part[kApart ? Tile::kSums : 1];
-  float unit[2];  // of the rows g and g + 8
+  float total[Tile::kSums], part[kApart ? Tile::kSums : 1], unit[2];  // units of rows g, g + 8
   u32 a[2][4][4];
   StageWeights<Memory> weights;
 

@@ -109,8 +109,9 @@ class Sources:
         paths = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
                        if path.suffix in {".cc", ".h", ".hpp"})
         names = [str(path.relative_to(ROOT)) for path in paths]
-        # What includes Apple's frameworks is for another compiler.
-        names = [name for name in names if not self.mentions(name, r"#\s*import\s+<")]
+        # What includes Apple's frameworks is for another compiler, and MPI is not always there.
+        names = [name for name in names if not self.mentions(name, r"#\s*import\s+<")
+                 and "<mpi.h>" not in self.closure(name)]
         own = {name: self.own_header(name) for name in names if name.endswith(".cc")}
         return {name: own.get(name) or name for name in names if name not in own.values()}
 

@@ -24,7 +24,6 @@ constexpr uint64_t kMostRank = 64;
 /// Appends fields to bytes.
 class FieldWriter {
  public:
-  static constexpr bool kReads = false;
   explicit FieldWriter(std::vector<std::byte>& out) : out_(out) {}
 
   template <class T>
@@ -61,7 +60,6 @@ class FieldWriter {
 /// Takes fields from bytes, each checked against what is left.
 class FieldReader {
  public:
-  static constexpr bool kReads = true;
   FieldReader(const std::string& file, std::span<const std::byte> bytes, uint64_t begin,
               uint64_t end)
       : file_(file), bytes_(bytes.first(end)), at_(begin) {}
