@@ -15,9 +15,10 @@ namespace cuda_test {
 
 using namespace metal_marlin;
 
-inline constexpr std::string_view
-    kProducts = "gemv_u4_f16_m8 gemv_u4_f16_m8_s1z0g7 ring_u4_f16_m8_s1z0g7 wgmma_u4_f16_m64_n256_s1z0g7 ",
-    kRest = "gather_b2 finish ";
+inline constexpr std::string_view kProducts =
+                                      "gemv_u4_f16_m8 gemv_u4_f16_m8_s1z0g5 gemv_u4_f16_m8_s1z0g7 ring_u4_f16_m8_s1z0g7 "
+                                      "wgmma_u4_f16_m64_n256_s1z0g7 ",
+                                  kRest = "gather_b2 finish ";
 
 class CudaDevice : public testing::Test {
  protected:

@@ -181,7 +181,8 @@ import Testing
     let context = try context()
     let path = NSTemporaryDirectory() + "metal-marlin-swift-\(UUID().uuidString).marlin"
     defer { try? FileManager.default.removeItem(atPath: path) }
-    let pair = PackedEntry([LayerPart(names[0]), LayerPart(names[1])]), half = PackedEntry([LayerPart(names[2], rows: 32..<48)])
+    let pair = PackedEntry([LayerPart(names[0]), LayerPart(names[1])])
+    let half = PackedEntry([LayerPart(names[2], rows: 32..<48)])
     try file.save(to: path, in: context, entries: [pair, half], rank: 1, of: 2)
     let packed = try Checkpoint(path)
     #expect(try packed.layers().map(\.name) == ["\(names[0])+\(names[1])", names[2]])
