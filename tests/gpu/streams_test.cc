@@ -261,6 +261,7 @@ TEST(Probe, AKernelThatMiscomputesIsLoggedAndNeverUsed) {
   EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
   EXPECT_EQ(log.lines.size(), mm::gpu::simdgroup_policy().kernels.size());  // each was tried once
   EXPECT_TRUE(abi_test::contains(log.lines.at(0), "gemv_u4_f16_m1 is not used on this device: C[")) << log.lines.at(0);
+  EXPECT_TRUE(abi_test::contains(log.lines.at(0), ", expected 628.0")) << log.lines.at(0);
   EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
   EXPECT_EQ(log.lines.size(), mm::gpu::simdgroup_policy().kernels.size());
 }
