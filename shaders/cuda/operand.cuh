@@ -62,8 +62,7 @@ struct Operand {
                                 u32 (&a)[4][4]) {
     const u32 words[2][2] = {{q.x, q.y}, {q.z, q.w}};
     UNROLL for (int row = 0; row < 2; row++) UNROLL for (int unit = 0; unit < 2; unit++) {
-      const bool is_zero =
-          WITHOUT_ZEROS && (scale_bits<HALF>(scales, unit, row) & kMagnitude) == 0;
+      const bool is_zero = WITHOUT_ZEROS && (scale_bits<HALF>(scales, unit, row) & kMagnitude) == 0;
       const u32 zero = is_zero ? u32(Number::kMagic) : zero_point<HALF>(scales, unit, row);
       const u32 code_bits = is_zero ? 0 : kCodeBits;
       u32 h[4];
@@ -96,7 +95,7 @@ struct Operand {
 
  private:
   static constexpr u32 kCodeBits = 0xF * kHalves;  // of U4
-  static constexpr u32 kMagnitude = 0x7FFF;  // of float16
+  static constexpr u32 kMagnitude = 0x7FFF;        // of float16
   __device__ static constexpr int quad_of(int unit) { return kGroupUnits == 2 ? 0 : unit; }
 
   __device__ static void decode_word(const u32 (&word)[1], u32 zero, u32 code_bits, u32 (&h)[4]) {
@@ -122,8 +121,8 @@ struct Operand {
   template <int HALF, int HALVES>
   __device__ static u32 multiplier(const ChunkScales<Operand, HALVES>& scales, int step, int row) {
     const int byte = 2 * HALF + row;
-    const u32 both = __byte_perm(scales.scales[kE8m0 ? step / 2 : step % kQuads][0], 0,
-                                 0x4040 | byte * 0x101);
+    const u32 both =
+        __byte_perm(scales.scales[kE8m0 ? step / 2 : step % kQuads][0], 0, 0x4040 | byte * 0x101);
     if (kE8m0) return both << 7;  // 2^(126 + e): bits() are 2^-126
     if (kIsBf16) return both * 16 + ((127 + 126 - kFp4Exponent - kE5m3Zero) << 7) * kHalves;
     return both * 128 + ((15 + 7 - kE5m3Zero) << 10) * kHalves;
