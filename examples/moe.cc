@@ -29,6 +29,7 @@ static Routes route(const std::vector<float>& logits, std::int32_t experts) {
   for (std::int64_t t = 0; t < tokens; ++t) {
     const float* of_token = logits.data() + t * experts;
     std::vector<std::int32_t> order;
+    order.reserve(static_cast<std::size_t>(experts));
     for (std::int32_t e = 0; e < experts; ++e) order.push_back(e);
     std::partial_sort(order.begin(), order.begin() + top_k, order.end(),
                       [&](std::int32_t a, std::int32_t b) { return of_token[a] > of_token[b]; });

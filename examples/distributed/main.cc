@@ -30,7 +30,7 @@ void on_end(int) {
 
 double patience() {
   const char* const text = std::getenv("METAL_MARLIN_MPI_TIMEOUT");
-  const double seconds = text ? std::atof(text) : 0;
+  const double seconds = text ? std::strtod(text, nullptr) : 0;
   return seconds > 0 ? seconds : 60;
 }
 

@@ -293,13 +293,14 @@ int run(Options& o) {
   o.run.vocabulary = static_cast<int64_t>(tokenizer.size());
   std::optional<Model> model;
   make_model(o, hyper, tokenizer.size(), model);
+  Model& made = *model;  // NOLINT(bugprone-unchecked-optional-access): make_model has made it
   int code = 0;
   if (first)
-    code = answer(*model, tokenizer, metadata, o);
+    code = answer(made, tokenizer, metadata, o);
   else
-    model->serve();
-  if (first) model->dismiss();
-  if (o.profile && first) print_profile(*model);
+    made.serve();
+  if (first) made.dismiss();
+  if (o.profile && first) print_profile(made);
   return code;
 }
 

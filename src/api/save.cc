@@ -122,7 +122,7 @@ Status save(marlin_context& context, const Checkpoint& files, const char* out_pa
   const std::set<const std::byte*> packed = packed_tensors(files, saved);
   for (size_t i = 0; i < files.tensors().size(); ++i) {
     const TensorView tensor = files.tensors().view(i);
-    if (packed.count(tensor.data) != 0) continue;
+    if (packed.contains(tensor.data)) continue;
     MARLIN_RETURN_IF_ERROR(writer->add_tensor(tensor));
     files.release({tensor.data, tensor.bytes});
   }

@@ -177,8 +177,9 @@ class Backend {
   }
   /// Weights that use these bytes in place, which are of packed_form(). `memory` keeps the bytes
   /// alive. Checks everything but the values of the bytes.
-  virtual Result<std::unique_ptr<PackedWeights>> adopt(const PackedMatrix&,
-                                                       std::shared_ptr<const void>) {
+  virtual Result<std::unique_ptr<PackedWeights>> adopt(
+      const PackedMatrix&,
+      std::shared_ptr<const void>) {  // NOLINT(performance-unnecessary-value-param): others keep it
     return Status::error(MARLIN_E_UNSUPPORTED, "this device keeps no packed weights in files");
   }
   /// Decodes rows to out [T, k], F32, F16 or BF16. Consecutive rows are inside [0, n). Listed ids

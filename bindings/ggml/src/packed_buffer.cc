@@ -133,6 +133,7 @@ marlin_status PackedBuffer::pack(const Matrix& matrix, Weights& out, marlin_erro
   return MARLIN_OK;
 }
 
+// Functions without captures throw nothing. NOLINTNEXTLINE(bugprone-throwing-static-initialization)
 const BufferFunctions kBufferFunctions = {
     .free_buffer = [](ggml_backend_buffer_t buffer) { delete &packed_buffer(buffer); },
     .get_base = [](ggml_backend_buffer_t buffer) -> void* { return packed_buffer(buffer).base(); },

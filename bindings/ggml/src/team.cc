@@ -46,7 +46,7 @@ void run_on_new_threads(uint32_t tasks, void (*task)(void*, uint32_t), void* use
   std::vector<std::thread> threads;
   try {
     for (uint32_t i = 1; i < std::min(width.load(), tasks); ++i) threads.emplace_back(work);
-  } catch (const std::exception&) {  // as many as there are
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): as many as there are
   }
   work();
   for (std::thread& thread : threads) thread.join();

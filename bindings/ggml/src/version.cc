@@ -25,6 +25,7 @@ constexpr struct {
 
 bool version_fits() {
   Version found{-1, -1};
+  // Absent numbers stay -1. NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion)
   std::sscanf(ggml_version(), "%d.%d", &found.major, &found.minor);
   if (found >= kKnown.first && found <= kKnown.last) return true;
   // The number of the interface, which ggml raises when a struct changes, decides.
