@@ -57,9 +57,11 @@ linux_wheel() {
   _PYTHON_HOST_PLATFORM=linux-$processor METAL_MARLIN_LIBRARY=$PWD/build/wheel-$processor/libmetal-marlin.so \
     quietly "wheel-$processor-pack" pip_in build/wheel-venv wheel --no-deps --no-build-isolation -w "$raw" . \
     --config-settings "build-dir=build/wheel/$processor/pack" || return 1
-  PATH=$PWD/build/wheel-venv/bin:$PATH quietly "wheel-$processor-audit" build/wheel-venv/bin/auditwheel repair --strip \
-    --plat "manylinux_${wheel_glibc/./_}_$processor" -w $wheel_folder "$raw"/*.whl || return 1
-  wheel=$(ls $wheel_folder/*_"$processor".whl) || return 1
+  # auditwheel gives the name of the oldest systems that the wheel runs on. By --plat it takes none of another processor.
+  PATH=$PWD/build/wheel-venv/bin:$PATH quietly "wheel-$processor-audit" \
+    build/wheel-venv/bin/auditwheel repair --plat auto -w $wheel_folder "$raw"/*.whl || return 1
+  wheel=$(ls $wheel_folder/*manylinux_"${wheel_glibc/./_}_$processor".whl) ||
+    die "wheel: expected a wheel for glibc $wheel_glibc, found $(ls $wheel_folder/*_"$processor".whl)"
   say "$wheel: $(($(wc -c <"$wheel") / 1000)) kB, glibc $wheel_glibc or newer, $words"
 }
 
