@@ -169,11 +169,13 @@ def commands(scratch):
 @test
 def usage(scratch):
     out, _ = run("--help")
-    for unwanted in "->", "{", "Excludes":
+    for unwanted in "->", "{", "Excludes", "Needs", "FLOAT", "INT", "REQUIRED":
         expect(unwanted not in out, f"{unwanted} in the help")
     expect("Exit codes: 0 " in out, out)
     for wrong in ["--frob"], ["--backend", "gpu"], ["--compute", "int4"], ["--threads", "x"], ["--perplexity"]:
-        run(*wrong, code=2)
+        _, err = run(*wrong, code=2)
+        expect(err.startswith("metal-marlin-chat: ") and "Try 'metal-marlin-chat --help'." in err, err)
+    expect("--temperature N" in out and "; from 0 to 10; default: 0.2" in out, out)
     _, err = run("--prompt", FRANCE, "--threads", "999")
     expect(re.search(r"--threads 999: this process may use \d+ processor", err), err)
     # What ./dev says before there is a program, are options of the program.
