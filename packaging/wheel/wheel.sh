@@ -29,7 +29,7 @@ zig_compilers() {
     chmod +x "$bin/$name"
   done
   export CCACHE_COMPILERTYPE=clang CCACHE_COMPILERCHECK="string:$wheel_packages $1 $wheel_glibc"
-  export ZIG_GLOBAL_CACHE_DIR=$PWD/build/zig-cache ZIG_LOCAL_CACHE_DIR=$PWD/build/zig-cache
+  export ZIG_GLOBAL_CACHE_DIR=$PWD/build/wheel/zig-cache ZIG_LOCAL_CACHE_DIR=$PWD/build/wheel/zig-objects
 }
 
 # wheel_library PROCESSOR [CMAKE OPTION...]: build/wheel-PROCESSOR/libmetal-marlin.so.
@@ -43,7 +43,8 @@ wheel_library() {
     -DCMAKE_C_COMPILER="$bin/cc" -DCMAKE_CXX_COMPILER="$bin/c++" -DCMAKE_AR="$bin/ar" -DCMAKE_RANLIB="$bin/ranlib" \
     -DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_PROJECT_INCLUDE="$PWD/packaging/json.cmake" \
     -DMARLIN_JSON_INCLUDE="$PWD/build/wheel/include" -DMETAL_MARLIN_XXHASH_INCLUDE="$PWD/build/wheel/include" "$@" &&
-    show_steps=yes build_tree "wheel-$processor" metal_marlin
+    show_steps=yes build_tree "wheel-$processor" metal_marlin || return 1
+  rm -rf "$ZIG_LOCAL_CACHE_DIR"  # which keeps each object that it ever made
 }
 
 # linux_wheel PROCESSOR WORDS [CMAKE OPTION...]: says the wheel's name, its size and these words.
