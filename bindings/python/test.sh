@@ -6,7 +6,7 @@ cd "$(dirname "$0")" || exit 1
 python=$build/venv/bin/python
 # Two pools of threads, numpy's and ours, would wait for each other.
 export OPENBLAS_NUM_THREADS=1
-export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_FIND_LINKS="$build/wheels" PYTHONDONTWRITEBYTECODE=1
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_FIND_LINKS="$build/wheels" PIP_QUIET=1 PYTHONDONTWRITEBYTECODE=1
 
 # made FOLDER: a wheel, by pip, with what is inside of it in FOLDER/inside.
 made() {
@@ -41,10 +41,13 @@ reuse() {
     cp "$libraries/libmetal-marlin.so" "$scratch/other.so" && METAL_MARLIN_LIBRARY=$scratch/other.so takes "$scratch/other.so" &&
     ! METAL_MARLIN_LIBRARY=$scratch/none.so takes none && grep "METAL_MARLIN_LIBRARY: expected a shared library, found no file" "$scratch/configure.log"
 }
-# What waits at a terminal is told that it waits for a compiler, though pip hides all that a build prints.
+# Whoever waits at a terminal reads that a compiler runs, though pip hides the output of builds. PIP_QUIET keeps the terminal clean.
 told() {
   command -v script >/dev/null || { echo "there is no program script(1)"; return 0; }
-  METAL_MARLIN_LIBRARY=COMPILE script -qec "cmake -S . -B '$scratch/told' >'$scratch/told.log' 2>&1" /dev/null </dev/null >"$scratch/terminal" &&
+  export METAL_MARLIN_LIBRARY=COMPILE
+  script -qec "cmake -S . -B '$scratch/told' >'$scratch/told.log' 2>&1" /dev/null </dev/null >"$scratch/quiet" &&
+    ! grep . "$scratch/quiet" && unset PIP_QUIET &&
+    script -qec "cmake -S . -B '$scratch/told' >'$scratch/told.log' 2>&1" /dev/null </dev/null >"$scratch/terminal" &&
     grep "compiling the library, which takes some minutes" "$scratch/terminal"
 }
 # What a package of sources holds, installed as the README tells: this builds the library.
