@@ -16,6 +16,7 @@ about_suite() {
     rust) echo "the crates: linked and loaded, their documentation and README, clippy, rustfmt" ;;
     swift) echo "the Swift package: its tests, documentation, README, what it says of other versions, swift-format" ;;
     python) echo "the Python package: its wheel, tests, types, README; torch where there is one" ;;
+    wheels) echo "wheels for Linux on x86-64 and arm64: what they need, and products in a fresh environment and under QEMU (15 minutes)" ;;
     ggml) echo "the plugin for ggml, in the ggml of a Python wheel, against that one's CPU backend; in llama.cpp, if it is compiled here" ;;
     llm) echo "the chat of examples/llm: its parts, and a real model against the Python packages of others" ;;
     distributed) echo "the chat on several ranks over MPI: one process's answers, ranks that die, hang or have another model (2 minutes)" ;;

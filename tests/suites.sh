@@ -1,8 +1,9 @@
 # The test suites, sourced by ./dev. A suite is a function suite_NAME that adds to passed, failed and skipped; whatever goes
 # wrong on the way to its tests (a build, a crash of ctest, no test at all) is a failure of its own.
 all_suites="structure libcxx unit kernels abi container gpu cuda tools roundtrip install rust swift python ggml llm distributed metal shaders air framework metal-host portable arm64 macos asan tsan"
-# What only the long form of all suites has: the suite kernels runs products at this level, too, and portable stands for lower ones.
-long_suites="avx2"
+# What only the long form of all suites has. Of avx2, the suite kernels runs products, too, and portable stands for lower levels. Of
+# wheels, the suite python tests the package around the library of the release tree; another compiler takes 15 minutes.
+long_suites="avx2 wheels"
 # And those that run only when they are named.
 known_suites="$all_suites $long_suites quick metal-asan"
 
@@ -258,6 +259,15 @@ suite_python() {
   binding python python3
 }
 
+# Wheels for other machines, made by another compiler.
+suite_wheels() {
+  [ "$(uname -s)" = Linux ] || { skip wheels "the workflow installs the wheel of this system"; return 0; }
+  # Without QEMU, the test skips what would run under it.
+  alone timed wheels both_wheels || { failed=1; return 0; }
+  script_tests wheels build/wheel-venv/bin/python -B packaging/wheel/wheel_test.py $wheel_folder/*.whl
+}
+both_wheels() (wheel x86_64 aarch64)
+
 # Built with the commands of its page, at most five; the last of them runs the tests.
 suite_ggml() {
   built release || return 0
@@ -403,6 +413,7 @@ groups_of() {
     abi | tools | install) echo package ;;
     arm64 | libcxx | macos) echo "$1" ;;
     distributed) echo mpi ;;
+    wheels) echo wheel arm64 ;;
   esac
 }
 

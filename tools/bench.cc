@@ -71,12 +71,12 @@ Table empty_table() {
                 {"time", right},
                 {"on GPU", right},
                 {"GB/s", right},
-                {"GFLOP/s", right},
+                {"GFLOP/s", right, true},
                 {"of limit", right},
-                {"limit"},
+                {"limit", left, true},
                 {"over dense", right},
                 {"over usual", right},
-                {"nmse", right}});
+                {"nmse", right, true}});
 }
 
 void add_row(Table& table, Notes& notes, const Measurement& m) {

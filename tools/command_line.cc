@@ -30,9 +30,7 @@ void describe(CLI::App& app) {
          "--color", [](const std::string& word) { set_color(known(parse_color(word))); },
          "Whether what is wrong is red; default: auto, on terminals unless NO_COLOR is set")
       ->check(names_of(parse_color, "{auto, always, never}"));
-  app.failure_message([](const CLI::App*, const CLI::Error& e) {
-    return fmt::format("metal-marlin: {}\nTry 'metal-marlin --help'.\n", e.what());
-  });
+  app.failure_message(usage_error);
   app.footer(
       "Exit codes: 0 all is well; 1 done, and something was found wrong; 2 the command line makes "
       "no sense;\n"

@@ -7,6 +7,7 @@
 
 namespace CLI {
 class App;
+class Error;
 class FormatterBase;
 }  // namespace CLI
 
@@ -17,5 +18,9 @@ std::shared_ptr<CLI::FormatterBase> help_formatter();
 
 /// Throws a Failure that suggests a command if the first word of the command line is none.
 void check_command(const CLI::App& app, const std::vector<std::string>& arguments);
+
+/// What is wrong with a command line, and the --help that tells more. Suggests an option if one is
+/// misspelled.
+std::string usage_error(const CLI::App* app, const CLI::Error& error);
 
 }  // namespace metal_marlin::tools

@@ -150,16 +150,16 @@ bool SmallLayers::report(const std::string& folder) const {
         refused_.empty() ? "" : fmt::format(" ({}: {})", refused_[0].first, refused_[0].second)));
   }
   Table table({{"checkpoint"},
-               {"layer"},
+               {"layer", left, true},
                {"format"},
                {"N x K", right},
-               {"kernel"},
+               {"kernel", left, true},
                {"M = 1", right},
                {"M = 8", right},
                {"M = 64", right},
-               {"GB/s", right},
+               {"GB/s", right, true},
                {"of read", right},
-               {"error", right}});
+               {"error", right, true}});
   const double read = median(reads_);
   for (const Row& row : rows_) {
     table.row({row.checkpoint, row.layer, row.format, row.shape, row.kernel,
@@ -257,10 +257,10 @@ bool report_large(const std::vector<Measurement>& all) {
                {"time", right},
                {"GB/s", right},
                {"of read", right},
-               {"GFLOP/s", right},
+               {"GFLOP/s", right, true},
                {"of peak", right},
-               {"peak of"},
-               {"error", right}});
+               {"peak of", left, true},
+               {"error", right, true}});
   bool right_all = true;
   for (const Measurement& m : all) {
     right_all = right_all && m.verdict.ok();

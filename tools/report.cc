@@ -323,13 +323,16 @@ void add_report(CLI::App& app, Action& action) {
       ->type_name("PROGRAM")
       ->capture_default_str();
   sub->footer(
-      "Build, system, processor, devices (the unusable ones with the reason), which kernels of "
-      "each GPU compute right there,\n"
-      "what explain says of some products, with the limits of each pipeline, whether subnormals "
-      "are kept and matrix\n"
-      "fragments lie as expected, a short roofline, the usual kernels beside the fastest, MLX "
-      "beside it where 'import mlx' works, and "
-      "messages of the library.\n"
+      "The report tells the build, the system, the processor and the devices (the unusable ones "
+      "with the reason).\n"
+      "It tells which kernels of each GPU compute right there, what explain says of some products, "
+      "the limits of\n"
+      "each pipeline, whether subnormals are kept, and whether matrix fragments lie as expected. "
+      "It "
+      "times a short\n"
+      "roofline, the usual kernels beside the fastest ones, and MLX where 'import mlx' works. "
+      "Messages of the\n"
+      "library come last.\n"
       "With -o, a summary is printed. No names of users, machines or home folders. Two reports can "
       "be compared with diff.\n"
       "Exits with 1 when no device is usable or one failed.\n\n"

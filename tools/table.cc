@@ -43,7 +43,8 @@ Table::Table(std::vector<Column> columns)
     : columns_(std::move(columns)),
       filled_(columns_.size(), 0),
       uniform_(columns_.size(), 1),
-      told_(columns_.size(), 0) {
+      told_(columns_.size(), 0),
+      left_out_(columns_.size(), 0) {
   for (const Column& column : columns_) widths_.push_back(width(column.title));
 }
 
@@ -63,7 +64,7 @@ void Table::measure(const std::vector<std::string>& cells) {
 }
 
 bool Table::is_shown(size_t column) const {
-  return told_[column] == 0 && (measured_ == 0 || filled_[column] > 0);
+  return told_[column] == 0 && left_out_[column] == 0 && (measured_ == 0 || filled_[column] > 0);
 }
 
 size_t Table::total_width() const {
@@ -74,18 +75,32 @@ size_t Table::total_width() const {
   return total;
 }
 
-/// "layout gguf; scales f16" and a newline, or nothing.
+/// "everywhere: layout gguf; scales f16", "too wide for this terminal: nmse", or nothing.
 std::string Table::told() const {
-  std::string text;
+  std::string same, left_out;
   for (size_t i = 0; i < columns_.size(); ++i) {
-    if (told_[i] != 0) text += (text.empty() ? "" : "; ") + columns_[i].title + " " + first_[i];
+    if (told_[i] != 0) same += (same.empty() ? "" : "; ") + columns_[i].title + " " + first_[i];
+    if (left_out_[i] != 0) left_out += (left_out.empty() ? "" : ", ") + columns_[i].title;
   }
-  return text.empty() ? "" : "everywhere: " + text + "\n\n";
+  if (!same.empty()) same = "everywhere: " + same + "\n";
+  if (!left_out.empty()) left_out = "too wide for this terminal: " + left_out + "\n";
+  return same.empty() && left_out.empty() ? "" : same + left_out + "\n";
 }
 
 void Table::fit(size_t most) {
   for (size_t i = 1; i < columns_.size() && total_width() > most; ++i)
     told_[i] = uniform_[i] != 0 && filled_[i] > 0 ? 1 : 0;
+  const std::vector<size_t> as_wide_as_needed = widths_;
+  narrow(most);
+  for (size_t i = columns_.size(); i-- > 0 && total_width() > most;) {
+    if (!columns_[i].is_detail || !is_shown(i)) continue;
+    left_out_[i] = 1;
+    widths_ = as_wide_as_needed;
+    narrow(most);
+  }
+}
+
+void Table::narrow(size_t most) {
   for (;;) {
     size_t widest = columns_.size();
     for (size_t i = 0; i < columns_.size(); ++i) {

@@ -16,6 +16,8 @@ class Table {
   struct Column {
     std::string title;
     Align align = Align::left;
+    /// Left out where a terminal is too narrow for all columns, the last one first.
+    bool is_detail = false;
   };
   explicit Table(std::vector<Column> columns);
 
@@ -27,8 +29,9 @@ class Table {
   /// Fits a terminal (see fit).
   void print(std::FILE* to = stdout);
   /// Until a line has at most `width` columns: takes out columns with the same text in all rows,
-  /// which a line above the table then tells, and makes the widest columns of texts narrower, whose
-  /// middle becomes "…". A table of many numbers may stay wider.
+  /// which a line above the table then tells, makes the widest columns of texts narrower, whose
+  /// middle becomes "…", and leaves out details, which a line names. A table of many numbers may
+  /// stay wider.
   void fit(size_t width);
 
   // For a table that may be too long to keep: all its cells are measured, and then made again and
@@ -45,6 +48,7 @@ class Table {
   };
   bool is_shown(size_t column) const;
   size_t total_width() const;
+  void narrow(size_t width);
   std::string told() const;
   std::string head() const;
   std::string line(const std::vector<std::string>& cells) const;
@@ -54,6 +58,7 @@ class Table {
   size_t measured_ = 0;                  ///< rows
   std::vector<std::string> first_;       ///< the cells of the first row
   std::vector<char> uniform_, told_;     ///< whether all rows have them; whether a line tells them
+  std::vector<char> left_out_;           ///< whether they are details without a place
   std::vector<Row> rows_;
 };
 

@@ -177,8 +177,8 @@ class Verifier {
                 {"values"},
                 {"products", Table::Align::right},
                 {"of bound", Table::Align::right},
-                {"nmse", Table::Align::right},
-                {"nmse int8", Table::Align::right},
+                {"nmse", Table::Align::right, true},
+                {"nmse int8", Table::Align::right, true},
                 {"verdict"}}) {}
 
   ExitCode run() {

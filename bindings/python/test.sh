@@ -6,15 +6,19 @@ cd "$(dirname "$0")" || exit 1
 python=$build/venv/bin/python
 # Two pools of threads, numpy's and ours, would wait for each other.
 export OPENBLAS_NUM_THREADS=1
-export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_FIND_LINKS="$build/wheels" PYTHONDONTWRITEBYTECODE=1
+export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_FIND_LINKS="$build/wheels" PIP_QUIET=1 PYTHONDONTWRITEBYTECODE=1
 
-# The wheel, around the library that is built already.
+# made FOLDER: a wheel, by pip, with what is inside of it in FOLDER/inside.
+made() {
+  "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$1" "$top" --config-settings "build-dir=$build/wheel" &&
+    ls "$1"/*-py3-none-*.whl && "$python" -m zipfile -e "$1"/*.whl "$1/inside"
+}
+# Around an installed library, which pkg-config names, and around the file that METAL_MARLIN_LIBRARY names. The second has other bytes.
 wheel() {
-  rm -rf "$scratch/wheels" && "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$scratch/wheels" "$top" \
-    --config-settings "build-dir=$build/wheel" \
-    --config-settings "cmake.define.METAL_MARLIN_LIBRARY=$libraries/libmetal-marlin.so" &&
-    "$python" -m pip install -q --no-deps --force-reinstall "$scratch"/wheels/*.whl &&
-    "$python" -m zipfile -l "$scratch"/wheels/*.whl | grep 'metal_marlin/libmetal-marlin\.' && ls "$scratch"/wheels/*-py3-none-*.whl
+  { cat "$libraries/libmetal-marlin.so" && echo; } >"$scratch/named.so" || return 1
+  METAL_MARLIN_LIBRARY="$scratch/named.so" made "$scratch/named" && cmp "$scratch/named.so" "$scratch/named/inside/metal_marlin/libmetal-marlin.so" &&
+    made "$scratch/wheels" && cmp "$libraries/libmetal-marlin.so" "$scratch/wheels/inside/metal_marlin/libmetal-marlin.so" &&
+    "$python" -m pip install -q --no-deps --force-reinstall "$scratch"/wheels/*.whl
 }
 python_tests() {
   (cd "$top" && "$python" -m pytest -q -rs --junit-xml "$scratch/tests.xml" bindings/python/tests) >"$scratch/tests"
@@ -37,6 +41,15 @@ reuse() {
     cp "$libraries/libmetal-marlin.so" "$scratch/other.so" && METAL_MARLIN_LIBRARY=$scratch/other.so takes "$scratch/other.so" &&
     ! METAL_MARLIN_LIBRARY=$scratch/none.so takes none && grep "METAL_MARLIN_LIBRARY: expected a shared library, found no file" "$scratch/configure.log"
 }
+# Whoever waits at a terminal reads that a compiler runs, though pip hides the output of builds. PIP_QUIET keeps the terminal clean.
+told() {
+  command -v script >/dev/null || { echo "there is no program script(1)"; return 0; }
+  export METAL_MARLIN_LIBRARY=COMPILE
+  script -qec "cmake -S . -B '$scratch/told' >'$scratch/told.log' 2>&1" /dev/null </dev/null >"$scratch/quiet" &&
+    ! grep . "$scratch/quiet" && unset PIP_QUIET &&
+    script -qec "cmake -S . -B '$scratch/told' >'$scratch/told.log' 2>&1" /dev/null </dev/null >"$scratch/terminal" &&
+    grep "compiling the library, which takes some minutes" "$scratch/terminal"
+}
 # What a package of sources holds, installed as the README tells: this builds the library.
 readme_in_a_clean_copy() {
   (cd "$top" && "$python" -c "from scikit_build_core.build import build_sdist; build_sdist('$scratch')") &&
@@ -51,6 +64,7 @@ readme_in_a_clean_copy() {
 check "the wheel" wheel
 tests "pytest" python_tests
 check "a library that is there already" reuse
+check "words at a terminal" told
 check "mypy" sh -c "cd '$top' && '$python' -m mypy --cache-dir '$build/mypy' --python-executable '$python'"
 check "README, hello" readme_in_a_clean_copy
 exit $status

@@ -12,7 +12,9 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <memory>
 #include <optional>
+#include <regex>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -37,6 +39,28 @@ struct Options {
   int64_t most_tokens = 1024;
   bool profile = false, perplexity = false, bench = false, verify_batches = false, tokenize = false,
        detokenize = false, null = false, force = false;
+};
+
+// Options with N, TEXT, FILE or NAME, and with their ranges and defaults as words.
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string type = option->get_type_name();
+    const std::string word = type.substr(0, type.find(':'));
+    if (word.empty() || option->get_positional()) return "";
+    return word == "TEXT" || word == "FILE" || word == "NAME" ? " " + word : " N";
+  }
+
+  std::string make_option_desc(const CLI::Option* option) const override {
+    static const std::regex range(R"(in \[(\S+) - (\S+)\])");
+    std::string text = option->get_description();
+    const std::string type = option->get_type_name();
+    if (std::smatch found; std::regex_search(type, found, range))
+      text += "; from " + found[1].str() + " to " + found[2].str();
+    if (!option->get_default_str().empty()) text += "; default: " + option->get_default_str();
+    for (const CLI::Option* other : option->get_needs()) text += "; only with " + other->get_name();
+    return text;
+  }
 };
 
 // Where and how the model runs.
@@ -70,9 +94,10 @@ void declare_run(CLI::App& app, ModelOptions& run) {
 void declare(CLI::App& app, Options& o) {
   app.add_option("model", o.model, "a .gguf file, or a folder of safetensors")->required();
   app.add_option("--tokenizer", o.tokenizer,
-                 "the .gguf file that has the tokenizer (default: the model)");
+                 "the .gguf file that has the tokenizer; default: the model")
+      ->type_name("FILE");
   app.add_option("--system", o.system,
-                 "what the model is told first (default: what its maker says)");
+                 "what the model is told first; default: what its maker says");
   app.add_option("--prompt", o.prompt, "answer this and end");
   app.add_option("--temperature", o.temperature, "0: always the most probable token")
       ->check(CLI::Range(0.0, 10.0))
@@ -91,10 +116,11 @@ void declare(CLI::App& app, Options& o) {
       ->capture_default_str();
   declare_run(app, o.run);
   app.add_flag("--profile", o.profile, "say where the time went");
-  app.add_option("--text", o.text, "a file for --perplexity and --logits");
+  app.add_option("--text", o.text, "the text for --perplexity and --logits")->type_name("FILE");
   app.add_flag("--perplexity", o.perplexity, "how well the model predicts the text")
       ->needs("--text");
   app.add_option("--logits", o.logits, "write those of every token of the text, as a NumPy file")
+      ->type_name("FILE")
       ->needs("--text");
   app.add_flag("--force", o.force, "replace the file of --logits when it is there")
       ->needs("--logits");
@@ -107,6 +133,11 @@ void declare(CLI::App& app, Options& o) {
   app.add_flag("--tokenize", o.tokenize, "lines from stdin: print the numbers of their tokens");
   app.add_flag("--detokenize", o.detokenize, "lines of such numbers from stdin: print the text");
   app.add_flag("--null", o.null, "texts of the two end with a zero byte instead of a newline");
+  app.formatter(std::make_shared<HelpFormatter>());
+  app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
+    return failed->get_name() + ": " + error.what() + "\nTry '" + failed->get_name() +
+           " --help'.\n";
+  });
   app.footer(
       std::string("Exit codes: 0 all is well; 1 it could not be done; 2 the command line makes no "
                   "sense; 130 Ctrl-C ended --prompt.\n") +
@@ -127,6 +158,7 @@ void draw_progress(double part) {
 }
 
 void print_rates(const Counts& c) {
+  if (c.prompt_tokens == 0) return;
   const auto rate = [](int64_t tokens, double seconds) {
     return seconds > 0 ? static_cast<double>(tokens) / seconds : 0;
   };

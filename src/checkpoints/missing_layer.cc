@@ -67,8 +67,9 @@ Status missing_layer(const Checkpoint& files, std::string_view name) {
                          "no layer is called %.*s; the checkpoint has %zu of other names",
                          cut(name), name.data(), count);
   return Status::error(MARLIN_E_NOT_FOUND,
-                       "no layer is called %.*s; did you mean %.*s? The checkpoint has %zu layers",
-                       cut(name), name.data(), cut(meant), meant.data(), count);
+                       "no layer is called %.*s; did you mean %.*s? The checkpoint has %zu layer%s",
+                       cut(name), name.data(), cut(meant), meant.data(), count,
+                       count == 1 ? "" : "s");
 }
 
 }  // namespace metal_marlin

@@ -169,11 +169,13 @@ def commands(scratch):
 @test
 def usage(scratch):
     out, _ = run("--help")
-    for unwanted in "->", "{", "Excludes":
+    for unwanted in "->", "{", "Excludes", "Needs", "FLOAT", "INT", "REQUIRED":
         expect(unwanted not in out, f"{unwanted} in the help")
     expect("Exit codes: 0 " in out, out)
     for wrong in ["--frob"], ["--backend", "gpu"], ["--compute", "int4"], ["--threads", "x"], ["--perplexity"]:
-        run(*wrong, code=2)
+        _, err = run(*wrong, code=2)
+        expect(err.startswith("metal-marlin-chat: ") and "Try 'metal-marlin-chat --help'." in err, err)
+    expect("--temperature N" in out and "; from 0 to 10; default: 0.2" in out, out)
     _, err = run("--prompt", FRANCE, "--threads", "999")
     expect(re.search(r"--threads 999: this process may use \d+ processor", err), err)
     # What ./dev says before there is a program, are options of the program.
@@ -186,7 +188,7 @@ def usage(scratch):
 def a_terminal(scratch):
     screen = on_a_terminal((b"> ", b"/help\r"), (b"front of it.", b""), (b"> ", b"\x04"))
     expect("This is " in screen and "often wrong" in screen, f"what the model is: {screen!r}")
-    expect("/reset       forget" in screen, screen)
+    expect("/reset       forget" in screen and "a second" not in screen, f"rates of nothing: {screen!r}")
     # Lines break between words.
     screen = on_a_terminal((b"> ", FRANCE.encode() + b"\r"), (b"Paris.", b""), (b"> ", b"\x04"), columns=20)
     expect("The capital of\r\nFrance is Paris." in screen, f"{screen!r}")

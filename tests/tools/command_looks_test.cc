@@ -75,6 +75,21 @@ TEST(Tables, ASingleRowIsToldToo) {
   EXPECT_EQ(table.render(), "everywhere: layout gguf\n\nlayer  N\n-----  -\na      1\n");
 }
 
+TEST(Tables, DetailsAreLeftOutLastOnesFirst) {
+  const auto fitted = [](size_t width) {
+    Table table({{"layer"}, {"size", Table::Align::right, true}, {"N"}, {"nmse", Table::Align::right, true}});
+    table.row({"a layer with a long name", "12.5 kB", "1", "1e-15"});
+    table.row({"b", "1.5 kB", "2", "2e-15"});
+    table.fit(width);
+    return table.render();
+  };
+  EXPECT_THAT(fitted(35), StartsWith("layer                size  N   nmse\n")) << "a narrower text is enough";
+  EXPECT_THAT(fitted(30), StartsWith("too wide for this terminal: nmse\n\n"
+                                     "layer                  size  N\n"));
+  EXPECT_THAT(fitted(20), StartsWith("too wide for this terminal: size, nmse\n\n"
+                                     "layer              N\n"));
+}
+
 /// What the command prints on a terminal of 80 columns, line by line.
 std::vector<std::string> on_a_terminal(const std::vector<std::string>& arguments) {
   const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
@@ -108,11 +123,42 @@ std::vector<std::string> on_a_terminal(const std::vector<std::string>& arguments
 }
 
 TEST(Help, FitsEightyColumns) {
-  for (const std::string command :
-       {"inspect", "verify", "unpack", "quantize", "bench", "explain", "tune", "doctor", "report"}) {
-    for (const std::string& line : on_a_terminal({command, "--help"}))
-      if (!line.starts_with("  metal-marlin ")) EXPECT_LE(line.size(), 80u) << command << ": " << line;
+  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{},
+                                                                                       {"inspect"},
+                                                                                       {"verify"},
+                                                                                       {"unpack"},
+                                                                                       {"pack"},
+                                                                                       {"quantize"},
+                                                                                       {"bench"},
+                                                                                       {"explain"},
+                                                                                       {"tune"},
+                                                                                       {"doctor"},
+                                                                                       {"report"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.push_back("--help");
+    for (const std::string& line : on_a_terminal(arguments)) {
+      if (!line.starts_with("  metal-marlin ")) {
+        EXPECT_LE(line.size(), 80u) << arguments[0] << ": " << line;
+      }
+    }
   }
+}
+
+/// Characters, of which some have several bytes.
+size_t characters(const std::string& line) {
+  return static_cast<size_t>(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+TEST(Verify, FitsEightyColumns) {
+  const auto lines = on_a_terminal({"verify", data("gguf-mixed"), "-m", "1"});
+  EXPECT_THAT(lines, testing::Contains("too wide for this terminal: nmse, nmse int8"));
+  size_t cells = 0;
+  for (const std::string& line : lines) {
+    if (!line.starts_with("blk.") && !line.starts_with("layer ") && !line.starts_with("----")) continue;
+    ++cells;
+    EXPECT_LE(characters(line), 80u) << line;
+  }
+  EXPECT_GT(cells, 7u);
 }
 
 TEST(Inspect, FitsEightyColumns) {
@@ -123,8 +169,7 @@ TEST(Inspect, FitsEightyColumns) {
     const auto lines = on_a_terminal({"inspect", entry.path().string(), "--color", "never"});
     EXPECT_GT(lines.size(), 3u) << entry.path();
     for (const std::string& line : lines) {
-      const auto continued = std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) == 0x80; });
-      EXPECT_LE(line.size() - static_cast<size_t>(continued), 80u) << entry.path() << ": " << line;
+      EXPECT_LE(characters(line), 80u) << entry.path() << ": " << line;
     }
   }
   EXPECT_GT(files, 40u);
@@ -183,6 +228,21 @@ TEST(Command, SuggestsACommand) {
               StartsWith("metal-marlin: there is no command 'insepct'; did you mean 'inspect'? The commands are doctor, "));
   EXPECT_THAT(run_command({"--color", "never", "frobnicate"}).err,
               HasSubstr("there is no command 'frobnicate'. The commands are"));
+}
+
+TEST(Command, SuggestsAnOption) {
+  const Ran ran = run_command({"bench", "--formt", "int4"});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_EQ(ran.err,
+            "metal-marlin: there is no option '--formt'; did you mean '--format'?\n"
+            "Try 'metal-marlin bench --help'.\n");
+  EXPECT_THAT(run_command({"inspect", "--frobnicate=1"}).err, StartsWith("metal-marlin: there is no option '--frobnicate'\n"));
+}
+
+TEST(Command, NamesTheCommandsWhereThereIsNone) {
+  const Ran ran = run_command({});
+  EXPECT_EQ(ran.exit_code, 2);
+  EXPECT_THAT(ran.err, StartsWith("metal-marlin: expected a command, found none. The commands are doctor, inspect, "));
 }
 
 TEST(Command, SuggestsALayer) {

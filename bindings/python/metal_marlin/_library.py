@@ -82,7 +82,7 @@ class Library:
 
 
 def a(kind: type) -> str:
-    return f"{'an' if kind.__name__[0] in 'AEIO' else 'a'} {kind.__name__}"
+    return f"{'an' if kind.__name__[0] in 'AEIOaeio' or kind.__name__.startswith('nd') else 'a'} {kind.__name__}"
 
 
 def expected(value: object, kind: type[Kind], name: str, hint: str = "") -> Kind:

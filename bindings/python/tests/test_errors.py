@@ -121,8 +121,8 @@ def test_arguments_of_other_kinds(context, weights):
     """Refused at once, by name."""
     x = f32(8, 384)
     for attempt, message in (
-        (lambda: mm.gemm(weights, x), "weights is a ndarray, expected a Weights: a and weights seem to be swapped"),
-        (lambda: mm.gemm(x, x), "weights is a ndarray, expected a Weights$"),
+        (lambda: mm.gemm(weights, x), "weights is an ndarray, expected a Weights: a and weights seem to be swapped"),
+        (lambda: mm.gemm(x, x), "weights is an ndarray, expected a Weights$"),
         (lambda: mm.gemm(x, weights, stream=context), "stream is a Context, expected a Stream"),
         (lambda: mm.gemm(x, weights, compute="int8"), "compute is 'int8', expected a Compute, as Compute.INT8"),
         (lambda: mm.gemm(x, weights, epilogue="silu"), "epilogue is 'silu', expected an Epilogue, as Epilogue.SILU"),
@@ -131,11 +131,11 @@ def test_arguments_of_other_kinds(context, weights):
         (lambda: mm.Quantize("int4"), "format is 'int4', expected a Format, as Format.INT4"),
         (lambda: mm.Quantize(mm.Format.INT4, "32"), "group_size is '32', expected a number of elements"),
         (lambda: mm.Weights.quantize(context, x, mm.Format.INT4), "quantize is a Format, expected a Quantize"),
-        (lambda: mm.Weights.quantize(x, context, mm.Quantize(mm.Format.INT4)), "context is a ndarray, expected a Context"),
+        (lambda: mm.Weights.quantize(x, context, mm.Quantize(mm.Format.INT4)), "context is an ndarray, expected a Context"),
         (lambda: mm.Weights.load(context, str(GPTQ), DOWN), "checkpoint is a str, expected a Checkpoint"),
-        (lambda: mm.Weights.pack(context, x), "a part is a ndarray, expected a Part"),
+        (lambda: mm.Weights.pack(context, x), "a part is an ndarray, expected a Part"),
         (lambda: mm.load_layers(context, str(GPTQ)), "checkpoint is a str, expected a Checkpoint"),
-        (lambda: mm.Stream(x), "context is a ndarray, expected a Context"),
+        (lambda: mm.Stream(x), "context is an ndarray, expected a Context"),
         (lambda: mm.Context("cpu"), "backend is 'cpu', expected a Backend, as Backend.CPU"),
     ):
         with pytest.raises(TypeError, match=message):
