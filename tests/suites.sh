@@ -40,12 +40,11 @@ count_junit() {
     }' "$1"
 }
 
-# ctest_in NAME FOLDER [ctest argument...]: runs and counts the tests of one build folder.
+# ctest_in NAME FOLDER [ctest argument...]: runs and counts the tests of one build folder, many of a program in one process.
 ctest_in() {
   local name=$1 folder=$2 xml=$results/$1.xml log=$results/$1.log status=0 counts p f s
   shift 2
-  ${launcher:-} ctest --test-dir "$folder" -j "$jobs" --timeout 900 --no-tests=error --output-on-failure --output-junit "$xml" "$@" \
-    >>"$log" 2>&1 || status=$?
+  ${launcher:-} python3 -B tests/together.py "$folder" "$jobs" "$xml" "$@" >>"$log" 2>&1 || status=$?
   [ -s "$xml" ] && counts=$(count_junit "$xml") || counts="0 0 0"
   read -r p f s <<END
 $counts
