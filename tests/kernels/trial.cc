@@ -58,8 +58,8 @@ marlin_matrix rows_of(const marlin_matrix& m, int64_t first, int64_t count, int6
 
 int64_t element_bytes(marlin_dtype d) { return d == MARLIN_I32 ? 4 : oracle::bytes_of(d); }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). Numbers are a large part of the time of
-/// these tests, and std::mt19937 takes five times as long for them.
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). Numbers are a large part of the time
+/// of these tests, and std::mt19937 takes five times as long for them.
 class Random {
  public:
   using result_type = uint64_t;
