@@ -369,7 +369,7 @@ suite_macos() {
 # form instruments the kernels, too, and has the tests of kernels alone, those of much memory, and those of the command. What a
 # product needs around its kernel is the same in the tests that stay.
 suite_asan() {
-  local more=ON but='|/cpu_|^Format/(Determinism|GuardPages|RowInvariance|SpecialValues)|^ExpertsOfManyTokens|^LargeProducts'
+  local more=ON but='|/cpu_|^Format/Experts.(Give|Keep|Threads)|^ExpertsOfManyTokens|^LargeProducts'
   [ -n "${METAL_MARLIN_WHOLE:-}" ] && but="" || more=OFF
   built asan -DMETAL_MARLIN_SANITIZE_KERNELS=$more -DMETAL_MARLIN_TOOLS=$more || return 0
   ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \

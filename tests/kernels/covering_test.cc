@@ -12,6 +12,7 @@
 #include "formats_under_test.h"
 #include "product_factors.h"
 #include "trial.h"
+#include "unit/under_sanitizer.h"
 
 namespace {
 
@@ -24,8 +25,16 @@ using trial::kFormats;
 
 const std::vector<int>& levels() { return trial::factor_levels(); }
 
-/// Repeats have other shapes and numbers. An instruction set that is asked for by its name gets one in the short form.
-uint32_t repeats() { return whole_campaigns() ? 6 : std::getenv("METAL_MARLIN_ISA") != nullptr ? 1 : 2; }
+/// Repeats have other shapes and numbers. An instruction set that is asked for by its name gets one in the short form, and so does
+/// a sanitizer, for whom numbers are alike.
+uint32_t repeats() {
+  if (whole_campaigns()) return 6;
+#if defined(MARLIN_UNDER_ASAN) || defined(MARLIN_UNDER_TSAN)
+  return 1;
+#else
+  return std::getenv("METAL_MARLIN_ISA") != nullptr ? 1 : 2;
+#endif
+}
 
 /// The array, repeated.
 const std::vector<Case>& cases() {
