@@ -149,12 +149,12 @@ suite_gpu() {
   [ -x build/release/tests/gpu/gpu_shaders_test ] || alone build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
   METAL_ON_CPU_CACHE=$PWD/build/release/images ctest_in gpu build/release/tests/gpu
 }
-# Where there is no GPU to run the kernels, Hopper's machine code stands for all targets in the short form. The host's part needs no
-# compiler of CUDA.
+# Where there is no GPU to run the kernels, Hopper's machine code stands for all targets in the short form, and one type of 16 bits
+# for both. The host's part needs no compiler of CUDA.
 suite_cuda() {
   local target=cuda_tests targets=$cuda_targets
   if cuda_compiler_ready; then
-    [ -n "${METAL_MARLIN_WHOLE:-}" ] || has_nvidia_gpu || { target=metal_marlin_kernels targets=sm_90a; }
+    [ -n "${METAL_MARLIN_WHOLE:-}" ] || has_nvidia_gpu || { target=metal_marlin_few_kernels targets=sm_90a; }
     configure_cuda "$targets" && built_tree cuda "$target" || { failed=$((failed + 1)); return 0; }
     [ "$target" != cuda_tests ] || { ctest_in cuda build/cuda/tests/cuda; return 0; }
   else
