@@ -25,8 +25,8 @@ using trial::kFormats;
 
 const std::vector<int>& levels() { return trial::factor_levels(); }
 
-/// Repeats have other shapes and numbers. An instruction set that is asked for by its name gets one in the short form, and so does
-/// a sanitizer, for whom numbers are alike.
+/// Repeats have other shapes and numbers. An instruction set that is asked for by its name gets one in the short form, and so
+/// does a sanitizer, for whom numbers are alike.
 uint32_t repeats() {
   if (whole_campaigns()) return 6;
 #if defined(MARLIN_UNDER_ASAN) || defined(MARLIN_UNDER_TSAN)
