@@ -41,12 +41,11 @@ count_junit() {
     }' "$1"
 }
 
-# ctest_in NAME FOLDER [ctest argument...]: runs and counts the tests of one build folder.
+# ctest_in NAME FOLDER [ctest argument...]: runs and counts the tests of one build folder, many of a program in one process.
 ctest_in() {
   local name=$1 folder=$2 xml=$results/$1.xml log=$results/$1.log status=0 counts p f s
   shift 2
-  ${launcher:-} ctest --test-dir "$folder" -j "$jobs" --timeout 900 --no-tests=error --output-on-failure --output-junit "$xml" "$@" \
-    >>"$log" 2>&1 || status=$?
+  ${launcher:-} python3 -B tests/together.py "$folder" "$jobs" "$xml" "$@" >>"$log" 2>&1 || status=$?
   [ -s "$xml" ] && counts=$(count_junit "$xml") || counts="0 0 0"
   read -r p f s <<END
 $counts
@@ -151,12 +150,12 @@ suite_gpu() {
   [ -x build/release/tests/gpu/gpu_shaders_test ] || alone build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
   METAL_ON_CPU_CACHE=$PWD/build/release/images ctest_in gpu build/release/tests/gpu
 }
-# Where there is no GPU to run the kernels, Hopper's machine code stands for all targets in the short form. The host's part needs no
-# compiler of CUDA.
+# Where there is no GPU to run the kernels, Hopper's machine code stands for all targets in the short form, and one type of 16 bits
+# for both. The host's part needs no compiler of CUDA.
 suite_cuda() {
   local target=cuda_tests targets=$cuda_targets
   if cuda_compiler_ready; then
-    [ -n "${METAL_MARLIN_WHOLE:-}" ] || has_nvidia_gpu || { target=metal_marlin_kernels targets=sm_90a; }
+    [ -n "${METAL_MARLIN_WHOLE:-}" ] || has_nvidia_gpu || { target=metal_marlin_few_kernels targets=sm_90a; }
     configure_cuda "$targets" && built_tree cuda "$target" || { failed=$((failed + 1)); return 0; }
     [ "$target" != cuda_tests ] || { ctest_in cuda build/cuda/tests/cuda; return 0; }
   else
@@ -380,7 +379,7 @@ suite_macos() {
 # form instruments the kernels, too, and has the tests of kernels alone, those of much memory, and those of the command. What a
 # product needs around its kernel is the same in the tests that stay.
 suite_asan() {
-  local more=ON but='|/cpu_|^Format/(Determinism|GuardPages|RowInvariance|SpecialValues)|^ExpertsOfManyTokens|^LargeProducts'
+  local more=ON but='|/cpu_|^Format/Experts.(Give|Keep|Threads)|^ExpertsOfManyTokens|^LargeProducts'
   [ -n "${METAL_MARLIN_WHOLE:-}" ] && but="" || more=OFF
   built asan -DMETAL_MARLIN_SANITIZE_KERNELS=$more -DMETAL_MARLIN_TOOLS=$more || return 0
   ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \

@@ -8,6 +8,10 @@
 
 namespace metal_marlin::tools {
 
+/// The help of the argument that names a checkpoint.
+inline constexpr const char* kCheckpointFile =
+    "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one";
+
 /// Files are identified by device and inode: all names and links of a file are the same file.
 class InputFiles {
  public:

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "command.h"
+#include "input_files.h"
 #include "library.h"
 #include "names.h"
 #include "notes.h"
@@ -211,9 +212,7 @@ void add_inspect(CLI::App& app, Action& action) {
   auto* sub =
       app.add_subcommand("inspect", "List the layers of a checkpoint and whether they would load");
   auto options = std::make_shared<Options>();
-  sub->add_option("FILE", options->path,
-                  "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
-      ->required();
+  sub->add_option("FILE", options->path, kCheckpointFile)->required();
   sub->add_flag("--json", options->json, "One JSON object instead of a table");
   sub->footer(
       "Reads headers and config.json only, so it is fast for files of any size. Layers that would "

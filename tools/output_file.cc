@@ -134,6 +134,10 @@ void OutputFile::fail(const char* doing, int number) const {
   throw Failure(fmt::format("{} {}: {}", doing, path_, std::strerror(number)));
 }
 
+void add_output(CLI::App& command, std::string& path) {
+  command.add_option("-o,--output", path, "The file to write")->type_name("FILE")->required();
+}
+
 void add_force(CLI::App& command, bool& force) {
   command.add_flag("--force", force, "Replace a file that is there");
 }

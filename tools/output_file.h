@@ -53,6 +53,8 @@ class OutputFile {
   std::unique_ptr<std::FILE, Close> file_;
 };
 
+/// The option -o of a command that has to be told which one file to write.
+void add_output(CLI::App& command, std::string& path);
 /// The flag --force of a command that writes with this class.
 void add_force(CLI::App& command, bool& force);
 

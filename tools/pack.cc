@@ -231,12 +231,8 @@ void add_pack(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand(
       "pack", "Write packed layers to a .marlin file, which the CPU maps and uses in place");
   auto options = std::make_shared<Options>();
-  sub->add_option("FILE", options->path,
-                  "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
-      ->required();
-  sub->add_option("-o,--output", options->output, "The file to write")
-      ->type_name(kFile)
-      ->required();
+  sub->add_option("FILE", options->path, kCheckpointFile)->required();
+  add_output(*sub, options->output);
   sub->add_option("--ranks", options->ranks,
                   "Write one file for each of so many shards: OUT-00001-of-0000N.marlin")
       ->check(in_range(1u, 1024u));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "command.h"
+#include "input_files.h"
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
@@ -210,9 +211,7 @@ ExitCode run(const Options& options) {
 }
 
 void add_options(CLI::App& sub, Options& options) {
-  sub.add_option("IN", options.input,
-                 "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
-      ->required();
+  sub.add_option("IN", options.input, kCheckpointFile)->required();
   sub.add_option("OUT", options.output,
                  "A folder (made when there is none), or a name in .safetensors or .gguf")
       ->required();

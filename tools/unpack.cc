@@ -117,12 +117,8 @@ void add_unpack(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand("unpack",
                                  "Write the true float32 values of layers to a .safetensors file");
   auto options = std::make_shared<Options>();
-  sub->add_option("FILE", options->path,
-                  "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
-      ->required();
-  sub->add_option("-o,--output", options->output, "The file to write")
-      ->type_name(kFile)
-      ->required();
+  sub->add_option("FILE", options->path, kCheckpointFile)->required();
+  add_output(*sub, options->output);
   sub->add_option("--layer", options->layer, "This layer only; default: all");
   options->quantize.add_to(*sub);
   add_force(*sub, options->force);

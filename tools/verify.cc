@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "command.h"
+#include "input_files.h"
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
@@ -284,9 +285,7 @@ void add_verify(CLI::App& app, Action& action) {
   auto* sub = app.add_subcommand(
       "verify", "Check every layer's products against float64, and its values if they are known");
   auto options = std::make_shared<Options>();
-  sub->add_option("FILE", options->path,
-                  "A .safetensors, .safetensors.index.json or .gguf file, or a folder with one")
-      ->required();
+  sub->add_option("FILE", options->path, kCheckpointFile)->required();
   sub->add_option("--expect", options->expect,
                   "A .safetensors file of the true values, float32 under the layers' names, to "
                   "compare bit for bit; default: "

@@ -82,9 +82,9 @@ void run_row(Kernels kernels, const Row& row, uint32_t seed) {
   EXPECT_TRUE(mixture.check()) << describe();
 }
 
-/// Every pair of choices in a long campaign; else a third of the array. METAL_MARLIN_PAIRS limits how many.
+/// Every pair of choices in a long campaign; else a quarter of the array. METAL_MARLIN_PAIRS limits how many.
 TEST(MixturePairs, StayWithinTheirBounds) {
-  constexpr uint32_t kParts = 3;
+  constexpr uint32_t kParts = 4;
   const char* const most = std::getenv("METAL_MARLIN_PAIRS");
   const uint32_t step = whole_campaigns() ? 1 : kParts;
   const Kernels kernels = mm::gpu::simdgroup_policy().kernels;

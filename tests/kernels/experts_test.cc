@@ -156,7 +156,7 @@ TEST(ExpertsOfManyTokens, GoInParts) {
 #if defined(MARLIN_UNDER_TSAN)
   GTEST_SKIP() << "takes minutes under ThreadSanitizer, which sees fewer tokens";
 #endif
-  if (const std::string why = trial::unreachable_isa(); !why.empty()) GTEST_SKIP() << why;
+  if (const std::string why = trial::left_to_own_level(); !why.empty()) GTEST_SKIP() << why;
   Case c = trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 1, 4096, 32);
   c.a_type = MARLIN_F32;
   Mixture many(c, {2100, 3, 2, Pick::random, false, MARLIN_F32});

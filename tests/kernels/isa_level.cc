@@ -36,4 +36,10 @@ std::string unreachable_isa() {
   return "";
 }
 
+std::string left_to_own_level() {
+  if (const std::string why = unreachable_isa(); !why.empty()) return why;
+  if (std::getenv("METAL_MARLIN_ISA") == nullptr || whole_campaigns()) return "";
+  return "the short form divides such products at the processor's own level alone: how, does not depend on the level";
+}
+
 }  // namespace trial

@@ -80,13 +80,14 @@ Case case_of(const covering::Row& r, uint32_t seed) {
   return c;
 }
 
-std::vector<covering::Row> pairwise(const std::vector<covering::Row>& rows) {
+std::vector<covering::Row> with_new_pairs(const std::vector<covering::Row>& rows, bool (*counts)(size_t, size_t)) {
   std::set<std::tuple<size_t, int, size_t, int>> seen;
   std::vector<covering::Row> kept;
   for (const covering::Row& row : rows) {
     const size_t before = seen.size();
     for (size_t a = 0; a < row.size(); ++a)
-      for (size_t b = a + 1; b < row.size(); ++b) seen.emplace(a, row[a], b, row[b]);
+      for (size_t b = a + 1; b < row.size(); ++b)
+        if (counts(a, b)) seen.emplace(a, row[a], b, row[b]);
     if (seen.size() != before) kept.push_back(row);
   }
   return kept;

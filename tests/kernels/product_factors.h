@@ -55,7 +55,7 @@ const std::vector<int>& factor_levels();
 bool allowed(const covering::Row& row);
 /// Shapes and numbers inside the levels follow from the seed.
 Case case_of(const covering::Row& row, uint32_t seed);
-/// Those of `rows`, in their order, that bring a pair of levels which none before had: together they have all pairs.
-std::vector<covering::Row> pairwise(const std::vector<covering::Row>& rows);
+/// The rows in which two choices meet for the first time, of those factors a < b whose meeting counts.
+std::vector<covering::Row> with_new_pairs(const std::vector<covering::Row>& rows, bool (*counts)(size_t a, size_t b));
 
 }  // namespace trial

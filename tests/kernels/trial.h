@@ -75,6 +75,8 @@ std::string isa();
 /// Why this run cannot be what METAL_MARLIN_ISA asks for on this processor, or why it would show nothing new; empty when it can
 /// and does.
 std::string unreachable_isa();
+/// Likewise for tests of how work is divided, which does not depend on the instruction set: the short form runs them once.
+std::string left_to_own_level();
 
 /// The operands of a case, filled at random by its seed. Members may be changed before pack().
 class Trial {

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 
@@ -10,13 +12,17 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
+/// 2^exponent, which is a normal number. std::ldexp is right for more, and takes many times as long.
+double power_of_two(int exponent) { return std::bit_cast<double>(static_cast<uint64_t>(exponent + 1023) << 52); }
+
 /// sign | exponent | mantissa, with subnormals; no special codes.
 double decode_float(int bits, int exponent_bits, int mantissa_bits, int bias) {
   const int mantissa = bits & ((1 << mantissa_bits) - 1);
   const int exponent = bits >> mantissa_bits & ((1 << exponent_bits) - 1);
   const int sign = bits >> (exponent_bits + mantissa_bits) & 1;
-  const double fraction = std::ldexp(mantissa, -mantissa_bits);
-  const double magnitude = exponent == 0 ? std::ldexp(fraction, 1 - bias) : std::ldexp(1 + fraction, exponent - bias);
+  // In units of the last place.
+  const int units = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
+  const double magnitude = units * power_of_two(std::max(exponent, 1) - bias - mantissa_bits);
   return sign != 0 ? -magnitude : magnitude;
 }
 
@@ -37,7 +43,7 @@ uint16_t encode_ieee(double x, int exponent_bits, int mantissa_bits) {
   const int exponent = std::max(std::ilogb(x), 1 - bias);
   if (exponent > bias) return static_cast<uint16_t>(sign | infinity);
   // In units of the last place; nearbyint rounds ties to even. The hidden bit adds one to the exponent field, as does a carry.
-  const int units = static_cast<int>(std::nearbyint(std::ldexp(std::fabs(x), mantissa_bits - exponent)));
+  const int units = static_cast<int>(std::nearbyint(std::fabs(x) * power_of_two(mantissa_bits - exponent)));
   return static_cast<uint16_t>(sign | (((exponent + bias - 1) << mantissa_bits) + units));
 }
 
@@ -82,7 +88,7 @@ double nf4(int code) {
   return static_cast<double>(f);
 }
 
-double e8m0(int byte) { return byte == 255 ? NAN : std::ldexp(1.0, byte - 127); }
+double e8m0(int byte) { return byte == 255 ? NAN : power_of_two(byte - 127); }
 double e4m3(int byte) { return (byte & 127) == 127 ? NAN : decode_float(byte, 4, 3, 7); }
 double f16(int bits) { return decode_ieee(bits, 5, 10); }
 double bf16(int bits) { return decode_ieee(bits, 8, 7); }

@@ -1,7 +1,10 @@
 // Work that kernels do, counted: every byte of weights once, whole cache lines, no threadgroup memory for weights, few
 // barriers. `metal-marlin bench --metal-counters` prints what is counted here.
 #include <algorithm>
+#include <bit>
+#include <iterator>
 #include <string>
+#include <vector>
 
 #include "campaigns.h"
 #include "counted.h"
@@ -28,6 +31,23 @@ double accepted(const Case& product, const Counted& counted, const std::string& 
   return 0;
 }
 
+/// INT4 and INT8 have several sizes of groups. Of kinds, groups and M each two meet in the short form; a long
+/// campaign has each three, which are three times as many kernels to compile.
+std::vector<Case> cases_to_run() {
+  std::vector<Case> cases = counted_cases();
+  if (whole_campaigns()) return cases;
+  std::erase_if(cases, [](const Case& c) {
+    const auto of_name = [&](const Kind& kind) { return kind.name == std::string(c.kind.name); };
+    const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds), of_name) - std::begin(kKinds);
+    const auto place = std::find(std::begin(kCountedM), std::end(kCountedM), c.m) - std::begin(kCountedM);
+    const auto group = static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(c.group)));
+    const int64_t number = kind + group + place;
+    if (c.kind.format == MARLIN_INT4 && !metal_marlin::is_two_level(c.kind.scale_type)) return number % 3 != 0;
+    return c.kind.format == MARLIN_INT8 && number % 2 != 0;
+  });
+  return cases;
+}
+
 class Work : public testing::TestWithParam<Case> {};
 
 TEST_P(Work, IsWhatTheLayoutPromises) {
@@ -41,7 +61,7 @@ TEST_P(Work, IsWhatTheLayoutPromises) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Work, testing::ValuesIn(counted_cases()), [](const auto& i) {
+INSTANTIATE_TEST_SUITE_P(Kernels, Work, testing::ValuesIn(cases_to_run()), [](const auto& i) {
   const char* const a_type = i.param.a_type == MARLIN_F32 ? "_f32" : i.param.a_type == MARLIN_F16 ? "_f16" : "_bf16";
   return std::string(i.param.kind.name) + "_g" + std::to_string(i.param.group) + "_m" + std::to_string(i.param.m) + a_type;
 });
