@@ -30,6 +30,8 @@
 //                  code (5 and 6 bits), as 4-bit codes; then two bits (2, 3 and 6 bits); then one
 //                  bit (3 and 5 bits). The words of a plane are its bits divided by 32, rounded up:
 //                  2, 3, 5 or 6 of a block of 128 in all (plane_words)
+//     floats       16 bits: words 4 w + t are step t of unit w, p = 0 in the low half. 32 bits:
+//                  words 8 w + 2 t + p
 //
 // This order is that of simdgroup matrices. CUDA's is the order of operand A of mma.m16n8k16 and of
 // a warp's part of wgmma.m64nNk16, which have steps of 16 neighboring slots. Slots are padded to a
@@ -76,11 +78,12 @@
 // reads the two groups of a lane's span, and a simdgroup loads whole cache lines. Zeros have the
 // same order; they are bytes (integer zero points) or have the type of the additive zeros. E8M0
 // scales are stored as e + shift of the row, and as 0 for NaN. The shift is 14, for the factor of
-// 2^14 that FP4 codes lack (decode.h; E4M3 codes: 8), or less in rows with exponents above 240. On
+// 2^14 that FP4 codes lack (decode.h; E4M3 codes: 8; floats: 0), or less in rows with exponents above 240. On
 // CUDA it is 126, so that the byte is the exponent of a bfloat16 that turns a code's bits into its
 // value; it is less in rows with exponents above 128. CUDA stores E4M3 as e5m3_of: with neither a
 // sign, which the codes have instead, nor subnormals. There is one RowFactor (arguments.h) per row
-// of W, padded to whole row blocks; Metal's order has none if all are 1.
+// of W, padded to whole row blocks; Metal's order has none if all are 1. Codes of a codebook have
+// no zeros; their part has its 16 numbers, float32.
 #pragma once
 
 #ifdef __METAL_VERSION__

@@ -40,6 +40,7 @@ struct GroupScales {
   float scale[4];        // with room: times range(0)
   float code_zero[4];    // is subtracted from codes; with room: divided by range(0)
   float weight_zero[4];  // is added to codes times scale
+  TableInLanes table;    // of codebooks
 
   /// The scales of the lane's rows in a row block.
   GroupScales(const device void* all_scales, const device void* all_zeros,
@@ -49,7 +50,9 @@ struct GroupScales {
         first(row_block * row_block_quads(args.quads)),
         quad_blocks(args.quad_blocks),
         row(fragment_row(lane)),
-        group(-1) {}
+        group(-1) {
+    table.own = has_codebook ? ((const device float*)all_zeros)[lane % 16] : 0.0f;
+  }
 
   /// Loads the scales and zeros of the group of `slot`.
   void load(int slot) {

@@ -15,10 +15,13 @@ namespace metal_marlin::gpu {
 
 /// The codes that a kernel is compiled for. Zeros are a function constant, so that kinds of codes
 /// (formats/code_kind.h) that differ in their zeros share a kernel.
-enum class KernelCodes : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse, planes };
+enum class KernelCodes : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse, planes, lut4, floats };
+/// Numbers that need float32: those of codebooks, and floats as they are.
+constexpr bool is_real(KernelCodes kind) { return kind >= KernelCodes::lut4; }
 /// The name of the kind in names of kernels.
 constexpr const char* kernel_codes_name(KernelCodes kind) {
-  constexpr const char* kNames[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse", "planes"};
+  constexpr const char* kNames[] = {"fp4",       "u4",     "i8",   "fp4_sparse",
+                                    "u4_sparse", "planes", "lut4", "floats"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -28,6 +31,7 @@ enum class SlotOrder : uint8_t {
   mma,        ///< lane j slots of every unit of 32: operands of mma.m16n8k16 and wgmma
 };
 
+inline constexpr int64_t kCodebookBytes = 16 * sizeof(float);
 /// Parts begin at multiples of this, so that each may be bound as a buffer of its own.
 inline constexpr uint64_t kPartAlign = 256;
 
@@ -58,6 +62,7 @@ struct RowBlockLayout {
   int64_t words(int64_t block_slots) const {
     const int64_t units = block_slots / kLanes;
     if (codes == KernelCodes::i8) return 2 * units;
+    if (codes == KernelCodes::floats) return units * (code_bits / 4);
     if (codes == KernelCodes::planes) return plane_words(code_bits, static_cast<marlin_int>(units));
     return sparse() && units == 4 ? 3 : units;
   }
@@ -86,6 +91,7 @@ struct RowBlockLayout {
     return two_level() ? uint32_t{kScaleTwoLevel} : static_cast<uint32_t>(scale_type);
   }
   uint32_t zero_constant() const {
+    if (codes == KernelCodes::lut4) return kZeroCodebook;
     if (zero_kind == ZeroKind::none) return kZeroNone;
     if (zero_kind == ZeroKind::additive && is_two_level(zero_type)) return kZeroTwoLevel;
     return zero_kind == ZeroKind::integer ? uint32_t{kZeroInteger}
