@@ -129,7 +129,8 @@ enum MarlinZeroKind {
   kZeroF16 = 3,
   kZeroBf16 = 4,
   kZeroTwoLevel = 5,  // -(int8 times the float16 of a super-block)
-  kZeroCodebook = 6   // none: the buffer has a codebook
+  kZeroCodebook = 6,  // none: the buffer has a codebook
+  kZeroJoined = 7     // kZeroTwoLevel, with integers in the upper halves of the scales' bytes
 };
 /// The row factor of finished sums: none; * multiplier; * multiplier / divisor.
 enum MarlinRowFactor { kRowFactorNone = 0, kRowFactorMultiply = 1, kRowFactorDivide = 2 };

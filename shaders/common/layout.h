@@ -74,7 +74,8 @@
 // and more, it belongs to quad_blocks blocks of 128 slots (with one scale per row, to all blocks).
 // Two-level scales (groups of 16 and 32) are [row block][super-block of 256 slots] of: the quads of
 // float16 factors, [r][i], then the quads of its integers, int8. Two-level zeros have the same
-// order. One-byte scales of groups of 16 are in pairs, [row block][g / 2][r][g % 2][i]: one load
+// order. If both have integers of four bits (Q2_K), a byte of the scales holds two, that of the zero
+// above, and the zeros are the factors alone. One-byte scales of groups of 16 are in pairs, [row block][g / 2][r][g % 2][i]: one load
 // reads the two groups of a lane's span, and a simdgroup loads whole cache lines. Zeros have the
 // same order; they are bytes (integer zero points) or have the type of the additive zeros. E8M0
 // scales are stored as e + shift of the row, and as 0 for NaN. The shift is 14, for the factor of
@@ -182,6 +183,11 @@ MARLIN_SHARED marlin_int two_level_quad_at(marlin_int g, marlin_int r, marlin_in
 }
 MARLIN_SHARED marlin_int factor_quad_at(marlin_int s, marlin_int r, marlin_int shift) {
   return s * super_block_words(shift) + 2 * r;
+}
+
+/// The same of zeros that have factors alone.
+MARLIN_SHARED marlin_int joined_factor_quad_at(marlin_int s, marlin_int r) {
+  return s * kFactorWords + 2 * r;
 }
 
 /// The uint32 of a lane and tile for `units` units of codes of 2, 3, 5 or 6 bits.

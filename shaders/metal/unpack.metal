@@ -7,6 +7,20 @@
 
 constant uint kQuietNaN = 0x7FC00000u;
 
+/// The zero of tile i of the rows 8 i + r, which shares its byte with the scale, as float32.
+static inline float joined_zero(const device void* scales, const device void* zeros, long row_block,
+                                int quads, int group, ushort r, ushort i) {
+  const int groups_shift = kSuperBlockShift - group_shift;
+  const uchar both = ((const device uchar*)scales)[4 * (row_block * row_block_quads(quads) +
+                                                        two_level_quad_at(group, r, group_shift)) +
+                                                   i];
+  const half factor =
+      ((const device half*)zeros)[2 * (row_block * (quads >> groups_shift) * kFactorWords +
+                                       joined_factor_quad_at(group >> groups_shift, r)) +
+                                  i];
+  return float(both >> 4) * float(factor);
+}
+
 /// The scale or zero of tile i of the rows 8 i + r, of two levels, as float32.
 static inline float two_level_value(const device void* from, long row_block, int quads, int group,
                                     ushort r, ushort i) {
@@ -16,7 +30,7 @@ static inline float two_level_value(const device void* from, long row_block, int
       ((const device char*)from)[4 * (first + two_level_quad_at(group, r, group_shift)) + i];
   const half factor =
       ((const device half*)from)[2 * (first + factor_quad_at(super_block, r, group_shift)) + i];
-  return float(integer) * float(factor);
+  return float(joined ? char(integer & 15) : integer) * float(factor);
 }
 
 /// The bits of scale or zero number `at`, as float32; `type` is a MarlinScaleType.
@@ -148,7 +162,10 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
     group.scale = as_type<uint>(two_level_value(scales, row_block, args.quads, quad, r, i));
   else
     group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
-  if (zero_kind == kZeroTwoLevel)
+  if (joined)
+    group.zero =
+        as_type<uint>(-joined_zero(scales, zeros, row_block, args.quads, quad, r, i));
+  else if (zero_kind == kZeroTwoLevel)
     group.zero = as_type<uint>(-two_level_value(zeros, row_block, args.quads, quad, r, i));
   else if (additive)
     group.zero = scale_bits(zeros, zero_place, zero_kind - kZeroF32, 0);

@@ -75,7 +75,7 @@ TEST(Layout, OfKQuantsIsNearTheFilesSize) {
   struct {
     const char* name;
     int64_t file, packed;  // bytes of 256 weights of a row
-  } constexpr kBytes[] = {{"q2_k", 84, 100}, {"q3_k", 110, 114}, {"q4_k", 144, 148}, {"q5_k", 176, 180}, {"q6_k", 210, 210},
+  } constexpr kBytes[] = {{"q2_k", 84, 84}, {"q3_k", 110, 114}, {"q4_k", 144, 148}, {"q5_k", 176, 180}, {"q6_k", 210, 210},
                {"iq4_nl", 144, 144}, {"iq4_xs", 136, 138}, {"nf4", 160, 160}};
   for (const auto& bytes : kBytes) {
     const Kind* const kind =
@@ -87,7 +87,7 @@ TEST(Layout, OfKQuantsIsNearTheFilesSize) {
     EXPECT_EQ(plan.value().layout.bytes,
               static_cast<uint64_t>(256 * 8 * bytes.packed + (codebook ? metal_marlin::gpu::kPartAlign : 0)))
         << bytes.name;
-    if (bytes.file >= 144) {
+    if (bytes.name != std::string("q3_k")) {
       EXPECT_LE(bytes.packed * 100, bytes.file * 103) << bytes.name;
     }
   }

@@ -22,12 +22,20 @@ bool reads(const WeightMeta& meta) {
   return meta.group_size == 16 || meta.group_size == 32;
 }
 
+/// The name of a kernel of codes that tensor operations do not take.
+constexpr std::string_view real_kernel(std::string_view name) {
+  return name.ends_with("_tensor") ? std::string_view() : name;
+}
+
 #define MARLIN_GPU_OTHERS(family, suffix)                   \
   MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),    \
       MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix), \
       MARLIN_GPU_ACTIVATIONS(family "_planes_", suffix),    \
-      MARLIN_GPU_ACTIVATIONS(family "_lut4_", suffix), {    \
-    family "_floats_f32_" suffix, family "_floats_f16_" suffix, family "_floats_bf16_" suffix, {} }
+      {real_kernel(family "_lut4_f32_" suffix), real_kernel(family "_lut4_f16_" suffix),     \
+       real_kernel(family "_lut4_bf16_" suffix), real_kernel(family "_lut4_i8_" suffix)}, {  \
+    real_kernel(family "_floats_f32_" suffix), real_kernel(family "_floats_f16_" suffix),    \
+        real_kernel(family "_floats_bf16_" suffix), {}                                       \
+  }
 #define MARLIN_GPU_NONE \
   {}, {}, {}, {}, {}
 #define MARLIN_GPU_ROW(family, suffix, m_min, m_max, rows, columns, threads, others, invariant,    \

@@ -84,6 +84,17 @@ struct RowBlockLayout {
     const auto shift = static_cast<marlin_int>(group_shift_constant());
     return (quads << shift >> kSuperBlockShift) * super_block_words(shift) * 4;
   }
+  /// Whether a byte holds the integers of a scale and a zero.
+  bool joined() const {
+    return scale_type == ScaleType::u4 && zero_kind == ZeroKind::additive &&
+           zero_type == ScaleType::u4;
+  }
+  /// The bytes of the zeros of a row block.
+  int64_t row_block_zero_bytes() const {
+    const auto shift = static_cast<marlin_int>(group_shift_constant());
+    if (joined()) return (quads << shift >> kSuperBlockShift) * kFactorWords * 4;
+    return row_block_record_bytes(zero_bytes());
+  }
   /// Whether there are row factors and origins. CUDA's order always has them.
   bool has_row_records() const { return order == SlotOrder::mma || row_factor != kRowFactorNone; }
   /// The values of the function constants that follow from the weights.
@@ -93,6 +104,7 @@ struct RowBlockLayout {
   uint32_t zero_constant() const {
     if (codes == KernelCodes::lut4) return kZeroCodebook;
     if (zero_kind == ZeroKind::none) return kZeroNone;
+    if (joined()) return kZeroJoined;
     if (zero_kind == ZeroKind::additive && is_two_level(zero_type)) return kZeroTwoLevel;
     return zero_kind == ZeroKind::integer ? uint32_t{kZeroInteger}
                                           : uint32_t{kZeroF32} + static_cast<uint32_t>(zero_type);

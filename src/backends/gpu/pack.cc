@@ -366,7 +366,12 @@ class RowBlockPacker {
       const int32_t group = row == kPaddingRow ? -1 : plan_.groups[static_cast<size_t>(quad)];
       write_scale(row, group, shift,
                   to_ + layout_.scales_at + place(quad, groups_of_16 && size == 1) * size);
-      if (zero_size == 0) continue;
+      if (layout_.joined() && group >= 0) {
+        std::byte& both = to_[layout_.scales_at + static_cast<uint64_t>(place(quad, true))];
+        both |= static_cast<std::byte>(
+            stripe_.zeros[static_cast<size_t>(row * plan_.meta.groups + group)] << 4);
+      }
+      if (zero_size == 0 || layout_.joined()) continue;
       std::byte* const zero =
           to_ + layout_.zeros_at + place(quad, groups_of_16 && zero_size == 1) * zero_size;
       if (group < 0) {
@@ -382,19 +387,23 @@ class RowBlockPacker {
 
   /// Writes the factors of two-level scales and zeros of one row.
   void write_factors(int64_t row_block, int in_block, int64_t row) const {
-    const auto write = [&](uint64_t part, const std::vector<uint8_t>& factors) {
-      std::byte* const to = to_ + part + row_block * layout_.row_block_record_bytes(1);
+    const auto write = [&](uint64_t part, const std::vector<uint8_t>& factors, bool alone) {
+      std::byte* const to = to_ + part +
+                            row_block * (alone ? layout_.row_block_zero_bytes()
+                                               : layout_.row_block_record_bytes(1));
       const int64_t held = plan_.meta.factors();
       for (int32_t s = 0; s < ceil_div(layout_.slots, kFactorSpan); ++s) {
-        const int64_t quad = factor_quad_at(s, in_block % 8, shift_of_groups());
+        const int64_t quad = alone ? joined_factor_quad_at(s, in_block % 8)
+                                   : factor_quad_at(s, in_block % 8, shift_of_groups());
         const bool padding = row == kPaddingRow || s >= held;
         store(to + 4 * quad + 2 * (in_block / 8),
               padding ? uint16_t{0}
                       : load<uint16_t>(factors.data() + (row * held + s) * int64_t{kFactorBytes}));
       }
     };
-    write(layout_.scales_at, stripe_.scale_factors);
-    if (layout_.zero_kind != ZeroKind::none) write(layout_.zeros_at, stripe_.zero_factors);
+    write(layout_.scales_at, stripe_.scale_factors, false);
+    if (layout_.zero_kind != ZeroKind::none)
+      write(layout_.zeros_at, stripe_.zero_factors, layout_.joined());
   }
 
   void write_scale(int64_t row, int32_t group, int shift, std::byte* at) const {

@@ -45,7 +45,7 @@ bool place_parts(RowBlockLayout& layout) {
   part(layout.zeros_at,
        layout.codes == KernelCodes::lut4
            ? Checked(kCodebookBytes)
-           : row_blocks * Checked(layout.row_block_record_bytes(layout.zero_bytes())));
+           : row_blocks * Checked(layout.row_block_zero_bytes()));
   const Checked records = layout.has_row_records() ? rows : Checked(0);
   part(layout.factors_at, records * Checked(sizeof(RowFactor)));
   part(layout.origins_at, records * Checked(sizeof(RowOrigin)));

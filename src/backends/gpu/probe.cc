@@ -128,7 +128,8 @@ class ProbeWeights final : public WeightSource {
       if (meta_.zero_kind == ZeroKind::integer)
         all_.zeros.push_back(static_cast<uint8_t>(positive ? 0 : random.below(most + 2)));
       if (meta_.has_two_level_zeros())  // which are subtracted
-        all_.zeros.push_back(static_cast<uint8_t>(positive ? 0 : random.below(64)));
+        all_.zeros.push_back(static_cast<uint8_t>(
+            positive ? 0 : random.below(meta_.zero_type == ScaleType::u4 ? 16 : 64)));
       else if (meta_.zero_kind == ZeroKind::additive)
         push_float(meta_.zero_type, positive ? 1.0f : random.unit(), all_.zeros);
     }
