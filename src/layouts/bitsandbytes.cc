@@ -76,7 +76,7 @@ class BitsandbytesSource final : public WeightSource {
   NestedScales nested_;
 };
 
-/// Turns groups of fewer than the 16 elements of `meta` into a group index.
+/// Turns groups of fewer than 16 elements into a group index.
 void index_groups(int64_t group, WeightMeta& meta) {
   meta.groups = ceil_div(meta.k, group);
   meta.group_index.resize(static_cast<size_t>(meta.k));
@@ -99,7 +99,7 @@ Result<std::unique_ptr<WeightSource>> read_bitsandbytes(const LayoutOperands& o,
   LayoutOperands plain = o;
   plain.scales.dtype = MARLIN_F32;
   const bool indexed = o.group_size < kLeastGroup && o.group_size < o.k;
-  if (indexed) plain.group_size = std::min(kLeastGroup, o.k);
+  if (indexed) plain.group_size = kLeastGroup;
   MARLIN_ASSIGN(WeightMeta meta, begin_meta(plain, 0, depth));
   const int64_t elements = o.n * o.k;  // both are below 2^31
   const int64_t blocks = ceil_div(elements, o.flat_block);
@@ -111,6 +111,7 @@ Result<std::unique_ptr<WeightSource>> read_bitsandbytes(const LayoutOperands& o,
                       "expected %" PRId64 " bytes for [%" PRId64 ", %" PRId64 "], found %" PRIu64,
                       ceil_div(elements, 2), o.n, o.k, o.values.bytes);
   }
+  if (indexed) meta.group_size = kLeastGroup;
   if (indexed && depth == Depth::full) index_groups(o.group_size, meta);
   MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
   const int64_t group = indexed ? o.group_size : meta.group_size;

@@ -216,7 +216,7 @@ void damage_everywhere(const std::string& name, const std::string& good, Tally& 
 
 TEST(CheckpointMalformed, TheSmallFilesAreGood) {
   for (const auto& [name, content, layers] :
-       {std::tuple{"f.safetensors", small_safetensors(), 14u}, std::tuple{"f.gguf", small_gguf(), 14u}}) {
+       {std::tuple{"f.safetensors", small_safetensors(), 16u}, std::tuple{"f.gguf", small_gguf(), 14u}}) {
     auto opened = open_memory({{name, content}, {"config.json", kConfig}});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     EXPECT_EQ(opened.value()->layers().size(), layers);
@@ -231,9 +231,11 @@ TEST(CheckpointMalformed, Gguf) {
   const size_t header = good.find("f.weight") + 40;
   damage_integers<uint32_t>("f.gguf", good, 4, header, tally);
   damage_integers<uint64_t>("f.gguf", good, 8, header, tally);
-  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused, "
+            << tally.packed << " layers packed for Metal\n";
   RecordProperty("cases", std::to_string(tally.files));
   EXPECT_GE(tally.files, 10'000u);
+  EXPECT_GE(tally.packed, 10'000u);
   EXPECT_GT(tally.refused, 1'000u);
 }
 
@@ -258,9 +260,11 @@ TEST(CheckpointMalformed, Safetensors) {
       ASSERT_FALSE(HasFatalFailure());
     }
   }
-  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused, "
+            << tally.packed << " layers packed for Metal\n";
   RecordProperty("cases", std::to_string(tally.files));
   EXPECT_GE(tally.files, 10'000u);
+  EXPECT_GE(tally.packed, 10'000u);
   EXPECT_GT(tally.refused, 1'000u);
 }
 
