@@ -30,8 +30,7 @@ struct Sums {
   void add(thread const typename Codes::Span& span, ushort first, ushort count,
            thread const GroupScales<Codes>& group, const device T* const thread* row, int column,
            int K, bool check, thread const float* d) {
-    constexpr bool kNarrow =
-        Activation<T>::kQuantized || (Activation<T>::kNarrow && !Codes::kReal);
+    constexpr bool kNarrow = Activation<T>::kQuantized || (Activation<T>::kNarrow && !Codes::kReal);
     float part[ROWS][4], zeros[ROWS][4];
     UNROLL for (ushort m = 0; m < ROWS; m++) UNROLL for (ushort i = 0; i < 4; i++) part[m][i] =
         zeros[m][i] = 0.0f;

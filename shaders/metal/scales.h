@@ -86,9 +86,8 @@ struct GroupScales {
     }
     if (joined) {
       if (new_super_block)
-        zero_factors = ((const device uint2*)zeros)[(first_factor +
-                                                     joined_factor_quad_at(super_block(), row)) /
-                                                    2];
+        zero_factors = ((const device uint2*)
+                            zeros)[(first_factor + joined_factor_quad_at(super_block(), row)) / 2];
       multiply_levels(integers >> 4 & kLowNibbles, zero_factors, -1.0f, weight_zero);
     } else if (zero_kind == kZeroTwoLevel) {
       if (new_super_block) zero_factors = factors_of(zeros);
@@ -128,8 +127,8 @@ struct GroupScales {
   static constexpr constant uint kLowNibbles = 0x0F0F0F0F;
   int super_block() const { return group >> (kSuperBlockShift - group_shift); }
   uint2 factors_of(const device void* from) const {
-    return ((const device uint2*)from)[(first + factor_quad_at(super_block(), row, group_shift)) /
-                                       2];
+    return (
+        (const device uint2*)from)[(first + factor_quad_at(super_block(), row, group_shift)) / 2];
   }
   /// Four integers times the factors of their super-block and a power of two, exactly.
   static void multiply_levels(uint integers, uint2 factors, float power, thread float* out) {

@@ -163,8 +163,7 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
   else
     group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
   if (joined)
-    group.zero =
-        as_type<uint>(-joined_zero(scales, zeros, row_block, args.quads, quad, r, i));
+    group.zero = as_type<uint>(-joined_zero(scales, zeros, row_block, args.quads, quad, r, i));
   else if (zero_kind == kZeroTwoLevel)
     group.zero = as_type<uint>(-two_level_value(zeros, row_block, args.quads, quad, r, i));
   else if (additive)

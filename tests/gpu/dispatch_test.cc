@@ -40,7 +40,8 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       const std::string name(kernel.name(static_cast<KernelCodes>(codes), static_cast<ActivationKind>(activation)));
       SCOPED_TRACE(name);
       const bool lut4 = kCodes[codes] == std::string("lut4"), floats = kCodes[codes] == std::string("floats");
-      if (name.empty() && (kernel.serves != nullptr || (kernel.tensor && (lut4 || floats)) || (floats && activation == 3))) continue;
+      if (name.empty() && (kernel.serves != nullptr || (kernel.tensor && (lut4 || floats)) || (floats && activation == 3)))
+        continue;
       EXPECT_TRUE(name.find(std::string("_") + kCodes[codes] + "_" + kActivations[activation] + "_") != std::string::npos);
       if (!kernel.takes(static_cast<ActivationKind>(activation), {})) continue;
       World world({.probe = false}, {.kernel = name});

@@ -51,9 +51,10 @@ TEST(APlantedMistake, InADecoderOfKQuantsIsFoundByTheProbe) {
     TestbedOptions::Change change;
     marlin_format format;
     const char* kernel;
-  } const mistakes[] = {{{"decode.h", "plane << 4 & mask", "plane << 3 & mask"}, MARLIN_INT6, "gemv_planes_bf16_m1"},
-                        {{"scales.h", "factors[i / 2]", "factors[i % 2]"}, MARLIN_INT4, "gemv_u4_bf16_m1"},
-                        {{"scales.h", "zero_pair), zero_factors, -1.0f", "zero_pair), zero_factors, 1.0f"}, MARLIN_INT4, "gemv_u4_bf16_m1"}};
+  } const mistakes[] = {
+      {{"decode.h", "plane << 4 & mask", "plane << 3 & mask"}, MARLIN_INT6, "gemv_planes_bf16_m1"},
+      {{"scales.h", "factors[i / 2]", "factors[i % 2]"}, MARLIN_INT4, "gemv_u4_bf16_m1"},
+      {{"scales.h", "zero_pair), zero_factors, -1.0f", "zero_pair), zero_factors, 1.0f"}, MARLIN_INT4, "gemv_u4_bf16_m1"}};
   for (const auto& mistake : mistakes) {
     SCOPED_TRACE(mistake.change.to);
     const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.changes = {mistake.change}}), {}, {.kernel = mistake.kernel});
@@ -72,8 +73,8 @@ TEST(APlantedMistake, InADecoderOfKQuantsIsFoundByTheProbe) {
 TEST(FloatsAsTheyAre, PassTheProbe) {
   const Gpu gpu;
   constexpr int64_t kN = 70, kK = 200;
-  for (const auto& [dtype, format] : {std::pair{MARLIN_F32, MARLIN_FLOAT32}, {MARLIN_F16, MARLIN_FLOAT16},
-                                      {MARLIN_BF16, MARLIN_BFLOAT16}}) {
+  for (const auto& [dtype, format] :
+       {std::pair{MARLIN_F32, MARLIN_FLOAT32}, {MARLIN_F16, MARLIN_FLOAT16}, {MARLIN_BF16, MARLIN_BFLOAT16}}) {
     SCOPED_TRACE(format);
     std::vector<float> numbers = abi_test::numbers(kN * kK, 5);
     numbers[3] = 0x1p-130f, numbers[7] = -0.0f;
@@ -104,7 +105,8 @@ TEST(FloatsAsTheyAre, PassTheProbe) {
 
 /// Mistakes in the decoders of codebooks and of floats.
 TEST(APlantedMistake, InADecoderOfCodebooksIsFoundByTheProbe) {
-  const TestbedOptions::Change mistakes[] = {{"decode.h", "16 + 4 * t", "12 + 4 * t"}, {"scales.h", "[lane % 16]", "[lane % 8]"}};
+  const TestbedOptions::Change mistakes[] = {{"decode.h", "16 + 4 * t", "12 + 4 * t"},
+                                             {"scales.h", "[lane % 16]", "[lane % 8]"}};
   const trial::Kind* kind = trial::kKinds;
   while (kind->format != MARLIN_NF4) ++kind;
   for (const auto& mistake : mistakes) {

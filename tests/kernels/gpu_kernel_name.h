@@ -32,7 +32,8 @@ inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, c
                           : c.a_type == MARLIN_F32 ? mm::gpu::ActivationKind::f32
                           : c.a_type == MARLIN_F16 ? mm::gpu::ActivationKind::f16
                                                    : mm::gpu::ActivationKind::bf16;
-  const std::string_view planes = kernel.name(KernelCodes::planes, activation), lut4 = kernel.name(KernelCodes::lut4, activation);
+  const std::string_view planes = kernel.name(KernelCodes::planes, activation),
+                         lut4 = kernel.name(KernelCodes::lut4, activation);
   if (has_codebook(c) && !lut4.empty()) return std::string(lut4);
   return std::string(has_planes(c) && !planes.empty() ? planes : kernel.name(codes, activation));
 }

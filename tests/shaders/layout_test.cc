@@ -75,8 +75,8 @@ TEST(Layout, OfKQuantsIsNearTheFilesSize) {
   struct {
     const char* name;
     int64_t file, packed;  // bytes of 256 weights of a row
-  } constexpr kBytes[] = {{"q2_k", 84, 84}, {"q3_k", 110, 114}, {"q4_k", 144, 148}, {"q5_k", 176, 180}, {"q6_k", 210, 210},
-               {"iq4_nl", 144, 144}, {"iq4_xs", 136, 138}, {"nf4", 160, 160}};
+  } constexpr kBytes[] = {{"q2_k", 84, 84},   {"q3_k", 110, 114},   {"q4_k", 144, 148},   {"q5_k", 176, 180},
+                          {"q6_k", 210, 210}, {"iq4_nl", 144, 144}, {"iq4_xs", 136, 138}, {"nf4", 160, 160}};
   for (const auto& bytes : kBytes) {
     const Kind* const kind =
         std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == std::string(bytes.name); });

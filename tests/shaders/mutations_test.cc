@@ -18,8 +18,8 @@ namespace {
 
 constexpr Kind kInt4 = kKinds[0], kInt4Zeros = kKinds[1], kInt4Additive = kKinds[2], kFp4 = kKinds[3], kMxfp4 = kKinds[4],
                kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8], kInt3Additive = kKinds[15], kInt5 = kKinds[16],
-               kQ4K = kKinds[20], kQ6K = kKinds[22], kUint8 = kKinds[23], kFp8 = kKinds[24], kMxfp8 = kKinds[25], kQ2K = kKinds[18], kIq4Xs = kKinds[27], kNf4 = kKinds[28],
-               kF32 = kKinds[30], kBf16 = kKinds[32];
+               kQ4K = kKinds[20], kQ6K = kKinds[22], kUint8 = kKinds[23], kFp8 = kKinds[24], kMxfp8 = kKinds[25],
+               kQ2K = kKinds[18], kIq4Xs = kKinds[27], kNf4 = kKinds[28], kF32 = kKinds[30], kBf16 = kKinds[32];
 
 struct Mutation {
   const char *name, *file, *from, *to;
@@ -120,7 +120,8 @@ constexpr Mutation kMutations[] = {
     {"unpack_joined", "metal/unpack.metal", "float(both >> 4)", "float(both & 15)", kQ2K, 1, Mutation::unpack},
     {"lut4_half", "metal/decode.h", "16 + 4 * t", "12 + 4 * t", kNf4, 1},
     {"lut4_lane", "metal/scales.h", "[lane % 16]", "[lane % 8]", kNf4, 20},
-    {"lut4_sum", "metal/decode.h", "simd_shuffle(own, ushort(code))", "simd_shuffle(own, ushort(code ^ 1))", kIq4Xs, 1, Mutation::int8},
+    {"lut4_sum", "metal/decode.h", "simd_shuffle(own, ushort(code))", "simd_shuffle(own, ushort(code ^ 1))", kIq4Xs, 1,
+     Mutation::int8},
     {"float_step", "metal/decode.h", "unit.word[2 * t + 1][i]", "unit.word[2 * t][i]", kF32, 1},
     {"float_half", "metal/decode.h", "both & 0xFFFF0000u", "both & 0xFF000000u", kBf16, 20},
     {"float_words", "metal/decode.h", "(w * unit_words() + v)", "(w * 4 + v)", kF32, 12},

@@ -332,7 +332,7 @@ void Problem::bind_weights(Dispatch& dispatch) const {
   if (layout.codes == gpu::KernelCodes::lut4)
     bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at, layout.zeros_at + gpu::kCodebookBytes);
   else if (layout.zero_kind != ZeroKind::none)
-    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at, 
+    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at,
               layout.zeros_at + static_cast<uint64_t>(layout.row_blocks() * layout.row_block_zero_bytes()));
 }
 

@@ -37,7 +37,8 @@ Spec draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
     constexpr Order kOrders[] = {Order::plain, Order::plain, Order::plain, Order::shuffled, Order::shard, Order::offset};
     s.order = pick(random, kOrders);
   }
-  const bool factors = kind.zeros != ZeroKind::additive && (kind.format == MARLIN_FP8 || !oracle::takes_float_activations(kind.format));
+  const bool factors =
+      kind.zeros != ZeroKind::additive && (kind.format == MARLIN_FP8 || !oracle::takes_float_activations(kind.format));
   if (factors) s.tensor = static_cast<int>(random() % 3);
   constexpr marlin_dtype kTypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
   s.a_type = pick(random, kTypes);

@@ -118,7 +118,8 @@ TEST_P(Checkpoints, VerifyIsGreen) {
   EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
   EXPECT_THAT(ran.out, HasSubstr(" 0 wrong"));
   // Experts that are stored one by one have no known values under the name of their stack.
-  const bool one_by_one = known_values(GetParam()).size() != read_safetensors(of_index(GetParam() + "/decoded.safetensors")).size();
+  const bool one_by_one =
+      known_values(GetParam()).size() != read_safetensors(of_index(GetParam() + "/decoded.safetensors")).size();
   if (!one_by_one) {
     EXPECT_THAT(ran.out, HasSubstr(floats() ? "-> nvfp4" : "equal"));
   }

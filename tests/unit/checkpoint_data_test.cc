@@ -216,11 +216,19 @@ TEST(CheckpointData, GgufMixed) {
 
 /// Folders whose layers have several formats: every layer that is quantized is read, with its true values.
 TEST(CheckpointData, LayersOfSeveralFormats) {
-  const std::pair<const char*, size_t> folders[] = {
-      {"gguf-kquants", 9},         {"gguf-kquants-extreme", 9}, {"gguf-experts-q4k", 3}, {"gguf-llama-q4km", 8},
-      {"gguf-split", 3},           {"mlx-mixed-3-6", 9},        {"mlx-mixed-modes", 8},  {"fp8-deepseek-block128", 3},
-      {"qwen3moe-gptq-experts", 3}, {"bnb-llama-nf4-double", 7},   {"bnb-nf4-b64-double", 1}, {"bnb-nf4-b128-double", 1},
-      {"gguf-foreign-types", 2}};
+  const std::pair<const char*, size_t> folders[] = {{"gguf-kquants", 9},
+                                                    {"gguf-kquants-extreme", 9},
+                                                    {"gguf-experts-q4k", 3},
+                                                    {"gguf-llama-q4km", 8},
+                                                    {"gguf-split", 3},
+                                                    {"mlx-mixed-3-6", 9},
+                                                    {"mlx-mixed-modes", 8},
+                                                    {"fp8-deepseek-block128", 3},
+                                                    {"qwen3moe-gptq-experts", 3},
+                                                    {"bnb-llama-nf4-double", 7},
+                                                    {"bnb-nf4-b64-double", 1},
+                                                    {"bnb-nf4-b128-double", 1},
+                                                    {"gguf-foreign-types", 2}};
   for (const auto& [folder, quantized] : folders) {
     SCOPED_TRACE(folder);
     const auto checkpoint = open_data(folder);

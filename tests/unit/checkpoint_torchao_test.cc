@@ -101,7 +101,8 @@ TEST(CheckpointTorchao, ZerosThatFloat32DoesNotHoldAreRefused) {
 }
 
 TEST(CheckpointTorchao, UnreadKindsNameTheReason) {
-  const auto refused = [](std::vector<TestTensor> tensors, size_t changed, TestTensor to, marlin_status code, const char* what) {
+  const auto refused = [](std::vector<TestTensor> tensors, size_t changed, TestTensor to, marlin_status code,
+                          const char* what) {
     tensors[changed] = std::move(to);
     tensors.push_back({"other.weight", "F16", "1,2", std::string(4, '\0')});
     const auto opened = open_tensors(tensors);
@@ -123,8 +124,10 @@ TEST(CheckpointTorchao, UnreadKindsNameTheReason) {
   refused(plain(), 1, {"l._weight_scale", "BF16", "3,3", zeros.substr(0, 18)}, MARLIN_E_SHAPE,
           "expected groups that divide K = 64, found 3 of them");
   refused(plain(), 1, {"l._weight_scale", "BF16", "2,2", zeros.substr(0, 8)}, MARLIN_E_SHAPE, "expected [2, 3], found [2, 2]");
-  refused(plain(), 1, {"l._weight_scale", "F32", "2,3", zeros.substr(0, 24)}, MARLIN_E_UNSUPPORTED, "expected F16, BF16, found F32");
-  refused(plain(), 2, {"l._weight_zero_point", "BF16", "6", zeros.substr(0, 12)}, MARLIN_E_SHAPE, "expected two dimensions, found 1");
+  refused(plain(), 1, {"l._weight_scale", "F32", "2,3", zeros.substr(0, 24)}, MARLIN_E_UNSUPPORTED,
+          "expected F16, BF16, found F32");
+  refused(plain(), 2, {"l._weight_zero_point", "BF16", "6", zeros.substr(0, 12)}, MARLIN_E_SHAPE,
+          "expected two dimensions, found 1");
   refused(bytes(), 1, {"l._weight_scale", "BF16", "3,4", zeros.substr(0, 24)}, MARLIN_E_SHAPE, "expected [3, 4], found [3, 2]");
 }
 

@@ -27,14 +27,15 @@ constexpr std::string_view real_kernel(std::string_view name) {
   return name.ends_with("_tensor") ? std::string_view() : name;
 }
 
-#define MARLIN_GPU_OTHERS(family, suffix)                   \
-  MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),    \
-      MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix), \
-      MARLIN_GPU_ACTIVATIONS(family "_planes_", suffix),    \
-      {real_kernel(family "_lut4_f32_" suffix), real_kernel(family "_lut4_f16_" suffix),     \
-       real_kernel(family "_lut4_bf16_" suffix), real_kernel(family "_lut4_i8_" suffix)}, {  \
-    real_kernel(family "_floats_f32_" suffix), real_kernel(family "_floats_f16_" suffix),    \
-        real_kernel(family "_floats_bf16_" suffix), {}                                       \
+#define MARLIN_GPU_OTHERS(family, suffix)                                                 \
+  MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),                                  \
+      MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix),                               \
+      MARLIN_GPU_ACTIVATIONS(family "_planes_", suffix),                                  \
+      {real_kernel(family "_lut4_f32_" suffix), real_kernel(family "_lut4_f16_" suffix),  \
+       real_kernel(family "_lut4_bf16_" suffix), real_kernel(family "_lut4_i8_" suffix)}, \
+  {                                                                                       \
+    real_kernel(family "_floats_f32_" suffix), real_kernel(family "_floats_f16_" suffix), \
+        real_kernel(family "_floats_bf16_" suffix), {}                                    \
   }
 #define MARLIN_GPU_NONE \
   {}, {}, {}, {}, {}
@@ -129,9 +130,9 @@ bool has_product_kernel(const Policy& policy, std::string_view name) {
 }
 
 HelperKernel unpack_kernel(KernelCodes codes) {
-  constexpr std::string_view kNames[] = {
-      "unpack_fp4",       "unpack_u4",     "unpack_i8",   "unpack_fp4_sparse",
-      "unpack_u4_sparse", "unpack_planes", "unpack_lut4", "unpack_floats"};
+  constexpr std::string_view kNames[] = {"unpack_fp4",        "unpack_u4",        "unpack_i8",
+                                         "unpack_fp4_sparse", "unpack_u4_sparse", "unpack_planes",
+                                         "unpack_lut4",       "unpack_floats"};
   return helper("unpack", kNames[static_cast<int>(codes)]);
 }
 

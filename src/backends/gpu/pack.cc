@@ -388,9 +388,9 @@ class RowBlockPacker {
   /// Writes the factors of two-level scales and zeros of one row.
   void write_factors(int64_t row_block, int in_block, int64_t row) const {
     const auto write = [&](uint64_t part, const std::vector<uint8_t>& factors, bool alone) {
-      std::byte* const to = to_ + part +
-                            row_block * (alone ? layout_.row_block_zero_bytes()
-                                               : layout_.row_block_record_bytes(1));
+      std::byte* const to =
+          to_ + part +
+          row_block * (alone ? layout_.row_block_zero_bytes() : layout_.row_block_record_bytes(1));
       const int64_t held = plan_.meta.factors();
       for (int32_t s = 0; s < ceil_div(layout_.slots, kFactorSpan); ++s) {
         const int64_t quad = alone ? joined_factor_quad_at(s, in_block % 8)

@@ -42,10 +42,9 @@ bool place_parts(RowBlockLayout& layout) {
   const auto scale_size = static_cast<int64_t>(scale_bytes(layout.scale_type));
   const Checked row_blocks(layout.row_blocks());
   part(layout.scales_at, row_blocks * Checked(layout.row_block_record_bytes(scale_size)));
-  part(layout.zeros_at,
-       layout.codes == KernelCodes::lut4
-           ? Checked(kCodebookBytes)
-           : row_blocks * Checked(layout.row_block_zero_bytes()));
+  part(layout.zeros_at, layout.codes == KernelCodes::lut4
+                            ? Checked(kCodebookBytes)
+                            : row_blocks * Checked(layout.row_block_zero_bytes()));
   const Checked records = layout.has_row_records() ? rows : Checked(0);
   part(layout.factors_at, records * Checked(sizeof(RowFactor)));
   part(layout.origins_at, records * Checked(sizeof(RowOrigin)));
