@@ -15,6 +15,9 @@
 //   way         = "_direct" | "_threadgroup" | "_tensor"    how the matrix unit reads A
 //   codes       = ( "fp4" | "u4" | "i8" ) [ "_sparse" ]     sparse: 2:4
 //               | "planes"                                  Metal; 2, 3, 5 and 6 bits
+//               | "lut4"                                    Metal; codebooks of 16 floats
+//               | "floats"                                  Metal; floats as they are, not with
+//                                                           activation "i8"
 //   activation  = float | "i8"                              i8: from quantize, with a_scales
 //   float       = "f32" | "f16" | "bf16"
 //   bytes       = "b2" | "b4"
@@ -40,7 +43,7 @@
 /// the constant requires it.
 #define MARLIN_BUFFER_CODES 0  // uint4
 #define MARLIN_BUFFER_SCALES 1
-#define MARLIN_BUFFER_ZEROS 2  // [zero_kind]
+#define MARLIN_BUFFER_ZEROS 2  // [zero_kind]; of lut4: float [16], the codebook
 #define MARLIN_BUFFER_ROWS 3   // RowFactor [row_factor]
 #define MARLIN_BUFFER_A 4
 #define MARLIN_BUFFER_A_SCALES 5  // float [m][slots / 32] [quantized]
@@ -106,7 +109,10 @@ enum MarlinCodeForm {
   kForm5Bits = 5,
   kForm6Bits = 6,
   kFormUnsigned = 8,  // i8: 0..255
-  kFormE4m3 = 9       // i8: E4M3
+  kFormE4m3 = 9,      // i8: E4M3
+  kFormF32 = 10,      // floats
+  kFormF16 = 11,
+  kFormBf16 = 12
 };
 enum MarlinScaleType {
   kScaleF32 = 0,
@@ -122,7 +128,9 @@ enum MarlinZeroKind {
   kZeroF32 = 2,
   kZeroF16 = 3,
   kZeroBf16 = 4,
-  kZeroTwoLevel = 5  // -(int8 times the float16 of a super-block)
+  kZeroTwoLevel = 5,  // -(int8 times the float16 of a super-block)
+  kZeroCodebook = 6,  // none: the buffer has a codebook
+  kZeroJoined = 7     // kZeroTwoLevel, with integers in the upper halves of the scales' bytes
 };
 /// The row factor of finished sums: none; * multiplier; * multiplier / divisor.
 enum MarlinRowFactor { kRowFactorNone = 0, kRowFactorMultiply = 1, kRowFactorDivide = 2 };

@@ -30,6 +30,8 @@
 //                  code (5 and 6 bits), as 4-bit codes; then two bits (2, 3 and 6 bits); then one
 //                  bit (3 and 5 bits). The words of a plane are its bits divided by 32, rounded up:
 //                  2, 3, 5 or 6 of a block of 128 in all (plane_words)
+//     floats       16 bits: words 4 w + t are step t of unit w, p = 0 in the low half. 32 bits:
+//                  words 8 w + 2 t + p
 //
 // This order is that of simdgroup matrices. CUDA's is the order of operand A of mma.m16n8k16 and of
 // a warp's part of wgmma.m64nNk16, which have steps of 16 neighboring slots. Slots are padded to a
@@ -72,15 +74,17 @@
 // and more, it belongs to quad_blocks blocks of 128 slots (with one scale per row, to all blocks).
 // Two-level scales (groups of 16 and 32) are [row block][super-block of 256 slots] of: the quads of
 // float16 factors, [r][i], then the quads of its integers, int8. Two-level zeros have the same
-// order. One-byte scales of groups of 16 are in pairs, [row block][g / 2][r][g % 2][i]: one load
-// reads the two groups of a lane's span, and a simdgroup loads whole cache lines. Zeros have the
-// same order; they are bytes (integer zero points) or have the type of the additive zeros. E8M0
-// scales are stored as e + shift of the row, and as 0 for NaN. The shift is 14, for the factor of
-// 2^14 that FP4 codes lack (decode.h; E4M3 codes: 8), or less in rows with exponents above 240. On
-// CUDA it is 126, so that the byte is the exponent of a bfloat16 that turns a code's bits into its
-// value; it is less in rows with exponents above 128. CUDA stores E4M3 as e5m3_of: with neither a
-// sign, which the codes have instead, nor subnormals. There is one RowFactor (arguments.h) per row
-// of W, padded to whole row blocks; Metal's order has none if all are 1.
+// order. If both have integers of four bits (Q2_K), a byte of the scales holds two, that of the
+// zero above, and the zeros are the factors alone. One-byte scales of groups of 16 are in pairs,
+// [row block][g / 2][r][g % 2][i]: one load reads the two groups of a lane's span, and a simdgroup
+// loads whole cache lines. Zeros have the same order; they are bytes (integer zero points) or have
+// the type of the additive zeros. E8M0 scales are stored as e + shift of the row, and as 0 for NaN.
+// The shift is 14, for the factor of 2^14 that FP4 codes lack (decode.h; E4M3 codes: 8; floats: 0),
+// or less in rows with exponents above 240. On CUDA it is 126, so that the byte is the exponent of
+// a bfloat16 that turns a code's bits into its value; it is less in rows with exponents above 128.
+// CUDA stores E4M3 as e5m3_of: with neither a sign, which the codes have instead, nor subnormals.
+// There is one RowFactor (arguments.h) per row of W, padded to whole row blocks; Metal's order has
+// none if all are 1. Codes of a codebook have no zeros; their part has its 16 numbers, float32.
 #pragma once
 
 #ifdef __METAL_VERSION__
@@ -179,6 +183,11 @@ MARLIN_SHARED marlin_int two_level_quad_at(marlin_int g, marlin_int r, marlin_in
 }
 MARLIN_SHARED marlin_int factor_quad_at(marlin_int s, marlin_int r, marlin_int shift) {
   return s * super_block_words(shift) + 2 * r;
+}
+
+/// The same of zeros that have factors alone.
+MARLIN_SHARED marlin_int joined_factor_quad_at(marlin_int s, marlin_int r) {
+  return s * kFactorWords + 2 * r;
 }
 
 /// The uint32 of a lane and tile for `units` units of codes of 2, 3, 5 or 6 bits.

@@ -34,9 +34,11 @@ MARLIN_CONSTANT(bool, has_row_list, MARLIN_CONSTANT_ROW_LIST)
 MARLIN_CONSTANT(uint, routing, MARLIN_CONSTANT_ROUTING)
 MARLIN_CONSTANT(uint, code_form, MARLIN_CONSTANT_CODE_FORM)
 
-constant bool has_zeros = zero_kind != kZeroNone;
-constant bool additive = zero_kind >= kZeroF32;
+constant bool has_codebook = zero_kind == kZeroCodebook;
+constant bool has_zeros = zero_kind != kZeroNone;  // or a codebook in their place
+constant bool additive = zero_kind >= kZeroF32 && !has_codebook;
 constant uint code_bits = code_form;  // of planes
+constant bool joined = zero_kind == kZeroJoined;
 constant bool two_level = scale_type == kScaleTwoLevel;
 constant bool scale_pairs = group_shift == 4 && scale_type >= kScaleE8m0;  // see scale_quad_at()
 constant bool zero_pairs = group_shift == 4 && zero_kind == kZeroInteger;

@@ -8,6 +8,9 @@
 //
 // The value 0.5 of FP4 and all codes of INT4 and of planes become *subnormal* halves. Apple GPUs
 // keep these; the host checks a product on the device.
+//
+// The numbers of codebooks and floats as they are need float32. Their decoders (kReal) return pairs
+// of floats, which lack no factor.
 #pragma once
 #include "constants.h"
 
@@ -174,8 +177,39 @@ struct PlaneSpan {
   }
 };
 
+/// A float takes half a word or a whole one.
+struct FloatSpan {
+  struct Unit {
+    uint4 word[8];  // 16 bits: the first four
+  };
+  static ushort unit_words() { return code_form == kFormF32 ? 8 : 4; }
+  static long words(int slots) { return long(slots) * unit_words(); }
+  const device uint4* at;
+  void open(const device uint4* block, ushort, ushort lane) { at = block + lane; }
+  Unit unit(ushort w) const {
+    Unit out;
+    UNROLL for (ushort v = 0; v < 8; v++) out.word[v] =
+        v < unit_words() ? at[(w * unit_words() + v) * kLanes] : uint4(0);
+    return out;
+  }
+};
+
+/// The codebook of a threadgroup's weights, from memory, for threads that do not run together.
+struct TableInMemory {
+  const device float* at;
+  float operator[](uint code) const { return at[code]; }
+};
+/// The same in the registers of a simdgroup: lane i has number i % 16. All lanes ask at once. A
+/// shuffle costs no memory access, of which every code would need one.
+struct TableInLanes {
+  float own;
+  float operator[](uint code) const { return simd_shuffle(own, ushort(code)); }
+};
+
 struct Fp4 {
   typedef NibbleSpan Span;
+  typedef half2 Pair;
+  static constexpr constant bool kReal = false;
   static constexpr constant bool kSparse = false;
   static constexpr uint zero_point() { return 0; }
   static constexpr float range(ushort) { return 1 << kFp4Exponent; }
@@ -184,6 +218,8 @@ struct Fp4 {
 
 struct U4 {
   typedef NibbleSpan Span;
+  typedef half2 Pair;
+  static constexpr constant bool kReal = false;
   static constexpr constant bool kSparse = false;
   static constexpr uint zero_point() { return 8; }
   static constexpr float range(ushort t) { return t % 2 == 0 ? 1 << 24 : 1 << 20; }
@@ -192,6 +228,8 @@ struct U4 {
 
 struct I8 {
   typedef ByteSpan Span;
+  typedef half2 Pair;
+  static constexpr constant bool kReal = false;
   static constexpr constant bool kSparse = false;
   static uint zero_point() { return code_form == kFormUnsigned ? 128 : 0; }
   static float range(ushort) { return code_form == kFormE4m3 ? 256 : 1; }
@@ -202,6 +240,8 @@ struct I8 {
 
 struct Planes {
   typedef PlaneSpan Span;
+  typedef half2 Pair;
+  static constexpr constant bool kReal = false;
   static constexpr constant bool kSparse = false;
   static uint zero_point() { return 1u << code_bits >> 1; }
   static float range(ushort t) {
@@ -217,6 +257,8 @@ struct Planes {
 
 struct Fp4Sparse {
   typedef SparseSpan Span;
+  typedef half2 Pair;
+  static constexpr constant bool kReal = false;
   static constexpr constant bool kSparse = true;
   static constexpr uint zero_point() { return 0; }
   static constexpr float range(ushort t) { return Fp4::range(t); }
@@ -227,6 +269,8 @@ struct Fp4Sparse {
 
 struct U4Sparse {
   typedef SparseSpan Span;
+  typedef half2 Pair;
+  static constexpr constant bool kReal = false;
   static constexpr constant bool kSparse = true;
   static constexpr uint zero_point() { return 8; }
   static constexpr float range(ushort t) { return U4::range(t); }
@@ -236,6 +280,54 @@ struct U4Sparse {
     decode_u4(has_zeros ? codes : codes | (~kept_nibbles(unit.positions[i]) & 0x88888888u), h);
   }
 };
+
+/// 4-bit indices of 16 numbers, in the order of INT4's codes.
+struct Lut4 {
+  typedef NibbleSpan Span;
+  typedef float2 Pair;
+  static constexpr constant bool kReal = true;
+  static constexpr constant bool kSparse = false;
+  static constexpr uint zero_point() { return 0; }
+  static constexpr float range(ushort) { return 1; }
+  template <typename Table>
+  static void decode(uint4 unit, ushort i, thread const Table& table, thread float2* h) {
+    UNROLL for (ushort t = 0; t < 4; t++) h[t] =
+        float2(table[unit[i] >> (4 * t) & 15], table[unit[i] >> (16 + 4 * t) & 15]);
+  }
+};
+
+struct Floats {
+  typedef FloatSpan Span;
+  typedef float2 Pair;
+  static constexpr constant bool kReal = true;
+  static constexpr constant bool kSparse = false;
+  static constexpr uint zero_point() { return 0; }
+  static constexpr float range(ushort) { return 1; }
+  template <typename Table>
+  static void decode(Span::Unit unit, ushort i, thread const Table&, thread float2* h) {
+    UNROLL for (ushort t = 0; t < 4; t++) {
+      const uint both = unit.word[t][i];
+      if (code_form == kFormF32)
+        h[t] = as_type<float2>(uint2(unit.word[2 * t][i], unit.word[2 * t + 1][i]));
+      else if (code_form == kFormF16)
+        h[t] = float2(as_type<half2>(both));
+      else
+        h[t] = as_type<float2>(uint2(both << 16, both & 0xFFFF0000u));
+    }
+  }
+};
+
+/// Decodes tile i of a unit of any kind.
+template <typename Codes, typename Table>
+static inline void decode_pairs(typename Codes::Span::Unit unit, ushort i, thread const Table&,
+                                thread half2* h) {
+  Codes::decode(unit, i, h);
+}
+template <typename Codes, typename Table>
+static inline void decode_pairs(typename Codes::Span::Unit unit, ushort i,
+                                thread const Table& table, thread float2* h) {
+  Codes::decode(unit, i, table, h);
+}
 
 /// Whether element (step t, half p) of a unit is kept, for callers that need zeros which no scale
 /// can change.

@@ -3,8 +3,8 @@
 // block by block: one and four, but for alternatives. Every byte of weights is read once for all
 // rows of A. With half and INT8 activations, a scale multiplies the sum of its group. For INT8,
 // this sum is an integer and exact in float32 (32 products of at most 255 * 127). With float32 and
-// bfloat16 activations, such a sum might overflow although the product does not. There the scale
-// multiplies each weight, as in the matrix kernels.
+// bfloat16 activations, or codes that are floats, such a sum might overflow although the product
+// does not. There the scale multiplies each weight, as in the matrix kernels.
 #include "product.h"
 
 /// total + sum * scale * d, for sums of INT8 codes times activations of scale d. `sum` lacks a
@@ -30,7 +30,7 @@ struct Sums {
   void add(thread const typename Codes::Span& span, ushort first, ushort count,
            thread const GroupScales<Codes>& group, const device T* const thread* row, int column,
            int K, bool check, thread const float* d) {
-    constexpr bool kNarrow = Activation<T>::kNarrow;
+    constexpr bool kNarrow = Activation<T>::kQuantized || (Activation<T>::kNarrow && !Codes::kReal);
     float part[ROWS][4], zeros[ROWS][4];
     UNROLL for (ushort m = 0; m < ROWS; m++) UNROLL for (ushort i = 0; i < 4; i++) part[m][i] =
         zeros[m][i] = 0.0f;

@@ -1,13 +1,21 @@
-// The list of compiled kernels: every kind of codes with every type of activations. A build may
-// define others. Alternatives are compiled for MARLIN_DENSE_CODES.
+// The list of compiled kernels: every kind of codes with every type of activations, but for floats
+// with INT8 activations. A build may define others. Alternatives are compiled for
+// MARLIN_DENSE_CODES, and the kernels of tensor operations for MARLIN_TENSOR_CODES, which 16 bits
+// hold.
 #pragma once
 
-#define MARLIN_CODES(X, a_name, T) \
-  X(fp4, Fp4, a_name, T)           \
-  X(u4, U4, a_name, T)             \
-  X(i8, I8, a_name, T)             \
-  X(planes, Planes, a_name, T)     \
+#define MARLIN_TENSOR_CODES(X, a_name, T) \
+  X(fp4, Fp4, a_name, T)                  \
+  X(u4, U4, a_name, T)                    \
+  X(i8, I8, a_name, T)                    \
+  X(planes, Planes, a_name, T)            \
   X(fp4_sparse, Fp4Sparse, a_name, T) X(u4_sparse, U4Sparse, a_name, T)
+#define MARLIN_CODES(X, a_name, T)  \
+  MARLIN_TENSOR_CODES(X, a_name, T) \
+  X(lut4, Lut4, a_name, T)
+#define MARLIN_FLOAT_CODES(X, a_name, T) \
+  MARLIN_CODES(X, a_name, T)             \
+  X(floats, Floats, a_name, T)
 #define MARLIN_DENSE_CODES(X, a_name, T) \
   X(fp4, Fp4, a_name, T) X(u4, U4, a_name, T) X(i8, I8, a_name, T)
 #define MARLIN_DENSE_PRODUCTS(X)    \
@@ -15,9 +23,10 @@
   MARLIN_DENSE_CODES(X, f16, half)  \
   MARLIN_DENSE_CODES(X, bf16, bfloat) MARLIN_DENSE_CODES(X, i8, char)
 #ifndef MARLIN_PRODUCTS
-#define MARLIN_PRODUCTS(X)    \
-  MARLIN_CODES(X, f32, float) \
-  MARLIN_CODES(X, f16, half) MARLIN_CODES(X, bf16, bfloat) MARLIN_CODES(X, i8, char)
+#define MARLIN_PRODUCTS(X)          \
+  MARLIN_FLOAT_CODES(X, f32, float) \
+  MARLIN_FLOAT_CODES(X, f16, half)  \
+  MARLIN_FLOAT_CODES(X, bf16, bfloat) MARLIN_CODES(X, i8, char)
 #endif
 
 // The shapes of the kernels that serve without a profile.

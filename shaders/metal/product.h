@@ -113,6 +113,9 @@ static inline void kept_ones(ByteSpan::Unit, ushort, thread half2* one) {
 static inline void kept_ones(PlaneSpan::Unit, ushort, thread half2* one) {
   kept_ones(uint4(0), 0, one);
 }
+static inline void kept_ones(FloatSpan::Unit, ushort, thread half2* one) {
+  kept_ones(uint4(0), 0, one);
+}
 static inline void kept_ones(SparseSpan::Unit unit, ushort i, thread half2* one) {
   if (!has_zeros) return kept_ones(uint4(0), 0, one);  // decoded as the zero point
   const uint nibbles = kept_nibbles(unit.positions[i]);
@@ -131,8 +134,9 @@ static inline float range_of(ushort t) {
 template <typename Codes>
 static inline void decode_codes(typename Codes::Span::Unit unit, ushort i,
                                 thread const GroupScales<Codes>& group, thread float2* q) {
-  half2 h[4], one[4];
-  Codes::decode(unit, i, h);
+  typename Codes::Pair h[4];
+  half2 one[4];
+  decode_pairs<Codes>(unit, i, group.table, h);
   kept_ones(unit, i, one);
   UNROLL for (ushort t = 0; t < 4; t++) {
     const float range = range_of<Codes>(t);
@@ -149,8 +153,9 @@ static inline void decode_weights(typename Codes::Span::Unit unit, ushort i,
                                   thread const GroupScales<Codes>& group, thread float2* w) {
   if (additive ||
       (Codes::zero_point() != 0 && scales_have_room)) {  // float16 times a zero point is exact
-    half2 h[4], one[4];
-    Codes::decode(unit, i, h);
+    typename Codes::Pair h[4];
+    half2 one[4];
+    decode_pairs<Codes>(unit, i, group.table, h);
     kept_ones(unit, i, one);
     UNROLL for (ushort t = 0; t < 4; t++) {
       const float range = range_of<Codes>(t);

@@ -40,6 +40,7 @@ struct GroupScales {
   float scale[4];        // with room: times range(0)
   float code_zero[4];    // is subtracted from codes; with room: divided by range(0)
   float weight_zero[4];  // is added to codes times scale
+  TableInLanes table;    // of codebooks
 
   /// The scales of the lane's rows in a row block.
   GroupScales(const device void* all_scales, const device void* all_zeros,
@@ -48,8 +49,11 @@ struct GroupScales {
         zeros(all_zeros),
         first(row_block * row_block_quads(args.quads)),
         quad_blocks(args.quad_blocks),
+        first_factor(row_block * (args.quads >> (kSuperBlockShift - group_shift)) * kFactorWords),
         row(fragment_row(lane)),
-        group(-1) {}
+        group(-1) {
+    table.own = has_codebook ? ((const device float*)all_zeros)[lane % 16] : 0.0f;
+  }
 
   /// Loads the scales and zeros of the group of `slot`.
   void load(int slot) {
@@ -61,6 +65,7 @@ struct GroupScales {
     group = wanted;
     const long at = first + scale_quad_at(group, row, false);
     const float factor = scales_have_room ? Codes::range(0) : 1.0f;
+    uint integers = 0;
     if (scale_type == kScaleE8m0) {
       const uint e = bytes(scales, new_pair, scale_pair);
       scale[0] = as_type<float>((e << 23) & 0x7F800000u);
@@ -72,14 +77,21 @@ struct GroupScales {
       e4m3_bits(bytes(scales, new_pair, scale_pair), h);
       UNROLL for (ushort i = 0; i < 4; i++) scale[i] = float(h[i]) * (kE4m3Range * factor);
     } else if (two_level) {
-      multiply_levels(scales, new_super_block, new_pair, scale_factors, scale_pair, factor, scale);
+      integers = bytes(scales, new_pair, scale_pair);
+      if (new_super_block) scale_factors = factors_of(scales);
+      multiply_levels(joined ? integers & kLowNibbles : integers, scale_factors, factor, scale);
     } else {
       load_floats(scales, at, scale_type, scale);
       if (factor != 1.0f) UNROLL for (ushort i = 0; i < 4; i++) scale[i] *= factor;
     }
-    if (zero_kind == kZeroTwoLevel) {
-      multiply_levels(zeros, new_super_block, new_pair, zero_factors, zero_pair, -1.0f,
-                      weight_zero);
+    if (joined) {
+      if (new_super_block)
+        zero_factors = ((const device uint2*)
+                            zeros)[(first_factor + joined_factor_quad_at(super_block(), row)) / 2];
+      multiply_levels(integers >> 4 & kLowNibbles, zero_factors, -1.0f, weight_zero);
+    } else if (zero_kind == kZeroTwoLevel) {
+      if (new_super_block) zero_factors = factors_of(zeros);
+      multiply_levels(bytes(zeros, new_pair, zero_pair), zero_factors, -1.0f, weight_zero);
     } else if (additive) {
       load_floats(zeros, at, zero_kind - kZeroF32, weight_zero);
     } else if (Codes::zero_point() != 0) {
@@ -96,6 +108,7 @@ struct GroupScales {
   const device void *scales, *zeros;
   long first;  // quad, or uint of two-level scales, of the row block
   int quad_blocks;
+  long first_factor;  // uint of the row block, of zeros that are factors alone
   ushort row;
   int group;  // the last one loaded
   uint2 scale_pair, zero_pair, scale_factors, zero_factors;
@@ -111,16 +124,14 @@ struct GroupScales {
     if (new_pair) pair = ((const device uint2*)from)[byte_quad(group & ~1, true) / 2];
     return (group & 1) == 0 ? pair.x : pair.y;
   }
-  /// The integers of the group times the factors of its super-block and a power of two, exactly.
-  void multiply_levels(const device void* from, bool new_super_block, bool new_pair,
-                       thread uint2& factors, thread uint2& pair, float power,
-                       thread float* out) const {
-    if (new_super_block)
-      factors = ((const device uint2*)
-                     from)[(first + factor_quad_at(group >> (kSuperBlockShift - group_shift), row,
-                                                   group_shift)) /
-                           2];
-    const uint integers = bytes(from, new_pair, pair);
+  static constexpr constant uint kLowNibbles = 0x0F0F0F0F;
+  int super_block() const { return group >> (kSuperBlockShift - group_shift); }
+  uint2 factors_of(const device void* from) const {
+    return (
+        (const device uint2*)from)[(first + factor_quad_at(super_block(), row, group_shift)) / 2];
+  }
+  /// Four integers times the factors of their super-block and a power of two, exactly.
+  static void multiply_levels(uint integers, uint2 factors, float power, thread float* out) {
     UNROLL for (ushort i = 0; i < 4; i++) {
       const half f = as_type<half>(ushort(factors[i / 2] >> (16 * (i % 2))));
       out[i] = float(char(integers >> (8 * i))) * (float(f) * power);

@@ -7,6 +7,20 @@
 
 constant uint kQuietNaN = 0x7FC00000u;
 
+/// The zero of tile i of the rows 8 i + r, which shares its byte with the scale, as float32.
+static inline float joined_zero(const device void* scales, const device void* zeros, long row_block,
+                                int quads, int group, ushort r, ushort i) {
+  const int groups_shift = kSuperBlockShift - group_shift;
+  const uchar both = ((const device uchar*)scales)[4 * (row_block * row_block_quads(quads) +
+                                                        two_level_quad_at(group, r, group_shift)) +
+                                                   i];
+  const half factor =
+      ((const device half*)zeros)[2 * (row_block * (quads >> groups_shift) * kFactorWords +
+                                       joined_factor_quad_at(group >> groups_shift, r)) +
+                                  i];
+  return float(both >> 4) * float(factor);
+}
+
 /// The scale or zero of tile i of the rows 8 i + r, of two levels, as float32.
 static inline float two_level_value(const device void* from, long row_block, int quads, int group,
                                     ushort r, ushort i) {
@@ -16,7 +30,7 @@ static inline float two_level_value(const device void* from, long row_block, int
       ((const device char*)from)[4 * (first + two_level_quad_at(group, r, group_shift)) + i];
   const half factor =
       ((const device half*)from)[2 * (first + factor_quad_at(super_block, r, group_shift)) + i];
-  return float(integer) * float(factor);
+  return float(joined ? char(integer & 15) : integer) * float(factor);
 }
 
 /// The bits of scale or zero number `at`, as float32; `type` is a MarlinScaleType.
@@ -56,16 +70,21 @@ struct Group {
 
 constant float kE4m3NaN = 480.0f;  // as decode() has the byte of NaN
 
-/// A decoded code, of 8 bits at most.
-static inline Exact exact_code(float number) {
+/// A decoded code, with as few bits as it needs: 8 at most, unless it is `real`.
+static inline Exact exact_code(float number, bool real) {
   const Exact all = exact_of(as_type<uint>(number));
-  return Exact{all.negative, all.mantissa >> 16, all.exponent + 16};
+  if (all.mantissa == 0) return all;
+  const int shift = real ? int(ctz(all.mantissa)) : 16;
+  return Exact{all.negative, all.mantissa >> shift, all.exponent + shift};
 }
 
-/// (number * scale + zero) * tensor, rounded once. `number` is a code less its zero point.
-static inline uint value_bits(float number, thread const Group& group, RowOrigin row) {
+/// (number * scale + zero) * tensor, rounded once. `number` is a code less its zero point; `real`
+/// codes have no tensor scale.
+static inline uint value_bits(float number, bool real, thread const Group& group, RowOrigin row) {
   const uint tensor = as_type<uint>(row.tensor);
   const bool no_tensor = row.tensor == 1.0f;
+  if (real && !is_finite_bits(as_type<uint>(number)))
+    return as_type<uint>(number * shape_of(group.scale));
   if (!is_finite_bits(group.scale) || (additive && !is_finite_bits(group.zero)) ||
       !is_finite_bits(tensor) || (row.divide != 0 && row.tensor == 0.0f)) {
     float v = number * shape_of(group.scale);
@@ -73,7 +92,7 @@ static inline uint value_bits(float number, thread const Group& group, RowOrigin
     if (!no_tensor) v = row.divide != 0 ? v / shape_of(tensor) : v * shape_of(tensor);
     return as_type<uint>(v);
   }
-  Exact v = multiply(exact_code(number), exact_of(group.scale));
+  Exact v = multiply(exact_code(number, real), exact_of(group.scale));
   if (additive) v = add(v, exact_of(group.zero));
   if (!no_tensor) v = row.divide != 0 ? divide(v, exact_of(tensor)) : multiply(v, exact_of(tensor));
   return round_to_bits(v);
@@ -95,6 +114,7 @@ static inline void write_bits(device void* out, long at, uint bits) {
 static inline uint positions_of(uint4, ushort) { return 0; }
 static inline uint positions_of(ByteSpan::Unit, ushort) { return 0; }
 static inline uint positions_of(PlaneSpan::Unit, ushort) { return 0; }
+static inline uint positions_of(FloatSpan::Unit, ushort) { return 0; }
 static inline uint positions_of(SparseSpan::Unit unit, ushort i) { return unit.positions[i]; }
 
 template <typename Codes>
@@ -142,20 +162,25 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
     group.scale = as_type<uint>(two_level_value(scales, row_block, args.quads, quad, r, i));
   else
     group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
-  if (zero_kind == kZeroTwoLevel)
+  if (joined)
+    group.zero = as_type<uint>(-joined_zero(scales, zeros, row_block, args.quads, quad, r, i));
+  else if (zero_kind == kZeroTwoLevel)
     group.zero = as_type<uint>(-two_level_value(zeros, row_block, args.quads, quad, r, i));
   else if (additive)
     group.zero = scale_bits(zeros, zero_place, zero_kind - kZeroF32, 0);
   group.point = additive ? 0 : Codes::zero_point();
   if (zero_kind == kZeroInteger) group.point = ((const device uchar*)zeros)[zero_place];
-  half2 h[4];
-  Codes::decode(unit, i, h);
+  typename Codes::Pair h[4];
+  decode_pairs<Codes>(unit, i, TableInMemory{(const device float*)zeros}, h);
   for (ushort e = 0; e < kUnitSlots; e++) {
     const int k = has_slot_to_k ? slot_to_k[slot + e] : slot + e;
     if (k < 0 || k >= args.k) continue;
     const ushort t = e % 4, p = e / 4;
-    const float number = float(p == 0 ? h[t].x : h[t].y) * Codes::range(t);
-    uint bits = value_bits(number - group.point, group, origin);
+    // A float may be subnormal, and no operation may flush it.
+    const float decoded = float(p == 0 ? h[t].x : h[t].y),
+                number = Codes::kReal ? decoded : decoded * Codes::range(t);
+    uint bits =
+        value_bits(Codes::kReal ? number : number - group.point, Codes::kReal, group, origin);
     if (code_form == kFormE4m3 && fabs(number) == kE4m3NaN) bits = kQuietNaN;
     if (Codes::kSparse && !is_kept(positions_of(unit, i), t, p)) bits = 0;
     write_bits(out, item * args.ld + k, exists ? bits : kQuietNaN);
@@ -170,3 +195,5 @@ UNPACK(i8, I8)
 UNPACK(planes, Planes)
 UNPACK(fp4_sparse, Fp4Sparse)
 UNPACK(u4_sparse, U4Sparse)
+UNPACK(lut4, Lut4)
+UNPACK(floats, Floats)

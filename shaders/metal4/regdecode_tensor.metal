@@ -183,7 +183,7 @@ kernel void regdecode_tensor(PRODUCT_PARAMETERS(T)) {
 }
 
 #ifndef MARLIN_PRODUCTS
-#define MARLIN_PRODUCTS(X) MARLIN_CODES(X, f16, half) MARLIN_CODES(X, bf16, bfloat)
+#define MARLIN_PRODUCTS(X) MARLIN_TENSOR_CODES(X, f16, half) MARLIN_TENSOR_CODES(X, bf16, bfloat)
 #endif
 #include "../metal/instances.h"
 #define GEMM_TENSOR(name, Codes, a_name, T)                                           \

@@ -1,10 +1,12 @@
 // bitsandbytes with 4 bits: the matrix, flattened row by row, in bytes of two codes each, the first
 // in the high nibble. Each block of the flattened matrix has a float32 scale, so blocks run across
 // rows if K is no multiple of the block. A group of a row is the largest part that lies in one
-// block in every row.
+// block in every row. Packed groups have 16 elements at least, so that shorter ones become the
+// entries of a group index, and their packed codes take more bytes than the file's.
 //
 // Scales may be nested: bytes that stand for float32 numbers, which bitsandbytes computes in two
 // roundings (operands.h). The scales here are these float32 numbers.
+#include <algorithm>
 #include <cinttypes>
 
 #include "base/bits.h"
@@ -15,12 +17,18 @@
 namespace metal_marlin {
 namespace {
 
+constexpr int64_t kLeastGroup = 16;  // of packed weights
+
 class BitsandbytesSource final : public WeightSource {
  public:
-  BitsandbytesSource(const LayoutOperands& o, WeightMeta meta)
-      : codes_(o.values.data), scales_(o.scales.data), block_(o.flat_block), nested_(o.nested) {
+  BitsandbytesSource(const LayoutOperands& o, WeightMeta meta, int64_t group)
+      : codes_(o.values.data),
+        scales_(o.scales.data),
+        block_(o.flat_block),
+        group_(group),
+        file_k_(o.k),
+        nested_(o.nested) {
     meta_ = std::move(meta);
-    file_k_ = meta_.k;
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
@@ -34,10 +42,10 @@ class BitsandbytesSource final : public WeightSource {
       }
     out.scales.resize(static_cast<size_t>(count * meta_.groups) * sizeof(float));
     uint8_t* to = out.scales.data();
+    const int64_t begin = meta_.group_index.empty() ? first_k_ : 0;  // an index keeps its numbers
     for (int64_t r = first; r < first + count; ++r)
-      for (int64_t g = 0; g < meta_.groups; ++g, to += sizeof(float)) {
-        store(to, scale((r * file_k_ + first_k_ + g * meta_.group_size) / block_));
-      }
+      for (int64_t g = 0; g < meta_.groups; ++g, to += sizeof(float))
+        store(to, scale((r * file_k_ + begin + g * group_) / block_));
     out.zeros.clear();
     out.kept.clear();
     return {};
@@ -63,10 +71,18 @@ class BitsandbytesSource final : public WeightSource {
   }
 
   const std::byte *codes_, *scales_;
-  int64_t block_;
-  int64_t file_k_ = 0, first_k_ = 0;  // of a row in the file
+  int64_t block_, group_;
+  int64_t file_k_, first_k_ = 0;  // of a row in the file
   NestedScales nested_;
 };
+
+/// Turns groups of fewer than 16 elements into a group index.
+void index_groups(int64_t group, WeightMeta& meta) {
+  meta.groups = ceil_div(meta.k, group);
+  meta.group_index.resize(static_cast<size_t>(meta.k));
+  for (size_t k = 0; k < meta.group_index.size(); ++k)
+    meta.group_index[k] = static_cast<int32_t>(static_cast<int64_t>(k) / group);
+}
 
 Status check_nested(const NestedScales& nested, int64_t scales) {
   MARLIN_RETURN_IF_ERROR(expect_dtype(nested.map, {MARLIN_F32}));
@@ -82,6 +98,8 @@ Result<std::unique_ptr<WeightSource>> read_bitsandbytes(const LayoutOperands& o,
   MARLIN_RETURN_IF_ERROR(expect_dtype(o.scales, {nested ? MARLIN_U8 : MARLIN_F32}));
   LayoutOperands plain = o;
   plain.scales.dtype = MARLIN_F32;
+  const bool indexed = o.group_size < kLeastGroup && o.group_size < o.k;
+  if (indexed) plain.group_size = kLeastGroup;
   MARLIN_ASSIGN(WeightMeta meta, begin_meta(plain, 0, depth));
   const int64_t elements = o.n * o.k;  // both are below 2^31
   const int64_t blocks = ceil_div(elements, o.flat_block);
@@ -93,8 +111,12 @@ Result<std::unique_ptr<WeightSource>> read_bitsandbytes(const LayoutOperands& o,
                       "expected %" PRId64 " bytes for [%" PRId64 ", %" PRId64 "], found %" PRIu64,
                       ceil_div(elements, 2), o.n, o.k, o.values.bytes);
   }
+  if (indexed) meta.group_size = kLeastGroup;
+  if (indexed && depth == Depth::full) index_groups(o.group_size, meta);
   MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
-  return std::unique_ptr<WeightSource>(std::make_unique<BitsandbytesSource>(o, std::move(meta)));
+  const int64_t group = indexed ? o.group_size : meta.group_size;
+  return std::unique_ptr<WeightSource>(
+      std::make_unique<BitsandbytesSource>(o, std::move(meta), group));
 }
 
 }  // namespace metal_marlin

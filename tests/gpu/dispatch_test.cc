@@ -11,7 +11,7 @@ namespace gpu = metal_marlin::gpu;
 using gpu::ActivationKind;
 using gpu::KernelCodes;
 
-constexpr const char* kCodes[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse", "planes"};
+constexpr const char* kCodes[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse", "planes", "lut4", "floats"};
 constexpr const char* kActivations[] = {"f32", "f16", "bf16", "i8"};
 constexpr marlin_dtype kDtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, MARLIN_F32};
 
@@ -39,7 +39,9 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
     for (int activation = 0; activation < gpu::kActivationKinds; ++activation) {
       const std::string name(kernel.name(static_cast<KernelCodes>(codes), static_cast<ActivationKind>(activation)));
       SCOPED_TRACE(name);
-      if (name.empty() && kernel.serves != nullptr) continue;
+      const bool lut4 = kCodes[codes] == std::string("lut4"), floats = kCodes[codes] == std::string("floats");
+      if (name.empty() && (kernel.serves != nullptr || (kernel.tensor && (lut4 || floats)) || (floats && activation == 3)))
+        continue;
       EXPECT_TRUE(name.find(std::string("_") + kCodes[codes] + "_" + kActivations[activation] + "_") != std::string::npos);
       if (!kernel.takes(static_cast<ActivationKind>(activation), {})) continue;
       World world({.probe = false}, {.kernel = name});
@@ -60,10 +62,11 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       EXPECT_EQ(p.groups, (dv::Size3{static_cast<uint32_t>((n + kernel.columns - 1) / kernel.columns), 2, 1}));
       EXPECT_EQ(p.threads, (dv::Size3{kernel.threads, 1, 1}));
       const gpu::RowBlockLayout& layout = layout_of(w);
-      EXPECT_EQ(p.constants, all({{MARLIN_CONSTANT_SCALE_TYPE, kScaleF16},
-                                  {MARLIN_CONSTANT_ZERO_KIND, kZeroNone},
-                                  {MARLIN_CONSTANT_GROUP_SHIFT, 5},
-                                  {MARLIN_CONSTANT_ROW_FACTOR, kRowFactorNone},
+      const uint32_t form = floats ? kFormBf16 : kCodes[codes] == std::string("planes") ? kForm5Bits : kFormOwn;
+      EXPECT_EQ(p.constants, all({{MARLIN_CONSTANT_SCALE_TYPE, floats ? kScaleE8m0 : kScaleF16},
+                                  {MARLIN_CONSTANT_ZERO_KIND, lut4 ? kZeroCodebook : kZeroNone},
+                                  {MARLIN_CONSTANT_GROUP_SHIFT, floats ? 7u : 5u},
+                                  {MARLIN_CONSTANT_ROW_FACTOR, floats ? kRowFactorMultiply : kRowFactorNone},
                                   {MARLIN_CONSTANT_ALIGNED, 1},
                                   {MARLIN_CONSTANT_RAGGED, 0},
                                   {MARLIN_CONSTANT_OUTPUT_TYPE, kFloat16},
@@ -72,7 +75,7 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
                                   {MARLIN_CONSTANT_ACCUMULATE, 0},
                                   {MARLIN_CONSTANT_PARTIAL, 0},
                                   {MARLIN_CONSTANT_QUANTIZED, int8 ? 1 : 0},
-                                  {MARLIN_CONSTANT_CODE_FORM, kCodes[codes] == std::string("planes") ? 5u : 0u}}));
+                                  {MARLIN_CONSTANT_CODE_FORM, form}}));
       expect_bound(p, MARLIN_BUFFER_CODES, buffer_of(w), 0);
       expect_bound(p, MARLIN_BUFFER_SCALES, buffer_of(w), layout.scales_at);
       const auto args = value_of<ProductArgs>(p, MARLIN_BUFFER_ARGS);
@@ -84,8 +87,10 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       EXPECT_EQ(args.splits, 1);
       EXPECT_EQ(args.lda, k);
       EXPECT_EQ(args.ldc, n);
-      // Codes, scales, A, C and the arguments; the scales of INT8 activations.
-      EXPECT_EQ(p.arguments.size(), int8 ? 6u : 5u);
+      // Codes, scales, A, C and the arguments; the scales of INT8 activations; a codebook, or the row factors of floats.
+      EXPECT_EQ(p.arguments.size(), 5u + (int8 ? 1 : 0) + (lut4 || floats ? 1 : 0));
+      if (lut4) expect_bound(p, MARLIN_BUFFER_ZEROS, buffer_of(w), layout.zeros_at);
+      if (floats) expect_bound(p, MARLIN_BUFFER_ROWS, buffer_of(w), layout.factors_at);
       if (int8) {
         const Command& q = commands.front();
         EXPECT_EQ(q.groups, (dv::Size3{1, static_cast<uint32_t>(m), 1}));

@@ -16,22 +16,27 @@ namespace gpu = metal_marlin::gpu;
 /// Weights of this KernelCodes's number.
 inline mm::weights pack(const mm::context& context, int64_t n, int64_t k, int codes, bool permuted = false,
                         bool interleaved = false) {
-  constexpr marlin_format kFormats[] = {MARLIN_FP4, MARLIN_INT4, MARLIN_INT8, MARLIN_FP4, MARLIN_INT4, MARLIN_INT5};
+  constexpr marlin_format kFormats[] = {MARLIN_FP4,  MARLIN_INT4, MARLIN_INT8, MARLIN_FP4,
+                                        MARLIN_INT4, MARLIN_INT5, MARLIN_IQ4,  MARLIN_BFLOAT16};
   const auto values = abi_test::numbers(static_cast<size_t>(n * k), 5);
   auto d = abi_test::pack_desc(values, n, k, kFormats[codes]);
-  d.group_size = 32;
-  const bool planes = codes == 5;  // which nobody quantizes
+  d.group_size = codes == 7 ? 0 : 32;
+  const bool planes = codes == 5, lut4 = codes == 6, floats = codes == 7;  // which nobody quantizes
   if (codes == 3 || codes == 4) d.flags |= MARLIN_PACK_PRUNE_2_4;
   if (interleaved) d.flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
   std::vector<int32_t> groups;
   std::vector<uint8_t> bytes;
   std::vector<float> scales;
   std::vector<uint16_t> halves;
-  if (planes) {
-    bytes.assign(static_cast<size_t>(n * k), 0x11);
+  if (planes || lut4) {
+    bytes.assign(static_cast<size_t>(planes ? n * k : n * k / 2), 0x11);
     halves.assign(static_cast<size_t>(n * k / 32), 0x3800);
-    d.values = mm::matrix_view(bytes.data(), n, k);
+    d.values = mm::matrix_view(bytes.data(), n, planes ? k : k / 2);
     d.scales = {halves.data(), 0, n, k / 32, 0, MARLIN_F16, MARLIN_MEM_HOST};
+  }
+  if (floats) {
+    halves.assign(static_cast<size_t>(n * k), 0x3f80);
+    d.values = {halves.data(), 0, n, k, 0, MARLIN_BF16, MARLIN_MEM_HOST};
   }
   if (permuted) {
     for (int64_t i = 0; i < k; ++i) groups.push_back(static_cast<int32_t>(i % (k / 32)));

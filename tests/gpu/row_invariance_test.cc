@@ -23,9 +23,6 @@ using trial::Trial;
 
 class MetalRows : public testing::TestWithParam<int> {
  protected:
-  void SetUp() override {
-    if (trial::kKinds[GetParam()].format > MARLIN_IQ4) GTEST_SKIP() << "the GPU has no kernels for these weights";
-  }
   static Case spec(marlin_compute compute, int64_t m, int64_t n, int64_t k) {
     Case c = trial::case_of(trial::kKinds[GetParam()], compute, m, n, k);
     constexpr marlin_dtype kTypes[] = {MARLIN_F16, MARLIN_BF16, MARLIN_F32};

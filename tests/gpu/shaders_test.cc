@@ -20,13 +20,6 @@ class Kinds : public testing::TestWithParam<int> {};
 TEST_P(Kinds, PassTheProbe) {
   Gpu gpu;
   const trial::Kind& kind = trial::kKinds[GetParam()];
-  if (kind.format == MARLIN_NF4) {
-    trial::Trial refused(trial::case_of(kind, MARLIN_COMPUTE_DEFAULT, 1, 70, 200));
-    const auto packed = refused.pack();
-    EXPECT_FALSE(packed);
-    EXPECT_THAT(packed.message(), testing::HasSubstr("the GPU has no kernels for"));
-    return;
-  }
   EXPECT_TRUE(trial::holds(trial::case_of(kind, MARLIN_COMPUTE_DEFAULT, 1, 70, 200)));
   EXPECT_TRUE(trial::holds(trial::case_of(kind, MARLIN_COMPUTE_DEFAULT, 40, 70, 200)));
   EXPECT_TRUE(trial::holds(trial::case_of(kind, MARLIN_COMPUTE_INT8, 12, 70, 200)));
@@ -58,9 +51,10 @@ TEST(APlantedMistake, InADecoderOfKQuantsIsFoundByTheProbe) {
     TestbedOptions::Change change;
     marlin_format format;
     const char* kernel;
-  } const mistakes[] = {{{"decode.h", "plane << 4 & mask", "plane << 3 & mask"}, MARLIN_INT6, "gemv_planes_bf16_m1"},
-                        {{"scales.h", "factors[i / 2]", "factors[i % 2]"}, MARLIN_INT4, "gemv_u4_bf16_m1"},
-                        {{"scales.h", "zero_pair, -1.0f", "zero_pair, 1.0f"}, MARLIN_INT4, "gemv_u4_bf16_m1"}};
+  } const mistakes[] = {
+      {{"decode.h", "plane << 4 & mask", "plane << 3 & mask"}, MARLIN_INT6, "gemv_planes_bf16_m1"},
+      {{"scales.h", "factors[i / 2]", "factors[i % 2]"}, MARLIN_INT4, "gemv_u4_bf16_m1"},
+      {{"scales.h", "zero_pair), zero_factors, -1.0f", "zero_pair), zero_factors, 1.0f"}, MARLIN_INT4, "gemv_u4_bf16_m1"}};
   for (const auto& mistake : mistakes) {
     SCOPED_TRACE(mistake.change.to);
     const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.changes = {mistake.change}}), {}, {.kernel = mistake.kernel});
@@ -71,6 +65,59 @@ TEST(APlantedMistake, InADecoderOfKQuantsIsFoundByTheProbe) {
     ASSERT_EQ(gpu.log.lines.size(), 1u);
     EXPECT_NE(gpu.log.lines[0].find(std::string("kernel ") + mistake.kernel + " is not used on this device: C["),
               std::string::npos)
+        << gpu.log.lines[0];
+  }
+}
+
+/// Floats are packed as they are: every value comes back, subnormals too, and the probe passes their kernels.
+TEST(FloatsAsTheyAre, PassTheProbe) {
+  const Gpu gpu;
+  constexpr int64_t kN = 70, kK = 200;
+  for (const auto& [dtype, format] :
+       {std::pair{MARLIN_F32, MARLIN_FLOAT32}, {MARLIN_F16, MARLIN_FLOAT16}, {MARLIN_BF16, MARLIN_BFLOAT16}}) {
+    SCOPED_TRACE(format);
+    std::vector<float> numbers = abi_test::numbers(kN * kK, 5);
+    numbers[3] = 0x1p-130f, numbers[7] = -0.0f;
+    std::vector<uint8_t> bytes(static_cast<size_t>(kN * kK * oracle::bytes_of(dtype)));
+    for (int64_t i = 0; i < kN * kK; ++i) {
+      float& number = numbers[static_cast<size_t>(i)];
+      oracle::write(dtype, bytes.data(), i, static_cast<double>(number));
+      number = static_cast<float>(oracle::read(dtype, bytes.data(), i));
+    }
+    auto d = mm::make<marlin_pack_desc>();
+    d.format = format;
+    d.n = kN;
+    d.k = kK;
+    d.values = {bytes.data(), 0, kN, kK, 0, dtype, MARLIN_MEM_HOST};
+    const mm::weights w = mm::pack(gpu.context, d);
+    std::vector<float> back(numbers.size());
+    const marlin_matrix out = mm::matrix_view(back.data(), kN, kK);
+    ASSERT_EQ(marlin_weights_unpack(nullptr, w.get(), nullptr, 0, &out, nullptr), MARLIN_OK);
+    EXPECT_EQ(std::memcmp(back.data(), numbers.data(), numbers.size() * sizeof(float)), 0);
+    for (const int64_t m : {1, 20}) {
+      const abi_test::Product product(w, m);
+      ASSERT_EQ(marlin_gemm(nullptr, &product.desc, nullptr), MARLIN_OK);
+      EXPECT_TRUE(product.right()) << m;
+    }
+  }
+  for (const std::string& line : gpu.log.lines) ADD_FAILURE() << line;
+}
+
+/// Mistakes in the decoders of codebooks and of floats.
+TEST(APlantedMistake, InADecoderOfCodebooksIsFoundByTheProbe) {
+  const TestbedOptions::Change mistakes[] = {{"decode.h", "16 + 4 * t", "12 + 4 * t"},
+                                             {"scales.h", "[lane % 16]", "[lane % 8]"}};
+  const trial::Kind* kind = trial::kKinds;
+  while (kind->format != MARLIN_NF4) ++kind;
+  for (const auto& mistake : mistakes) {
+    SCOPED_TRACE(mistake.to);
+    const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.changes = {mistake}}), {}, {.kernel = "gemv_lut4_bf16_m1"});
+    trial::Trial t(trial::case_of(*kind, MARLIN_COMPUTE_DEFAULT, 1, 70, 200));
+    ASSERT_TRUE(t.pack());
+    ASSERT_TRUE(t.run());
+    EXPECT_FALSE(t.check());
+    ASSERT_EQ(gpu.log.lines.size(), 1u);
+    EXPECT_NE(gpu.log.lines[0].find("kernel gemv_lut4_bf16_m1 is not used on this device: C["), std::string::npos)
         << gpu.log.lines[0];
   }
 }

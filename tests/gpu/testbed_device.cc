@@ -204,8 +204,14 @@ Source source_of(const std::string& name) {
     std::getline(parts, activation, '_');
   }
   std::getline(parts, rows, '_');
-  static const std::map<std::string, std::string> types = {
-      {"fp4", "Fp4"}, {"u4", "U4"}, {"i8", "I8"}, {"planes", "Planes"}, {"fp4_sparse", "Fp4Sparse"}, {"u4_sparse", "U4Sparse"}};
+  static const std::map<std::string, std::string> types = {{"fp4", "Fp4"},
+                                                           {"u4", "U4"},
+                                                           {"i8", "I8"},
+                                                           {"planes", "Planes"},
+                                                           {"fp4_sparse", "Fp4Sparse"},
+                                                           {"u4_sparse", "U4Sparse"},
+                                                           {"lut4", "Lut4"},
+                                                           {"floats", "Floats"}};
   static const std::map<std::string, std::string> floats = {
       {"f32", "float"}, {"f16", "half"}, {"bf16", "bfloat"}, {"i8", "char"}};
   const std::string count = rows.substr(1);

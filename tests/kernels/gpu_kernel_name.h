@@ -14,6 +14,9 @@ inline bool has_planes(const Case& c) {
   return bits != 4 && bits < 8;
 }
 
+/// Codes that Metal's kernels look up in a codebook of 16 numbers.
+inline bool has_codebook(const Case& c) { return c.format == MARLIN_IQ4 || c.format == MARLIN_NF4; }
+
 /// The kernel of this row that takes the case. Rows without kernels for planes, and for IQ4, take codes that are widened to 4
 /// or 8 bits.
 inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, const Case& c) {
@@ -29,7 +32,9 @@ inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, c
                           : c.a_type == MARLIN_F32 ? mm::gpu::ActivationKind::f32
                           : c.a_type == MARLIN_F16 ? mm::gpu::ActivationKind::f16
                                                    : mm::gpu::ActivationKind::bf16;
-  const std::string_view planes = kernel.name(KernelCodes::planes, activation);
+  const std::string_view planes = kernel.name(KernelCodes::planes, activation),
+                         lut4 = kernel.name(KernelCodes::lut4, activation);
+  if (has_codebook(c) && !lut4.empty()) return std::string(lut4);
   return std::string(has_planes(c) && !planes.empty() ? planes : kernel.name(codes, activation));
 }
 

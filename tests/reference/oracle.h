@@ -49,6 +49,7 @@ struct Weights {
   marlin_format format = MARLIN_INT4;
   int64_t n = 0, k = 0, group_size = 0, groups = 0;
   std::vector<uint8_t> codes;        ///< [n][k]: 0..2^bits - 1, or the bits of an int8
+  std::vector<double> numbers;       ///< [n][k], of codes that are floats or have a codebook of the caller; else empty
   std::vector<double> scale;         ///< [n][groups]
   std::vector<double> zero;          ///< [n][groups], or empty
   bool additive = false;             ///< q * s + zero

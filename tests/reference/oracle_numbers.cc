@@ -77,7 +77,9 @@ int code_bits(marlin_format format) {
 bool has_integer_codes(marlin_format format) {
   return format == MARLIN_INT4 || (code_bits(format) != 4 && format != MARLIN_FP8);
 }
-bool takes_float_activations(marlin_format format) { return format == MARLIN_FP8 || format == MARLIN_NF4; }
+bool takes_float_activations(marlin_format format) {
+  return format == MARLIN_FP8 || format == MARLIN_NF4 || format == MARLIN_CODEBOOK4 || format >= MARLIN_FLOAT32;
+}
 
 double nf4(int code) {
   static constexpr uint32_t kBits[] = {0xBF800000, 0xBF3239B1, 0xBF066B30, 0xBECA32A0, 0xBE91A24D, 0xBE3D353F,
@@ -135,7 +137,8 @@ template <class Real>
 Real real_value(const Weights& w, int64_t row, int64_t column) {
   if (!w.kept.empty() && !w.kept[static_cast<size_t>(row * w.k + column)]) return Real(0);
   const int64_t group = row * w.groups + w.group_of(column);
-  const int code = w.codes[static_cast<size_t>(row * w.k + column)];
+  const auto at = static_cast<size_t>(row * w.k + column);
+  const int code = w.numbers.empty() ? w.codes[at] : 0;
   const Real scale = w.scale[static_cast<size_t>(group)];
   const Real zero = w.zero.empty() ? Real(0) : Real(w.zero[static_cast<size_t>(group)]);
   Real v;
@@ -148,7 +151,8 @@ Real real_value(const Weights& w, int64_t row, int64_t column) {
       v = (q - (w.zero.empty() ? Real(middle) : zero)) * scale;
     }
   } else {
-    const double number = w.format == MARLIN_IQ4   ? iq4(code)
+    const double number = !w.numbers.empty()       ? w.numbers[at]
+                          : w.format == MARLIN_IQ4 ? iq4(code)
                           : w.format == MARLIN_NF4 ? nf4(code)
                           : w.format == MARLIN_FP8 ? e4m3(code)
                                                    : e2m1(code);

@@ -16,7 +16,14 @@ std::vector<int64_t> groups_of(const Kind& kind) {
     case MARLIN_FP4:
     case MARLIN_UINT8:
     case MARLIN_FP8:
+    case MARLIN_IQ4:
+    case MARLIN_NF4:
+    case MARLIN_CODEBOOK4:
       return {32};
+    case MARLIN_FLOAT32:
+    case MARLIN_FLOAT16:
+    case MARLIN_BFLOAT16:
+      return {0};
     case MARLIN_INT8:
       return {32, 64};
     case MARLIN_INT2:
@@ -32,7 +39,8 @@ std::vector<int64_t> groups_of(const Kind& kind) {
 /// Kinds that share a kernel differ in decoding alone: one kernel of each family is counted, of Q4_K and Q6_K all.
 bool is_counted(const Kind& kind, int64_t m) {
   const bool other = metal_marlin::is_two_level(kind.scale_type) || kind.format == MARLIN_UINT8 || kind.format == MARLIN_FP8 ||
-                     metal_marlin::format_row(kind.format)->code_bits % 4 != 0;
+                     metal_marlin::format_row(kind.format)->code_bits % 4 != 0 || kind.format == MARLIN_IQ4 ||
+                     kind.format == MARLIN_NF4 || kind.format == MARLIN_CODEBOOK4 || is_float(kind);
   return !other || kind.name == std::string("q4_k") || kind.name == std::string("q6_k") || m == 1 || m == 32;
 }
 

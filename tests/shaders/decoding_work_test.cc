@@ -32,17 +32,21 @@ constexpr Decoder kDecoders[] = {
     {"int3", "Planes", kScaleF16, 3.25, 3.375, kForm3Bits},
     {"int5", "Planes", kScaleF16, 2.875, 3, kForm5Bits},
     {"int6", "Planes", kScaleF16, 2.875, 3, kForm6Bits},
+    {"lut4", "Lut4", kScaleF32, 1.875, 2.875},
+    {"f32", "Floats", kScaleE8m0, 0, 0.3, kFormF32},
+    {"f16", "Floats", kScaleE8m0, 0.3, 0.6, kFormF16},
+    {"bf16", "Floats", kScaleE8m0, 0.3, 0.6, kFormBf16},
 };
 
 constexpr const char* kSource = R"(
 #include "shaders/metal/product.h"
-struct Pairs { half2 pair[4]; };
+struct Pairs { CODES::Pair pair[4]; };
 struct Weights { float2 pair[4]; };
 
 kernel void bits(const device CODES::Span::Unit* units [[buffer(0)]], device Pairs* out [[buffer(1)]],
                  uint at [[thread_position_in_grid]]) {
   Pairs h;
-  CODES::decode(units[at], 0, h.pair);
+  decode_pairs<CODES>(units[at], 0, TableInLanes{float(at)}, h.pair);
   out[at] = h;
 }
 

@@ -15,7 +15,9 @@ class Decoding : public testing::TestWithParam<Kind> {};
 TEST_P(Decoding, UnpackIsExactForScalesOfAnyBits) {
   Spec s = spec_of(GetParam(), 1, 70, 364);
   s.any_scales = true;
-  s.tensor = GetParam().zeros == ZeroKind::additive ? 0 : GetParam().sparse ? 2 : 1;
+  const bool no_factor = GetParam().zeros == ZeroKind::additive || is_float(GetParam()) ||
+                         metal_marlin::format_row(GetParam().format)->has_codebook_of_floats();
+  s.tensor = no_factor ? 0 : GetParam().sparse ? 2 : 1;
   Problem problem(s);
   ASSERT_TRUE(problem.pack());
   EXPECT_TRUE(problem.check_unpack(MARLIN_F32));
@@ -46,6 +48,7 @@ void set_scale_of_row(Problem& problem) {
                         scale_byte(meta.scale_type, n));
   auto& codes = problem.source.all().codes;
   const int bits = metal_marlin::format_row(meta.format)->code_bits;
+  if (bits > 8) return;  // floats are not in units of their scale
   for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(bits == 8 ? i * 7 : (i + i / 64) % (1u << bits));
 }
 
@@ -56,10 +59,29 @@ TEST_P(Decoding, UnpackKnowsEveryCodeWithEveryScale) {
   EXPECT_TRUE(problem.check_unpack(MARLIN_F32));
 }
 
+/// All halves and bfloats, and as many floats: subnormals, -0, infinities and NaN come back as they are.
+TEST(Floats, UnpackKnowsThemAll) {
+  for (const Kind& kind : kKinds) {
+    if (!is_float(kind)) continue;
+    SCOPED_TRACE(kind.name);
+    Problem problem(spec_of(kind, 1, 256, 256));
+    auto& codes = problem.source.all().codes;
+    const size_t bytes = codes.size() / 65536;
+    for (uint32_t i = 0; i < 65536; ++i) {
+      const uint32_t bits = bytes == 2 ? i : i << 16 | (i * 40503u >> 7 & 0xFFFFu);
+      std::memcpy(&codes[i * bytes], &bits, bytes);
+    }
+    for (uint8_t& scale : problem.source.all().scales) scale = 127;
+    ASSERT_TRUE(problem.pack());
+    EXPECT_TRUE(problem.check_unpack(MARLIN_F32));
+  }
+}
+
 /// One-hot activations: the product is the weight itself.
 TEST_P(Decoding, ProductsOfOneHotRowsAreTheWeights) {
   // The largest code times the largest scale that may be flushed.
-  const int bits = metal_marlin::format_row(GetParam().format)->code_bits;
+  const bool codebook = GetParam().format == MARLIN_CODEBOOK4;  // of numbers below 32
+  const int bits = codebook ? 5 : std::min(metal_marlin::format_row(GetParam().format)->code_bits, 8);
   const double flushed = std::ldexp(1, -126 + (GetParam().format == MARLIN_FP8 ? 9 : bits));
   for (const char* suffix : {"m8", "m16_n32_direct", "m64_n128_threadgroup"}) {
     Spec s = spec_of(GetParam(), suffix == std::string("m8") ? 8 : 64, 256, 64);

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <ostream>
 
+#include "formats/format_table.h"
 #include "problem.h"
 
 namespace shaders {
@@ -46,7 +47,23 @@ inline constexpr Kind kKinds[] = {
     {"uint8_zeros", MARLIN_UINT8, ZeroKind::integer, ScaleType::f16},
     {"fp8", MARLIN_FP8, ZeroKind::none, ScaleType::bf16},
     {"mxfp8", MARLIN_FP8, ZeroKind::none, ScaleType::e8m0},
+    {"iq4_nl", MARLIN_IQ4, ZeroKind::none, ScaleType::f16},
+    {"iq4_xs", MARLIN_IQ4, ZeroKind::none, ScaleType::s6},
+    {"nf4", MARLIN_NF4, ZeroKind::none, ScaleType::f32},
+    {"codebook4", MARLIN_CODEBOOK4, ZeroKind::none, ScaleType::f32},
+    {"f32", MARLIN_FLOAT32, ZeroKind::none, ScaleType::e8m0, false, ScaleType::f16, 0},
+    {"f16", MARLIN_FLOAT16, ZeroKind::none, ScaleType::e8m0, false, ScaleType::f16, 0},
+    {"bf16", MARLIN_BFLOAT16, ZeroKind::none, ScaleType::e8m0, false, ScaleType::f16, 0},
 };
+
+/// Floats as they are, whose only scale is 2^0.
+inline bool is_float(const Kind& kind) { return metal_marlin::float_dtype(kind.format) != 0; }
+
+/// Numbers that need float32: tensor operations do not take them.
+inline bool is_real(const Kind& kind) {
+  const metal_marlin::FormatRow& row = *metal_marlin::format_row(kind.format);
+  return is_float(kind) || row.has_codebook_of_floats() || kind.format == MARLIN_IQ4;
+}
 
 /// The smallest problem of a kind; what else a test varies, it sets.
 inline Spec spec_of(const Kind& kind, int64_t m, int64_t n, int64_t k) {

@@ -75,17 +75,32 @@ TEST(Layout, OfKQuantsIsNearTheFilesSize) {
   struct {
     const char* name;
     int64_t file, packed;  // bytes of 256 weights of a row
-  } constexpr kBytes[] = {{"q2_k", 84, 100}, {"q3_k", 110, 114}, {"q4_k", 144, 148}, {"q5_k", 176, 180}, {"q6_k", 210, 210}};
+  } constexpr kBytes[] = {{"q2_k", 84, 84},   {"q3_k", 110, 114},   {"q4_k", 144, 148},   {"q5_k", 176, 180},
+                          {"q6_k", 210, 210}, {"iq4_nl", 144, 144}, {"iq4_xs", 136, 138}, {"nf4", 160, 160}};
   for (const auto& bytes : kBytes) {
     const Kind* const kind =
         std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == std::string(bytes.name); });
     Problem problem(spec_of(*kind, 1, 256, 2048));
     const auto plan = metal_marlin::gpu::plan_packing(problem.source.meta());
     ASSERT_TRUE(plan.ok()) << plan.status().message();
-    EXPECT_EQ(plan.value().layout.bytes, static_cast<uint64_t>(256 * 8 * bytes.packed)) << bytes.name;
-    if (bytes.file >= 144) {
+    const bool codebook = plan.value().layout.codes == metal_marlin::gpu::KernelCodes::lut4;
+    EXPECT_EQ(plan.value().layout.bytes,
+              static_cast<uint64_t>(256 * 8 * bytes.packed + (codebook ? metal_marlin::gpu::kPartAlign : 0)))
+        << bytes.name;
+    if (bytes.name != std::string("q3_k")) {
       EXPECT_LE(bytes.packed * 100, bytes.file * 103) << bytes.name;
     }
+  }
+}
+
+/// Floats have a byte of scale, a row factor and a row origin for each row besides: 21 bytes.
+TEST(Layout, OfFloatsIsNearTheFilesSize) {
+  for (const Kind& kind : kKinds) {
+    if (!is_float(kind)) continue;
+    Problem problem(spec_of(kind, 1, 256, 2048));
+    const auto plan = metal_marlin::gpu::plan_packing(problem.source.meta());
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan.value().layout.bytes, problem.source.all().codes.size() + 256 * 21) << kind.name;
   }
 }
 

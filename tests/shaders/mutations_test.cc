@@ -18,7 +18,8 @@ namespace {
 
 constexpr Kind kInt4 = kKinds[0], kInt4Zeros = kKinds[1], kInt4Additive = kKinds[2], kFp4 = kKinds[3], kMxfp4 = kKinds[4],
                kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8], kInt3Additive = kKinds[15], kInt5 = kKinds[16],
-               kQ4K = kKinds[20], kQ6K = kKinds[22], kUint8 = kKinds[23], kFp8 = kKinds[24], kMxfp8 = kKinds[25];
+               kQ4K = kKinds[20], kQ6K = kKinds[22], kUint8 = kKinds[23], kFp8 = kKinds[24], kMxfp8 = kKinds[25],
+               kQ2K = kKinds[18], kIq4Xs = kKinds[27], kNf4 = kKinds[28], kF32 = kKinds[30], kBf16 = kKinds[32];
 
 struct Mutation {
   const char *name, *file, *from, *to;
@@ -112,14 +113,28 @@ constexpr Mutation kMutations[] = {
     {"factor_once", "metal/scales.h", "wanted >> groups_shift != group >> groups_shift", "new_pair && wanted < 8", kQ4K, 20},
     {"factor_tile", "metal/scales.h", "factors[i / 2]", "factors[i % 2]", kQ4K, 1},
     {"scale_sign", "metal/scales.h", "float(char(integers", "float(uchar(integers", kQ6K, 12},
-    {"minimum_sign", "metal/scales.h", "zero_pair, -1.0f", "zero_pair, 1.0f", kQ4K, 1, Mutation::int8},
+    {"minimum_sign", "metal/scales.h", "zero_pair), zero_factors, -1.0f", "zero_pair), zero_factors, 1.0f", kQ4K, 1,
+     Mutation::int8},
+    {"joined_scale", "metal/scales.h", "joined ? integers & kLowNibbles : integers", "integers", kQ2K, 1},
+    {"joined_minimum", "metal/scales.h", "integers >> 4 & kLowNibbles", "integers & kLowNibbles", kQ2K, 20},
+    {"unpack_joined", "metal/unpack.metal", "float(both >> 4)", "float(both & 15)", kQ2K, 1, Mutation::unpack},
+    {"lut4_half", "metal/decode.h", "16 + 4 * t", "12 + 4 * t", kNf4, 1},
+    {"lut4_lane", "metal/scales.h", "[lane % 16]", "[lane % 8]", kNf4, 20},
+    {"lut4_sum", "metal/decode.h", "simd_shuffle(own, ushort(code))", "simd_shuffle(own, ushort(code ^ 1))", kIq4Xs, 1,
+     Mutation::int8},
+    {"float_step", "metal/decode.h", "unit.word[2 * t + 1][i]", "unit.word[2 * t][i]", kF32, 1},
+    {"float_half", "metal/decode.h", "both & 0xFFFF0000u", "both & 0xFF000000u", kBf16, 20},
+    {"float_words", "metal/decode.h", "(w * unit_words() + v)", "(w * 4 + v)", kF32, 12},
     {"unpack_minimum", "metal/unpack.metal", "as_type<uint>(-two_level", "as_type<uint>(two_level", kQ4K, 1, Mutation::unpack},
     {"pack_plane_step", kPacker, "plane_bit(e % 4)", "plane_bit(e % 4 ^ 1)", kInt5, 1},
     {"pack_plane_order", kPacker, "words += (units + 1) / 2", "words += 1", kInt3Additive, 1},
     {"pack_uint8", kPacker, "layout_.code_form == kFormOwn ? 0", "true ? 0", kUint8, 1},
     {"pack_e4m3_shift", kPacker, "kFormE4m3 ? kE4m3Exponent", "false ? kE4m3Exponent", kMxfp8, 1},
     {"pack_nan_code", kPacker, "(c & 0x7F) == 0x7F", "c == 0x7E", kFp8, 1, Mutation::nan_code},
-    {"pack_super_block", kPacker, "factor_quad_at(s, in_block % 8", "factor_quad_at(s, in_block / 8", kQ6K, 1},
+    {"pack_super_block", kPacker, ": factor_quad_at(s, in_block % 8", ": factor_quad_at(s, in_block / 8", kQ6K, 1},
+    {"pack_joined", kPacker, "groups + group)] << 4)", "groups + group)] << 3)", kQ2K, 1},
+    {"pack_codebook", kPacker, "to.data() + layout.zeros_at, fixed", "to.data() + layout.scales_at, fixed", kNf4, 1},
+    {"pack_float_half", kPacker, "floats + 2 * (4 + t)", "floats + 2 * (3 + t)", kBf16, 1},
     {"pack_minimum", kPacker, "layout_.zeros_at, stripe_.zero_factors", "layout_.zeros_at, stripe_.scale_factors", kQ4K, 1},
     {"pack_lane", kPacker, "lane_at(in_block % 8, j)", "lane_at(in_block % 8, j ^ 1)", kInt4, 1},
     {"pack_tile", kPacker, "* 4 + in_block / 8) * 4", "* 4 + in_block % 4) * 4", kInt4, 12},

@@ -32,7 +32,7 @@ const char* float_name(marlin_dtype type) { return type == MARLIN_F32 ? "f32" : 
 const char* msl_name(marlin_dtype type) { return type == MARLIN_F32 ? "float" : type == MARLIN_F16 ? "half" : "bfloat"; }
 
 const char* codes_type(gpu::KernelCodes kind) {
-  constexpr const char* kTypes[] = {"Fp4", "U4", "I8", "Fp4Sparse", "U4Sparse", "Planes"};
+  constexpr const char* kTypes[] = {"Fp4", "U4", "I8", "Fp4Sparse", "U4Sparse", "Planes", "Lut4", "Floats"};
   return kTypes[static_cast<int>(kind)];
 }
 
@@ -164,12 +164,18 @@ Problem::Problem(const Spec& s) : spec(s) {
   meta.zero_type = spec.zero_type;
   meta.sparse = spec.sparse;
   meta.gate_up_interleaved = spec.interleaved;
+  if (spec.format == MARLIN_CODEBOOK4)
+    for (int i = 0; i < 16; ++i) meta.codebook.push_back(static_cast<float>(i * i) / 7.0f - 9.25f);
   metal_marlin::set_groups(meta, spec.order, random);
   if (spec.tensor != 0) {
     meta.tensor_scales = {{0, 0.75f, spec.tensor == 2}};
     if (spec.n > 3) meta.tensor_scales.push_back({spec.n / 2, 1.7f, spec.tensor == 2});
   }
   metal_marlin::fill_randomly(source, random, !spec.any_scales);
+  const marlin_dtype floats = metal_marlin::float_dtype(spec.format);
+  auto& codes = source.all().codes;
+  for (int64_t i = 0; floats != 0 && i < spec.n * spec.k; ++i)  // of a size that all types hold
+    oracle::write(floats, codes.data(), i, static_cast<double>(static_cast<int>(random() % 4001) - 2000) / 1024);
   std::normal_distribution<double> normal;
   a.resize(at(spec.m * spec.k));
   // With an epilogue sums of about 1, where it bends.
@@ -219,6 +225,10 @@ oracle::Weights Problem::expected() const {
   w.group_size = meta.group_size;
   w.groups = meta.groups;
   w.codes = all.codes;
+  const marlin_dtype floats = metal_marlin::float_dtype(meta.format);
+  for (int64_t i = 0; floats != 0 && i < meta.n * meta.k; ++i) w.numbers.push_back(oracle::read(floats, all.codes.data(), i));
+  for (size_t i = 0; !meta.codebook.empty() && i < all.codes.size(); ++i)
+    w.numbers.push_back(static_cast<double>(meta.codebook[all.codes[i]]));
   w.additive = meta.zero_kind == ZeroKind::additive;
   add_scales(meta, all, w);
   w.group_index = plan.meta.group_index;
@@ -319,8 +329,11 @@ void Problem::bind_weights(Dispatch& dispatch) const {
   };
   bind_part(dispatch, MARLIN_BUFFER_SCALES, layout.scales_at,
             layout.scales_at + bytes(static_cast<int64_t>(metal_marlin::scale_bytes(layout.scale_type))));
-  if (layout.zero_kind != ZeroKind::none)
-    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at, layout.zeros_at + bytes(layout.zero_bytes()));
+  if (layout.codes == gpu::KernelCodes::lut4)
+    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at, layout.zeros_at + gpu::kCodebookBytes);
+  else if (layout.zero_kind != ZeroKind::none)
+    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at,
+              layout.zeros_at + static_cast<uint64_t>(layout.row_blocks() * layout.row_block_zero_bytes()));
 }
 
 AssertionResult Problem::multiply(const Setting& setting) {

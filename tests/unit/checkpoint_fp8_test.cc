@@ -4,6 +4,7 @@
 
 #include "checkpoint_files.h"
 #include "formats/codecs.h"
+#include "sources/shard.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -112,6 +113,28 @@ TEST(CheckpointBitsandbytes, BlocksRunAcrossRows) {
   EXPECT_EQ(decode_all(*own.value()->source(0, 0, {}).value()).value()[0], -1.0f);
 }
 
+/// Rows of 24, 12 or 9 elements: the parts of rows that lie in one block of 64 have 8, 4 or 1 elements.
+TEST(CheckpointBitsandbytes, ShortPartsOfRowsHaveAGroupIndex) {
+  for (const int64_t k : {24, 12, 9}) {
+    SCOPED_TRACE(k);
+    Flat flat;
+    flat.state = R"({"blocksize":64,"shape":[)" + std::to_string(144 / k) + "," + std::to_string(k) + "]}";
+    const auto opened = flat.open();
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    ASSERT_TRUE(opened.value()->layers()[0].status.ok()) << opened.value()->layers()[0].status.message();
+    auto source = opened.value()->source(0, 0, {}).take();
+    const auto values = decode_all(*source, 1);
+    ASSERT_TRUE(values.ok());
+    const auto expected = [](size_t e) { return kNf4[e % 16] * (0.5f * static_cast<float>(e / 64 + 1)); };
+    for (size_t e = 0; e < 144; ++e) ASSERT_EQ(values.value()[e], expected(e)) << "element " << e;
+    const auto part = make_shard(std::move(source), 2, 3, 5, 3);
+    ASSERT_TRUE(part.ok()) << part.status().message();
+    const auto few = decode_all(*part.value());
+    ASSERT_TRUE(few.ok());
+    for (size_t i = 0; i < 9; ++i) ASSERT_EQ(few.value()[i], expected(static_cast<size_t>(k) * (2 + i / 3) + 5 + i % 3)) << i;
+  }
+}
+
 /// Each scale is fl(fl(map[byte] * absmax) + offset), as bitsandbytes computes it in float32.
 TEST(CheckpointBitsandbytes, NestedScalesAreThoseOfTheWriter) {
   const Flat flat;
@@ -167,7 +190,7 @@ TEST(CheckpointBitsandbytes, RefusedStatesNameTheReason) {
   refused(with_state(R"({"blocksize":64,"shape":[3,99999999999]})"), MARLIN_E_FORMAT, "expected a blocksize");
   refused(with_state("{"), MARLIN_E_FORMAT, "f.safetensors");
   refused(with_state(R"({"blocksize":64,"shape":[4,48]})"), MARLIN_E_SHAPE, "expected 96 bytes for [4, 48], found 72");
-  refused(with_state(R"({"blocksize":64,"shape":[6,24]})"), MARLIN_E_UNSUPPORTED, "group_size: expected 16, 32, 64");
+  refused(with_state(R"({"blocksize":24,"shape":[3,48]})"), MARLIN_E_UNSUPPORTED, "group_size: expected 16, 32, 64");
   Flat few;
   few.absmax_shape = "2";
   few.absmax.resize(8);

@@ -5,17 +5,56 @@
 #include <algorithm>
 #include <iostream>
 
+#include "backends/gpu/kernels.h"
+#include "backends/gpu/pack.h"
 #include "base/bits.h"
 #include "checkpoint_files.h"
+#include "formats/widen.h"
 
 namespace metal_marlin::testing {
 namespace {
 
 struct Tally {
-  size_t files = 0, refused = 0, layers_refused = 0;
+  size_t files = 0, refused = 0, layers_refused = 0, packed = 0;
 };
 
-/// Opens the file, reads every layer, and checks the form of every error.
+struct HereRunner final : TaskRunner {
+  void run(uint32_t tasks, TaskRef task) override {
+    for (uint32_t i = 0; i < tasks; ++i) task(i);
+  }
+  uint32_t width() const override { return 1; }
+};
+
+/// Packs a source that is `read` as Metal's backend does: the error of reading, or none.
+void pack_for_metal(const WeightSource& source, const Status& read, Tally& tally) {
+  constexpr uint64_t kMostBytes = 1 << 20;  // a header may promise more than the test wants to allocate
+  const gpu::Policy& policy = gpu::simdgroup_policy();
+  std::unique_ptr<WidenedSource> widened;
+  if (!gpu::is_basic(source.meta()) && !policy.reads(source.meta())) {
+    ASSERT_TRUE(is_narrow(source.meta()));
+    widened = std::make_unique<WidenedSource>(source);
+  }
+  const WeightSource& packed = widened != nullptr ? *widened : source;
+  for (const gpu::Exponents exponents : {gpu::Exponents::bytes, gpu::Exponents::floats}) {
+    const auto plan = gpu::plan_packing(packed.meta(), exponents, policy.order);
+    if (!plan.ok()) {
+      ASSERT_TRUE(plan.status().code() == MARLIN_E_UNSUPPORTED || plan.status().code() == MARLIN_E_SHAPE)
+          << plan.status().message();
+      return;
+    }
+    if (plan.value().layout.bytes > kMostBytes) return;
+    HereRunner runner;
+    std::vector<std::byte> memory(plan.value().layout.bytes);  // the sanitizers see its end
+    const auto done = gpu::pack_weights(packed, plan.value(), memory, runner);
+    ASSERT_EQ(done.status().code(), read.code()) << done.status().message();
+    ASSERT_STREQ(done.status().message(), read.message());
+    ++tally.packed;
+    if (!done.ok() || done.value()) return;
+  }
+  FAIL() << "exponents do not fit as floats either";
+}
+
+/// Opens the file, reads every layer, packs it for Metal, and checks the form of every error.
 void try_file(const std::string& name, const std::string& content, const std::string& config, Tally& tally) {
   ++tally.files;
   auto opened = open_memory({{name, content}, {"config.json", config}});
@@ -35,6 +74,7 @@ void try_file(const std::string& name, const std::string& content, const std::st
       const auto source = checkpoint.source(i, e, {MARLIN_MXFP4});
       Status status = source.status();
       if (source.ok()) status = source.value()->read(0, source.value()->meta().n, stripe);
+      if (source.ok()) pack_for_metal(*source.value(), status, tally);
       if (!status.ok()) ++tally.layers_refused;
       ASSERT_NE(status.code(), MARLIN_E_INTERNAL) << status.message();
     }
@@ -82,6 +122,12 @@ std::string small_safetensors() {
                       {"q.nbits", "I32", "", bytes_of<int32_t>({4})},
                       {"q.axis", "I32", "", bytes_of<int32_t>({1})},
                       {"q.group_size", "I32", "", bytes_of<int32_t>({16})},
+                      {"o._weight_qdata", "I8", "2,8", z.substr(0, 16)},
+                      {"o._weight_scale", "BF16", "1,2", z.substr(0, 4)},
+                      {"o._weight_zero_point", "BF16", "1,2", z.substr(0, 4)},
+                      {"u._weight_qdata", "I8", "2,8", z.substr(0, 16)},
+                      {"u._weight_scale", "F32", "2,1", z.substr(0, 8)},
+                      {"u._weight_zero_point", "I8", "2,1", z.substr(0, 2)},
                       {"experts.0.w.weight", "F32", "1,2", z.substr(0, 8)},
                       {"experts.1.w.weight", "F32", "1,2", z.substr(0, 8)},
                       {"f.weight", "F32", "1,2", z.substr(0, 8)}});
@@ -170,7 +216,7 @@ void damage_everywhere(const std::string& name, const std::string& good, Tally& 
 
 TEST(CheckpointMalformed, TheSmallFilesAreGood) {
   for (const auto& [name, content, layers] :
-       {std::tuple{"f.safetensors", small_safetensors(), 14u}, std::tuple{"f.gguf", small_gguf(), 14u}}) {
+       {std::tuple{"f.safetensors", small_safetensors(), 16u}, std::tuple{"f.gguf", small_gguf(), 14u}}) {
     auto opened = open_memory({{name, content}, {"config.json", kConfig}});
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     EXPECT_EQ(opened.value()->layers().size(), layers);
@@ -185,9 +231,11 @@ TEST(CheckpointMalformed, Gguf) {
   const size_t header = good.find("f.weight") + 40;
   damage_integers<uint32_t>("f.gguf", good, 4, header, tally);
   damage_integers<uint64_t>("f.gguf", good, 8, header, tally);
-  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused, "
+            << tally.packed << " layers packed for Metal\n";
   RecordProperty("cases", std::to_string(tally.files));
   EXPECT_GE(tally.files, 10'000u);
+  EXPECT_GE(tally.packed, 10'000u);
   EXPECT_GT(tally.refused, 1'000u);
 }
 
@@ -212,9 +260,11 @@ TEST(CheckpointMalformed, Safetensors) {
       ASSERT_FALSE(HasFatalFailure());
     }
   }
-  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  std::cout << tally.files << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused, "
+            << tally.packed << " layers packed for Metal\n";
   RecordProperty("cases", std::to_string(tally.files));
   EXPECT_GE(tally.files, 10'000u);
+  EXPECT_GE(tally.packed, 10'000u);
   EXPECT_GT(tally.refused, 1'000u);
 }
 

@@ -4,6 +4,7 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/bits.h"
 #include "shaders/common/layout.h"
 
 namespace metal_marlin::gpu {
@@ -63,6 +64,17 @@ inline void add_to_planes(const uint8_t* codes, int bits, int units, int w, uint
     from += 2;
   }
   if (bits - from == 1) add_to_plane(codes, w, from, 1, words);
+}
+/// The words of a unit of floats of 16 or 32 bits.
+inline void float_words(const uint8_t* floats, int bits, uint32_t* words) {
+  for (int t = 0; t < 4; ++t)
+    if (bits == 32) {
+      words[2 * t] = load<uint32_t>(floats + 4 * t);
+      words[2 * t + 1] = load<uint32_t>(floats + 4 * (4 + t));
+    } else {
+      words[t] = load<uint16_t>(floats + 2 * t) |
+                 static_cast<uint32_t>(load<uint16_t>(floats + 2 * (4 + t))) << 16;
+    }
 }
 /// Steps t, t + 1 of a unit of INT8.
 inline uint32_t int8_word(const uint8_t* codes, int t) {

@@ -132,7 +132,7 @@ void bind_weights(Bindings& bindings, const GpuWeights& weights) {
   const RowBlockLayout& layout = weights.layout;
   bindings.buffer(MARLIN_BUFFER_CODES, weights.part(0))
       .buffer(MARLIN_BUFFER_SCALES, weights.part(layout.scales_at));
-  if (layout.zero_kind != ZeroKind::none)
+  if (layout.zero_constant() != kZeroNone)
     bindings.buffer(MARLIN_BUFFER_ZEROS, weights.part(layout.zeros_at));
 }
 

@@ -12,24 +12,33 @@ namespace {
 constexpr int64_t kGroupsWanted = 128;
 
 bool has_alternatives(const RowBlockLayout& layout, ActivationKind) {
-  return !layout.sparse() && layout.codes != KernelCodes::planes;
+  return !layout.sparse() && layout.codes < KernelCodes::fp4_sparse;
 }
 
-/// Integers of every width and E4M3 codes, and the two-level scales of K-quants.
+/// Codes of every format, and the two-level scales of K-quants.
 bool reads(const WeightMeta& meta) {
-  const FormatRow& row = *format_row(meta.format);
-  if (row.numbers == CodeNumbers::codebook || row.code_bits > 8) return false;
   if (!meta.has_two_level_scales()) return true;
   if (meta.zero_kind != ZeroKind::none && !meta.has_two_level_zeros()) return false;
   return meta.group_size == 16 || meta.group_size == 32;
 }
 
-#define MARLIN_GPU_OTHERS(family, suffix)                   \
-  MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),    \
-      MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix), \
-      MARLIN_GPU_ACTIVATIONS(family "_planes_", suffix)
+/// The name of a kernel of codes that tensor operations do not take.
+constexpr std::string_view real_kernel(std::string_view name) {
+  return name.ends_with("_tensor") ? std::string_view() : name;
+}
+
+#define MARLIN_GPU_OTHERS(family, suffix)                                                 \
+  MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),                                  \
+      MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix),                               \
+      MARLIN_GPU_ACTIVATIONS(family "_planes_", suffix),                                  \
+      {real_kernel(family "_lut4_f32_" suffix), real_kernel(family "_lut4_f16_" suffix),  \
+       real_kernel(family "_lut4_bf16_" suffix), real_kernel(family "_lut4_i8_" suffix)}, \
+  {                                                                                       \
+    real_kernel(family "_floats_f32_" suffix), real_kernel(family "_floats_f16_" suffix), \
+        real_kernel(family "_floats_bf16_" suffix), {}                                    \
+  }
 #define MARLIN_GPU_NONE \
-  {}, {}, {}
+  {}, {}, {}, {}, {}
 #define MARLIN_GPU_ROW(family, suffix, m_min, m_max, rows, columns, threads, others, invariant,    \
                        serves)                                                                     \
   {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix), \
@@ -122,7 +131,8 @@ bool has_product_kernel(const Policy& policy, std::string_view name) {
 
 HelperKernel unpack_kernel(KernelCodes codes) {
   constexpr std::string_view kNames[] = {"unpack_fp4",        "unpack_u4",        "unpack_i8",
-                                         "unpack_fp4_sparse", "unpack_u4_sparse", "unpack_planes"};
+                                         "unpack_fp4_sparse", "unpack_u4_sparse", "unpack_planes",
+                                         "unpack_lut4",       "unpack_floats"};
   return helper("unpack", kNames[static_cast<int>(codes)]);
 }
 

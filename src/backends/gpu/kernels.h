@@ -22,7 +22,7 @@ namespace metal_marlin::gpu {
 
 /// The form in which a product kernel reads A.
 enum class ActivationKind : uint8_t { f32, f16, bf16, i8 };
-inline constexpr int kKernelCodes = 6, kActivationKinds = 4;
+inline constexpr int kKernelCodes = 8, kActivationKinds = 4;
 
 /// A row of kernels.inc: one tile, for every kind of codes and activations.
 struct ProductKernel {
@@ -64,9 +64,10 @@ struct ProductKernel {
   std::string_view name(KernelCodes codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];
   }
-  /// Tensor operations take 16-bit activations without conversion.
+  /// Tensor operations take 16-bit activations without conversion, and codes that 16 bits hold.
   bool takes(ActivationKind activation, const RowBlockLayout& layout) const {
-    const bool halves = activation == ActivationKind::f16 || activation == ActivationKind::bf16;
+    const bool halves = !is_real(layout.codes) &&
+                        (activation == ActivationKind::f16 || activation == ActivationKind::bf16);
     return (!tensor || halves) && (serves == nullptr || serves(layout, activation));
   }
 };

@@ -15,10 +15,13 @@ namespace metal_marlin::gpu {
 
 /// The codes that a kernel is compiled for. Zeros are a function constant, so that kinds of codes
 /// (formats/code_kind.h) that differ in their zeros share a kernel.
-enum class KernelCodes : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse, planes };
+enum class KernelCodes : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse, planes, lut4, floats };
+/// Numbers that need float32: those of codebooks, and floats as they are.
+constexpr bool is_real(KernelCodes kind) { return kind >= KernelCodes::lut4; }
 /// The name of the kind in names of kernels.
 constexpr const char* kernel_codes_name(KernelCodes kind) {
-  constexpr const char* kNames[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse", "planes"};
+  constexpr const char* kNames[] = {"fp4",       "u4",     "i8",   "fp4_sparse",
+                                    "u4_sparse", "planes", "lut4", "floats"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -28,6 +31,7 @@ enum class SlotOrder : uint8_t {
   mma,        ///< lane j slots of every unit of 32: operands of mma.m16n8k16 and wgmma
 };
 
+inline constexpr int64_t kCodebookBytes = 16 * sizeof(float);
 /// Parts begin at multiples of this, so that each may be bound as a buffer of its own.
 inline constexpr uint64_t kPartAlign = 256;
 
@@ -58,6 +62,7 @@ struct RowBlockLayout {
   int64_t words(int64_t block_slots) const {
     const int64_t units = block_slots / kLanes;
     if (codes == KernelCodes::i8) return 2 * units;
+    if (codes == KernelCodes::floats) return units * (code_bits / 4);
     if (codes == KernelCodes::planes) return plane_words(code_bits, static_cast<marlin_int>(units));
     return sparse() && units == 4 ? 3 : units;
   }
@@ -79,6 +84,17 @@ struct RowBlockLayout {
     const auto shift = static_cast<marlin_int>(group_shift_constant());
     return (quads << shift >> kSuperBlockShift) * super_block_words(shift) * 4;
   }
+  /// Whether a byte holds the integers of a scale and a zero.
+  bool joined() const {
+    return scale_type == ScaleType::u4 && zero_kind == ZeroKind::additive &&
+           zero_type == ScaleType::u4;
+  }
+  /// The bytes of the zeros of a row block.
+  int64_t row_block_zero_bytes() const {
+    const auto shift = static_cast<marlin_int>(group_shift_constant());
+    if (joined()) return (quads << shift >> kSuperBlockShift) * kFactorWords * 4;
+    return row_block_record_bytes(zero_bytes());
+  }
   /// Whether there are row factors and origins. CUDA's order always has them.
   bool has_row_records() const { return order == SlotOrder::mma || row_factor != kRowFactorNone; }
   /// The values of the function constants that follow from the weights.
@@ -86,7 +102,9 @@ struct RowBlockLayout {
     return two_level() ? uint32_t{kScaleTwoLevel} : static_cast<uint32_t>(scale_type);
   }
   uint32_t zero_constant() const {
+    if (codes == KernelCodes::lut4) return kZeroCodebook;
     if (zero_kind == ZeroKind::none) return kZeroNone;
+    if (joined()) return kZeroJoined;
     if (zero_kind == ZeroKind::additive && is_two_level(zero_type)) return kZeroTwoLevel;
     return zero_kind == ZeroKind::integer ? uint32_t{kZeroInteger}
                                           : uint32_t{kZeroF32} + static_cast<uint32_t>(zero_type);

@@ -28,6 +28,11 @@ constexpr int64_t kPaddingRow = -1;
 
 /// Padding codes and scales decode to 0, and never to NaN.
 uint8_t padding_code(const WeightMeta& meta) {
+  if (!meta.codebook.empty()) {  // whose numbers may be infinite
+    const auto finite = std::find_if(meta.codebook.begin(), meta.codebook.end(),
+                                     [](float number) { return std::isfinite(number); });
+    return static_cast<uint8_t>((finite - meta.codebook.begin()) % 16);
+  }
   return static_cast<uint8_t>(
       meta.zero_kind == ZeroKind::none ? format_row(meta.format)->zero_point() : 0);
 }
@@ -36,6 +41,7 @@ uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 12
 /// The shift of stored exponents, unless a row has larger ones than it leaves room for.
 int usual_shift(const RowBlockLayout& layout) {
   if (layout.order == SlotOrder::mma) return kMmaExponent;
+  if (layout.codes == KernelCodes::floats) return 0;
   return layout.code_form == kFormE4m3 ? kE4m3Exponent : kFp4Exponent;
 }
 
@@ -43,6 +49,7 @@ int usual_shift(const RowBlockLayout& layout) {
 /// if they do not fit. The smallest code other than 0 is 2^smallest.
 std::optional<int> exponent_shift(int lo, int hi, int usual, int smallest) {
   const int shift = std::min<int>(usual, kLargestExponent - hi);
+  if (lo + shift < 1) return std::nullopt;  // a byte 0 is NaN
   // If the shift is less than usual, a weight of 2^(e - 127 + smallest) is 2^(usual - shift) less
   // to the kernels. It is a normal float, from 2^-126 on, if e + shift >= usual + 1 - smallest.
   return shift == usual || lo + shift >= usual + 1 - smallest ? std::optional(shift) : std::nullopt;
@@ -105,7 +112,8 @@ class RowBlockPacker {
         layout_(plan.layout),
         to_(to),
         too_wide_(too_wide),
-        codes_(static_cast<size_t>(layout_.slots)),
+        code_bytes_(static_cast<int64_t>(format_row(plan.meta.format)->code_bytes())),
+        codes_(static_cast<size_t>(layout_.slots * code_bytes_)),
         kept_(layout_.sparse() ? static_cast<size_t>(layout_.slots / 4) : 0) {}
 
   Status operator()(int64_t row_block) {
@@ -165,11 +173,17 @@ class RowBlockPacker {
       std::fill(kept_.begin(), kept_.end(), uint8_t{3});
       return;
     }
-    const uint8_t* const codes = stripe_.codes.data() + row * k;
+    const uint8_t* const codes = stripe_.codes.data() + row * k * code_bytes_;
     for (int64_t slot = 0; slot < layout_.slots; ++slot) {
       const int64_t from = plan_.slot_to_k.empty() ? (slot < k ? slot : -1)
                                                    : plan_.slot_to_k[static_cast<size_t>(slot)];
-      codes_[static_cast<size_t>(slot)] = from >= 0 ? codes[from] : pad_of(row, slot);
+      uint8_t* const to = codes_.data() + slot * code_bytes_;
+      if (code_bytes_ == 1)
+        *to = from >= 0 ? codes[from] : pad_of(row, slot);
+      else if (from >= 0)
+        std::memcpy(to, codes + from * code_bytes_, static_cast<size_t>(code_bytes_));
+      else
+        std::memset(to, 0, static_cast<size_t>(code_bytes_));
     }
     for (size_t quad = 0; quad < kept_.size(); ++quad)
       kept_[quad] = static_cast<int64_t>(quad) < k / 4
@@ -231,13 +245,18 @@ class RowBlockPacker {
     const int64_t count = layout_.words(int64_t{units} * kLanes);
     std::fill_n(words, count, 0u);
     for (int w = 0; w < units; ++w) {
-      const uint8_t* const unit = codes_.data() + slot + kUnitSlots * (units * j + w);
+      const uint8_t* const unit =
+          codes_.data() + (slot + kUnitSlots * (units * j + w)) * code_bytes_;
       switch (layout_.codes) {
         case KernelCodes::fp4:
           words[w] = fp4_half(unit) | fp4_half(unit + 4) << 16;
           break;
         case KernelCodes::u4:
+        case KernelCodes::lut4:
           words[w] = nibbles(unit) | nibbles(unit + 4) << 16;
+          break;
+        case KernelCodes::floats:
+          float_words(unit, layout_.code_bits, words + w * (layout_.code_bits / 4));
           break;
         case KernelCodes::i8:
           words[2 * w] = int8_word(unit, 0) ^ sign_bits();
@@ -318,7 +337,7 @@ class RowBlockPacker {
       const int32_t units = block_slots(slots, b) / kLanes;
       const int64_t count = layout_.words(block_slots(slots, b));
       for (int j = 0; j < 4; ++j) {
-        uint32_t words[8];
+        uint32_t words[kMostWords];
         lane_words(block_begin(slots, b), units, j, words);
         const int lane = lane_at(in_block % 8, j);
         for (int64_t word = 0; word < count; ++word)
@@ -347,7 +366,12 @@ class RowBlockPacker {
       const int32_t group = row == kPaddingRow ? -1 : plan_.groups[static_cast<size_t>(quad)];
       write_scale(row, group, shift,
                   to_ + layout_.scales_at + place(quad, groups_of_16 && size == 1) * size);
-      if (zero_size == 0) continue;
+      if (layout_.joined() && group >= 0) {
+        std::byte& both = to_[layout_.scales_at + static_cast<uint64_t>(place(quad, true))];
+        both |= static_cast<std::byte>(
+            stripe_.zeros[static_cast<size_t>(row * plan_.meta.groups + group)] << 4);
+      }
+      if (zero_size == 0 || layout_.joined()) continue;
       std::byte* const zero =
           to_ + layout_.zeros_at + place(quad, groups_of_16 && zero_size == 1) * zero_size;
       if (group < 0) {
@@ -363,19 +387,23 @@ class RowBlockPacker {
 
   /// Writes the factors of two-level scales and zeros of one row.
   void write_factors(int64_t row_block, int in_block, int64_t row) const {
-    const auto write = [&](uint64_t part, const std::vector<uint8_t>& factors) {
-      std::byte* const to = to_ + part + row_block * layout_.row_block_record_bytes(1);
+    const auto write = [&](uint64_t part, const std::vector<uint8_t>& factors, bool alone) {
+      std::byte* const to =
+          to_ + part +
+          row_block * (alone ? layout_.row_block_zero_bytes() : layout_.row_block_record_bytes(1));
       const int64_t held = plan_.meta.factors();
       for (int32_t s = 0; s < ceil_div(layout_.slots, kFactorSpan); ++s) {
-        const int64_t quad = factor_quad_at(s, in_block % 8, shift_of_groups());
+        const int64_t quad = alone ? joined_factor_quad_at(s, in_block % 8)
+                                   : factor_quad_at(s, in_block % 8, shift_of_groups());
         const bool padding = row == kPaddingRow || s >= held;
         store(to + 4 * quad + 2 * (in_block / 8),
               padding ? uint16_t{0}
                       : load<uint16_t>(factors.data() + (row * held + s) * int64_t{kFactorBytes}));
       }
     };
-    write(layout_.scales_at, stripe_.scale_factors);
-    if (layout_.zero_kind != ZeroKind::none) write(layout_.zeros_at, stripe_.zero_factors);
+    write(layout_.scales_at, stripe_.scale_factors, false);
+    if (layout_.zero_kind != ZeroKind::none)
+      write(layout_.zeros_at, stripe_.zero_factors, layout_.joined());
   }
 
   void write_scale(int64_t row, int32_t group, int shift, std::byte* at) const {
@@ -397,12 +425,15 @@ class RowBlockPacker {
     }
   }
 
+  static constexpr int kMostWords = 32;  // of a lane and tile in a block: 32 floats
+
   const WeightSource& source_;
   const PackPlan& plan_;
   const RowBlockLayout& layout_;
   std::byte* const to_;
   std::atomic<bool>& too_wide_;
   Stripe stripe_;
+  const int64_t code_bytes_;
   std::vector<uint8_t> codes_, kept_;  // of one row, by slot and by four slots
 };
 
@@ -419,6 +450,11 @@ Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std:
     return RowBlockPacker(source, plan, to.data(), too_wide);
   }));
   if (too_wide.load(std::memory_order_relaxed)) return false;
+  if (layout.codes == KernelCodes::lut4) {
+    const float* const fixed = format_row(plan.meta.format)->codebook;
+    std::memcpy(to.data() + layout.zeros_at, fixed != nullptr ? fixed : plan.meta.codebook.data(),
+                kCodebookBytes);
+  }
   if (layout.permuted)
     std::memcpy(to.data() + layout.slot_to_k_at, plan.slot_to_k.data(),
                 plan.slot_to_k.size() * sizeof(int32_t));

@@ -11,17 +11,21 @@ namespace metal_marlin::gpu {
 namespace {
 
 KernelCodes kernel_codes(const WeightMeta& meta) {
-  const int bits = format_row(meta.format)->code_bits;
-  if (bits == 8) return KernelCodes::i8;
-  if (bits != 4) return KernelCodes::planes;
-  if (format_row(meta.format)->codebook != nullptr)
-    return meta.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4;
+  const FormatRow& row = *format_row(meta.format);
+  if (row.code_bits > 8) return KernelCodes::floats;
+  if (row.code_bits == 8) return KernelCodes::i8;
+  if (row.code_bits != 4) return KernelCodes::planes;
+  if (row.codebook == kE2m1) return meta.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4;
+  if (row.numbers == CodeNumbers::codebook) return KernelCodes::lut4;
   return meta.sparse ? KernelCodes::u4_sparse : KernelCodes::u4;
 }
 
 uint32_t code_form(const WeightMeta& meta) {
   if (meta.format == MARLIN_UINT8) return kFormUnsigned;
   if (meta.format == MARLIN_FP8) return kFormE4m3;
+  if (meta.format == MARLIN_FLOAT32) return kFormF32;
+  if (meta.format == MARLIN_FLOAT16) return kFormF16;
+  if (meta.format == MARLIN_BFLOAT16) return kFormBf16;
   const int bits = format_row(meta.format)->code_bits;
   return bits == 4 || bits == 8 ? uint32_t{kFormOwn} : static_cast<uint32_t>(bits);
 }
@@ -38,7 +42,9 @@ bool place_parts(RowBlockLayout& layout) {
   const auto scale_size = static_cast<int64_t>(scale_bytes(layout.scale_type));
   const Checked row_blocks(layout.row_blocks());
   part(layout.scales_at, row_blocks * Checked(layout.row_block_record_bytes(scale_size)));
-  part(layout.zeros_at, row_blocks * Checked(layout.row_block_record_bytes(layout.zero_bytes())));
+  part(layout.zeros_at, layout.codes == KernelCodes::lut4
+                            ? Checked(kCodebookBytes)
+                            : row_blocks * Checked(layout.row_block_zero_bytes()));
   const Checked records = layout.has_row_records() ? rows : Checked(0);
   part(layout.factors_at, records * Checked(sizeof(RowFactor)));
   part(layout.origins_at, records * Checked(sizeof(RowOrigin)));

@@ -42,6 +42,13 @@ marlin_format integer_format(int bits) {
                                         MARLIN_INT6};
   return kFormats[bits - 2];
 }
+marlin_format float_format(const RowBlockLayout& like) {
+  if (like.code_form == kFormF32) return MARLIN_FLOAT32;
+  return like.code_form == kFormF16 ? MARLIN_FLOAT16 : MARLIN_BFLOAT16;
+}
+marlin_format codebook_format(ScaleType scales) {
+  return is_two_level(scales) ? MARLIN_IQ4 : MARLIN_NF4;
+}
 marlin_format byte_format(const RowBlockLayout& like) {
   if (like.code_form == kFormE4m3) return MARLIN_FP8;
   return like.code_form == kFormUnsigned ? MARLIN_UINT8 : MARLIN_INT8;
@@ -51,10 +58,17 @@ marlin_format byte_format(const RowBlockLayout& like) {
 class ProbeWeights final : public WeightSource {
  public:
   explicit ProbeWeights(const RowBlockLayout& like) {
-    const bool integers = like.codes != KernelCodes::fp4 && like.codes != KernelCodes::fp4_sparse;
-    meta_.format =
-        like.codes == KernelCodes::i8 ? byte_format(like) : integer_format(like.code_bits);
-    if (!integers) meta_.format = fp4_format(like.scale_type);
+    const bool fp4 = like.codes == KernelCodes::fp4 || like.codes == KernelCodes::fp4_sparse;
+    const bool integers = !fp4 && !is_real(like.codes);
+    if (fp4)
+      meta_.format = fp4_format(like.scale_type);
+    else if (like.codes == KernelCodes::floats)
+      meta_.format = float_format(like);
+    else if (like.codes == KernelCodes::lut4)
+      meta_.format = codebook_format(like.scale_type);
+    else
+      meta_.format =
+          like.codes == KernelCodes::i8 ? byte_format(like) : integer_format(like.code_bits);
     meta_.n = kN;
     meta_.k = kK;
     meta_.group_size =
@@ -64,7 +78,7 @@ class ProbeWeights final : public WeightSource {
     meta_.zero_kind = like.zero_kind;
     meta_.zero_type = like.zero_type;
     meta_.sparse = like.sparse();
-    fill((1 << like.code_bits) - 1, integers);
+    fill(like.codes == KernelCodes::floats ? 0 : (1 << like.code_bits) - 1, integers);
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
@@ -83,18 +97,27 @@ class ProbeWeights final : public WeightSource {
   const Stripe& all() const { return all_; }
 
  private:
+  bool has_e2m1() const { return format_row(meta_.format)->codebook == kE2m1; }
   bool code_is_unsigned() const {
     return format_row(meta_.format)->numbers == CodeNumbers::from_zero;
   }
 
   void fill(int most, bool integers) {
     Random random;
-    for (int64_t i = 0; i < kN * kK; ++i) {
+    const marlin_dtype dtype = float_dtype(meta_.format);
+    for (int64_t i = 0; dtype != 0 && i < kN * kK; ++i) {
+      const float x = random.unit();
+      push_number(dtype, i / kK < kPositive ? std::fabs(x) : x, all_.codes);
+    }
+    for (int64_t i = 0; dtype == 0 && i < kN * kK; ++i) {
       const int64_t row = i / kK, code = (row + i) % (most + 1);
       const int64_t sign = integers ? 128 : 8;  // the bit that makes a code negative
       // Narrower integers have no such bit: the upper half of the codes is positive.
       const bool offset = integers && code_is_unsigned();
-      const int64_t half = (most + 1) / 2, positive = offset ? half + code % half : code & ~sign;
+      // The upper half of a codebook is positive, too.
+      const bool upper = offset || format_row(meta_.format)->numbers == CodeNumbers::codebook;
+      const int64_t half = (most + 1) / 2,
+                    positive = upper && !has_e2m1() ? half + code % half : code & ~sign;
       const int64_t chosen = row >= kPositive ? code : positive;
       const bool nan = meta_.format == MARLIN_FP8 && (chosen & 0x7F) == 0x7F;
       all_.codes.push_back(static_cast<uint8_t>(nan ? 1 : chosen));
@@ -105,7 +128,8 @@ class ProbeWeights final : public WeightSource {
       if (meta_.zero_kind == ZeroKind::integer)
         all_.zeros.push_back(static_cast<uint8_t>(positive ? 0 : random.below(most + 2)));
       if (meta_.has_two_level_zeros())  // which are subtracted
-        all_.zeros.push_back(static_cast<uint8_t>(positive ? 0 : random.below(64)));
+        all_.zeros.push_back(static_cast<uint8_t>(
+            positive ? 0 : random.below(meta_.zero_type == ScaleType::u4 ? 16 : 64)));
       else if (meta_.zero_kind == ZeroKind::additive)
         push_float(meta_.zero_type, positive ? 1.0f : random.unit(), all_.zeros);
     }
@@ -119,10 +143,13 @@ class ProbeWeights final : public WeightSource {
       all_.kept.push_back(kPairs[random.below(6)]);
   }
 
-  static void push_float(ScaleType type, float value, std::vector<uint8_t>& to) {
+  static void push_number(marlin_dtype dtype, float value, std::vector<uint8_t>& to) {
     uint8_t bytes[4];
-    encode_floats(scale_dtype(type), &value, 1, bytes);
-    to.insert(to.end(), bytes, bytes + scale_bytes(type));
+    encode_floats(dtype, &value, 1, bytes);
+    to.insert(to.end(), bytes, bytes + float_bytes(dtype));
+  }
+  static void push_float(ScaleType type, float value, std::vector<uint8_t>& to) {
+    push_number(scale_dtype(type), value, to);
   }
 
   void push_scale(Random& random, bool positive, std::vector<uint8_t>& to) const {
