@@ -13,7 +13,7 @@ from peer import Absent, imported, needs, settle
 class Llama:
     """One model in one context. A plugin is loaded into the whole process: see Apart."""
 
-    def __init__(self, folder, model, threads, context, flash_attention=True, plugin=None, compute="default"):
+    def __init__(self, folder, model, threads, context, flash_attention=True, plugin=None, compute="int8"):
         self.name = "llama.cpp" if flash_attention else "llama.cpp -fa off"
         if plugin:
             self.name += f" with the plugin {compute}"

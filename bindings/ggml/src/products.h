@@ -12,6 +12,10 @@ namespace marlin_ggml {
 /// Whether Products computes it. Weights have to lie in a buffer of this type, or nowhere yet.
 bool is_product(const ggml_tensor& node, ggml_backend_buffer_type_t buffers);
 
+/// ggml's CPU backend rounds the activations of all of kBlockTypes to 8 bits, so that who chooses
+/// nothing loses no accuracy.
+inline constexpr marlin_compute kUsualCompute = MARLIN_COMPUTE_INT8;
+
 /// Computes nodes, one thread at a time. Keeps the memory that it once needed.
 class Products {
  public:
@@ -33,7 +37,7 @@ class Products {
   ggml_status run(const ggml_tensor& node);
 
   marlin_stream* stream_;
-  marlin_compute compute_ = MARLIN_COMPUTE_DEFAULT;
+  marlin_compute compute_ = kUsualCompute;
   std::vector<marlin_gemm_desc> products_;
   std::vector<Weights> weights_;  // of products_
   std::vector<float> gathered_, results_;

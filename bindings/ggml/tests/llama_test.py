@@ -47,7 +47,7 @@ def main(folder, plugin_file, model):
     failed = 0
     alone = llama.Apart(folder, model, 1, 512)
     tokens = alone.tokens(TEXT)
-    for compute in "default", "int8":
+    for compute in "int8", "exact":
         plugin = llama.Apart(folder, model, 1, 512, plugin=plugin_file, compute=compute)
         for test in log_probabilities_are_near, greedy_tokens_are_the_same, one_by_one_is_as_together:
             name = f"{test.__name__.replace('_', ' ')}, {compute}"
