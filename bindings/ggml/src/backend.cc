@@ -6,6 +6,15 @@
 #include "log.h"
 
 namespace marlin_ggml {
+namespace {
+
+/// Whether a node reads and writes elements, and does not only name some that there are.
+bool moves_data(const ggml_tensor& node) {
+  return node.op != GGML_OP_NONE && node.op != GGML_OP_VIEW && node.op != GGML_OP_RESHAPE &&
+         node.op != GGML_OP_PERMUTE && node.op != GGML_OP_TRANSPOSE && !ggml_is_empty(&node);
+}
+
+}  // namespace
 
 std::unique_ptr<Backend> Backend::create(marlin_context* context,
                                          ggml_backend_buffer_type_t buffers, int threads,
@@ -109,10 +118,16 @@ PackedBuffer* Backend::lasting(const ggml_tensor& tensor) const {
 void Backend::note_written(ggml_cgraph* graph) {
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     const ggml_tensor& node = *ggml_graph_node(graph, i);
-    const bool writes = node.op != GGML_OP_NONE && node.op != GGML_OP_VIEW &&
-                        node.op != GGML_OP_RESHAPE && node.op != GGML_OP_PERMUTE &&
-                        node.op != GGML_OP_TRANSPOSE && !ggml_is_empty(&node);
-    if (PackedBuffer* buffer = writes ? lasting(node) : nullptr) buffer->note_written(node);
+    if (PackedBuffer* buffer = moves_data(node) ? lasting(node) : nullptr)
+      buffer->note_written(node);
+  }
+}
+
+/// ggml's CPU backend reads the sources of a node where they lie.
+void Backend::lay_out_sources(const ggml_tensor& node) const {
+  for (const ggml_tensor* source : node.src) {
+    if (PackedBuffer* buffer = source != nullptr ? lasting(*source) : nullptr)
+      buffer->lay_out(*source);
   }
 }
 
@@ -130,7 +145,11 @@ ggml_status Backend::compute(ggml_cgraph* graph) {
     note_written(graph);
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
       ggml_tensor& node = *ggml_graph_node(graph, i);
-      if (!is_product(node, buffers_) || ggml_is_empty(&node) || !has_weights(node)) continue;
+      if (!moves_data(node)) continue;
+      if (!is_product(node, buffers_) || !has_weights(node)) {
+        lay_out_sources(node);
+        continue;
+      }
       take(node, count);
       ++count;
     }

@@ -46,6 +46,7 @@ class Backend {
 
   PackedBuffer* lasting(const ggml_tensor& tensor) const;
   void note_written(ggml_cgraph* graph);
+  void lay_out_sources(const ggml_tensor& node) const;
   bool has_weights(const ggml_tensor& product) const;
   void add_product();
   void take(ggml_tensor& node, size_t index);

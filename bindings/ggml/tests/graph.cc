@@ -58,7 +58,7 @@ Input integers(std::array<int64_t, 4> ne, const std::vector<int32_t>& values) {
   return input;
 }
 
-Placed::Placed(const Graph& graph, ggml_backend_t backend)
+Placed::Placed(const Graph& graph, ggml_backend_t backend, ggml_backend_buffer_usage usage)
     : backend_(backend), context_(new_context()) {
   for (const Input& input : graph.inputs)
     inputs_.push_back(ggml_new_tensor(context_.get(), input.type, 4, input.ne.data()));
@@ -66,6 +66,7 @@ Placed::Placed(const Graph& graph, ggml_backend_t backend)
   graph_ = ggml_new_graph(context_.get());
   ggml_build_forward_expand(graph_, output_);
   buffer_.reset(ggml_backend_alloc_ctx_tensors(context_.get(), backend));
+  ggml_backend_buffer_set_usage(buffer_.get(), usage);
   for (size_t i = 0; i < inputs_.size(); ++i) {
     EXPECT_EQ(ggml_nbytes(inputs_[i]), graph.inputs[i].bytes.size());
     ggml_backend_tensor_set(inputs_[i], graph.inputs[i].bytes.data(), 0,

@@ -69,7 +69,8 @@ struct Graph {
 /// A graph in a backend's memory, its inputs filled.
 class Placed {
  public:
-  Placed(const Graph& graph, ggml_backend_t backend);
+  Placed(const Graph& graph, ggml_backend_t backend,
+         ggml_backend_buffer_usage usage = GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
   ggml_status compute();
   std::vector<float> result() const;
   ggml_tensor* input(size_t i) const { return inputs_[i]; }
