@@ -132,6 +132,11 @@ void get_props(ggml_backend_dev_t, ggml_backend_dev_props* props) {
   props->name = kName;
   props->description = plugin().info.name;
   props->type = kType;
+  // Weights are packed from a mapped file, which then leaves the memory of the process. Headers of
+  // older versions have no such member.
+  [](auto& caps) {
+    if constexpr (requires { caps.mmap_support; }) caps.mmap_support = true;
+  }(props->caps);
   get_memory(nullptr, &props->memory_free, &props->memory_total);
 }
 
