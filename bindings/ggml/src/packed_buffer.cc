@@ -25,19 +25,6 @@ void drop_pages(const char* begin, const char* end) {
   if (from < to) madvise(reinterpret_cast<void*>(from), to - from, MADV_DONTNEED);
 }
 
-/// Calls use(matrix, offset of its data in the tensor) for all matrices of a tensor until it is
-/// false.
-template <typename Use>
-bool for_each_matrix(const ggml_tensor& tensor, const Use& use) {
-  for (int64_t i3 = 0; i3 < tensor.ne[3]; ++i3) {
-    for (int64_t i2 = 0; i2 < tensor.ne[2]; ++i2) {
-      const Matrix matrix = matrix_of(tensor, i2, i3);
-      if (!use(matrix, matrix.data - static_cast<const char*>(tensor.data))) return false;
-    }
-  }
-  return true;
-}
-
 /// The bytes [begin, end) of the packed matrix.
 void copy_packed(const marlin_weights& weights, const Matrix& matrix, const char* begin,
                  const char* end, char* to) {
@@ -134,18 +121,28 @@ bool PackedBuffer::is_written(const ggml_tensor& tensor) {
   return is_written(begin, begin + ggml_nbytes(&tensor));
 }
 
-/// Packs the bytes at `data` as the matrix, which has no gaps. False if it cannot be packed or if
-/// the packed copy would not give all bytes back.
-bool PackedBuffer::pack_alone(const Matrix& matrix, const char* data) {
-  Matrix from = matrix;
-  from.data = data;
-  Packed packed{nullptr, true};
-  auto error = metal_marlin::make<marlin_error>();
-  try {
+/// Packs the bytes at `data` as this tensor, which has no gaps. False if they cannot be packed or
+/// if the packed copy would not give all of them back.
+bool PackedBuffer::pack_alone(const ggml_tensor& tensor, const char* data) {
+  const auto pack_piece = [&](const Matrix& piece, int64_t) {
+    Matrix from = piece;
+    from.data = data + (piece.data - static_cast<const char*>(tensor.data));
+    Packed packed{nullptr, true};
+    auto error = metal_marlin::make<marlin_error>();
     if (pack_matrix(context_, from, packed.weights, error) != MARLIN_OK ||
         !holds_all(*packed.weights, from))
       return false;
-    packed_.emplace(matrix, std::move(packed));
+    packed_.emplace(piece, std::move(packed));
+    drop_pages(piece.data, piece.end());
+    let_go(from.data, static_cast<size_t>(from.end() - from.data));
+    return true;
+  };
+  try {
+    for (int64_t i3 = 0; i3 < tensor.ne[3]; ++i3) {
+      for (int64_t i2 = 0; i2 < tensor.ne[2]; ++i2) {
+        if (!for_each_piece(tensor, i2, i3, pack_piece)) return false;
+      }
+    }
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -163,13 +160,7 @@ void PackedBuffer::set(const ggml_tensor& tensor, const void* data, size_t offse
                      !is_written(to, to + size);
   // ggml gives no way to fail here: what cannot be packed fails again, and is told, when it is
   // multiplied by.
-  const bool alone = packs && for_each_matrix(tensor, [&](const Matrix& matrix, ptrdiff_t at) {
-                       return pack_alone(matrix, from + at);
-                     });
-  if (alone) {
-    drop_pages(to, to + size);
-    return let_go(data, size);
-  }
+  if (packs && pack_alone(tensor, from)) return;
   if (packs)
     log(GGML_LOG_LEVEL_DEBUG, "weights '%s': the bytes stay beside the packed copy", tensor.name);
   for (auto& [matrix, packed] : packed_) {

@@ -48,7 +48,7 @@ class PackedBuffer {
   void lay_out(const char* begin, const char* end);
   void forget(const char* begin, const char* end);
   bool is_written(const char* begin, const char* end) const;
-  bool pack_alone(const Matrix& matrix, const char* data);
+  bool pack_alone(const ggml_tensor& tensor, const char* data);
 
   marlin_context* context_;
   char* memory_;

@@ -22,13 +22,6 @@ const BlockType* block_type(ggml_type type) {
   return nullptr;
 }
 
-Matrix matrix_of(const ggml_tensor& tensor, int64_t i2, int64_t i3) {
-  const char* data = static_cast<const char*>(tensor.data) +
-                     i2 * static_cast<int64_t>(tensor.nb[2]) +
-                     i3 * static_cast<int64_t>(tensor.nb[3]);
-  return {data, tensor.type, tensor.ne[1], tensor.ne[0], tensor.nb[1]};
-}
-
 marlin_status pack_matrix(marlin_context* context, const Matrix& matrix, Weights& out,
                           marlin_error& error) {
   const BlockType& block = *block_type(matrix.type);

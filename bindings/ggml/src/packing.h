@@ -3,6 +3,7 @@
 
 #include <metal_marlin/metal_marlin.hpp>
 
+#include <algorithm>
 #include <compare>
 #include <memory>
 
@@ -52,8 +53,29 @@ inline constexpr BlockType kBlockTypes[] = {
 /// NULL for all other types.
 const BlockType* block_type(ggml_type type);
 
-/// The matrix at [i3][i2] of a tensor of blocks.
-Matrix matrix_of(const ggml_tensor& tensor, int64_t i2, int64_t i3);
+/// Large matrices are packed in pieces of whole rows, so that the bytes that are packed may leave
+/// memory before the next ones come.
+inline constexpr size_t kPieceBytes = size_t{32} << 20;
+
+/// Calls use(piece, its first row) for the pieces of the matrix at [i3][i2] of a tensor of blocks,
+/// until it is false. Whether it never was.
+template <typename Use>
+bool for_each_piece(const ggml_tensor& tensor, int64_t i2, int64_t i3, const Use& use) {
+  constexpr int64_t kPanel = 64;  // the library packs as many rows together
+  const auto row_stride = static_cast<int64_t>(tensor.nb[1]);
+  const char* data = static_cast<const char*>(tensor.data) +
+                     i2 * static_cast<int64_t>(tensor.nb[2]) +
+                     i3 * static_cast<int64_t>(tensor.nb[3]);
+  const int64_t n = tensor.ne[1],
+                panels = static_cast<int64_t>(kPieceBytes) / (row_stride * kPanel),
+                rows = std::max<int64_t>(panels, 1) * kPanel;
+  for (int64_t first = 0; first < n; first += rows) {
+    const Matrix piece{data + first * row_stride, tensor.type, std::min(rows, n - first),
+                       tensor.ne[0], tensor.nb[1]};
+    if (!use(piece, first)) return false;
+  }
+  return true;
+}
 
 using Weights = std::shared_ptr<marlin_weights>;
 
