@@ -59,9 +59,13 @@ int64_t pages_of(const ggml_tensor& tensor) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = (reinterpret_cast<uintptr_t>(tensor.data) + page - 1) / page * page;
   const auto end = (reinterpret_cast<uintptr_t>(tensor.data) + ggml_nbytes(&tensor)) / page * page;
+#ifdef __APPLE__
+  std::vector<char> here((end - begin) / page);
+#else
   std::vector<unsigned char> here((end - begin) / page);
+#endif
   EXPECT_EQ(mincore(reinterpret_cast<void*>(begin), end - begin, here.data()), 0);
-  return std::ranges::count_if(here, [](unsigned char each) { return (each & 1) != 0; });
+  return std::ranges::count_if(here, [](auto each) { return (each & 1) != 0; });
 }
 
 Graph large_product(ggml_type type) {
@@ -176,6 +180,7 @@ TEST(BytesThatAPackedCopyLoses, StayBesideIt) {
             1e-3 * squared_distance(other, std::vector<float>(other.size())));
 }
 
+#ifdef __linux__
 /// Kilobytes of the mapping that begins at `address`, as the process has them.
 int64_t resident_kilobytes(const void* address) {
   char begin[32];
@@ -211,6 +216,8 @@ TEST(MappedFiles, LeaveTheProcessOncePacked) {
     EXPECT_EQ(bytes_of(placed.input(0), 1 << 20), bytes);
   }
 }
+
+#endif
 
 // A scale byte that no block may have: ggml's own validation refuses it, and no float holds 2^128.
 TEST(BadBytes, AreAnErrorOfTheProduct) {
