@@ -210,7 +210,11 @@ TEST(MappedFiles, LeaveTheProcessOncePacked) {
     const int64_t before = resident_kilobytes(mapped);
     EXPECT_GT(before, static_cast<int64_t>(bytes.size() / 1024));
     ggml_backend_tensor_set(placed.input(0), mapped, 0, bytes.size());
-    EXPECT_EQ(resident_kilobytes(mapped), flags == MAP_SHARED ? 0 : before);
+    // A page that is read brings its neighbors, up to 64 KB, of which some belong to what has left.
+    if (flags == MAP_SHARED)
+      EXPECT_LE(resident_kilobytes(mapped), 64);
+    else
+      EXPECT_EQ(resident_kilobytes(mapped), before);
     EXPECT_EQ(std::memcmp(mapped, bytes.data(), bytes.size()), 0);
     munmap(mapped, bytes.size());
     EXPECT_EQ(bytes_of(placed.input(0), 1 << 20), bytes);
