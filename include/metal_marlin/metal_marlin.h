@@ -523,7 +523,11 @@ MARLIN_EXPORT marlin_status marlin_weights_pack(marlin_context* context, const m
 /* Decodes rows to floats, bit-exact: the true value is rounded once to float32, and then once to out's dtype. out is [T, K],
  * F32, F16 or BF16, in the file's order of k. row_ids is [T, 1] I32, and first_row is then ignored; with several experts
  * row_ids is MARLIN_E_UNSUPPORTED. row_ids NULL selects the T rows from first_row on; rows of expert e start at e N. An id
- * outside [0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL. */
+ * outside [0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL.
+ *
+ * On the CPU, an out of U8 [T, bytes of a row] without row_ids receives the rows as GGUF's blocks, the bytes that were packed
+ * with layout GGUF. Codes of -0 in MXFP4 and NVFP4 are +0 there, and scales of NVFP4 have no sign, as ggml reads them. Weights
+ * that no block type holds, NVFP4 with a scale byte 0xFF and 2:4 sparse weights are MARLIN_E_UNSUPPORTED. */
 MARLIN_EXPORT marlin_status marlin_weights_unpack(marlin_stream* stream, const marlin_weights* weights,
                                                   const marlin_matrix* row_ids, int64_t first_row, const marlin_matrix* out,
                                                   marlin_error* err);

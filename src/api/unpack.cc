@@ -1,10 +1,14 @@
 #include <algorithm>
 #include <cinttypes>
+#include <span>
 
 #include "api/errors.h"
 #include "api/operand.h"
 #include "api/stream.h"
 #include "api/weights.h"
+#include "core/packed_reader.h"
+#include "layouts/gguf_types.h"
+#include "layouts/layout_table.h"
 
 namespace metal_marlin::api {
 namespace {
@@ -29,23 +33,78 @@ Status check_range(int64_t first_row, int64_t rows, int64_t n) {
                        rows, first_row, n);
 }
 
-/// Decodes consecutive rows, which may continue from one expert to the next.
-Status unpack_rows(BackendStream* on, const marlin_weights& weights, int64_t first,
-                   MatrixView out) {
-  const int64_t n = weights.experts.front()->meta().n,
-                element = static_cast<int64_t>(float_bytes(out.dtype));
+/// Calls unpack_some(expert, first row, out) for consecutive rows, which may continue from one
+/// expert to the next. `element` is the size of an element of `out`.
+template <class UnpackSome>
+Status for_each_expert(const marlin_weights& weights, int64_t first, MatrixView out,
+                       int64_t element, const UnpackSome& unpack_some) {
+  const int64_t n = weights.experts.front()->meta().n;
   for (int64_t left = out.rows; left > 0; left -= out.rows) {
     const int64_t row = first % n;
     out.rows = std::min(left, n - row);
-    const PackedWeights& expert = *weights.experts[static_cast<size_t>(first / n)];
-    MARLIN_RETURN_IF_ERROR(
-        weights.context->backend->unpack(on, expert, RowSelection::from(row), out));
+    MARLIN_RETURN_IF_ERROR(unpack_some(*weights.experts[static_cast<size_t>(first / n)], row, out));
     const int64_t bytes = out.rows * out.stride * element;
     out.data = static_cast<std::byte*>(out.data) + bytes;
     out.offset += static_cast<uint64_t>(bytes);
     first += out.rows;
   }
   return {};
+}
+
+/// Decodes consecutive rows.
+Status unpack_rows(BackendStream* on, const marlin_weights& weights, int64_t first,
+                   const MatrixView& out) {
+  return for_each_expert(weights, first, out, static_cast<int64_t>(float_bytes(out.dtype)),
+                         [&](const PackedWeights& expert, int64_t row, const MatrixView& to) {
+                           return weights.context->backend->unpack(on, expert,
+                                                                   RowSelection::from(row), to);
+                         });
+}
+
+/// Blocks of consecutive rows of one expert: what `source` holds in the layout GGUF.
+Status write_blocks(const WeightSource& source, int64_t first, const MatrixView& out) {
+  const LayoutEncoder layout = gguf_encoder();
+  const std::unique_ptr<Encoder> encoder = layout.make(source.meta());
+  Stripe stripe;
+  for (int64_t at = 0; at < out.rows; at += kStripeRows) {
+    const int64_t count = std::min(kStripeRows, out.rows - at);
+    MARLIN_RETURN_IF_ERROR(source.read(first + at, count, stripe));
+    auto* const to = static_cast<std::byte*>(out.data) + at * out.stride;
+    MARLIN_RETURN_IF_ERROR(encoder->encode(
+        stripe, 0, count, [&](size_t, uint64_t, std::span<const std::byte> rows) -> Status {
+          for (int64_t row = 0; row < count; ++row)
+            std::copy_n(rows.begin() + row * out.cols, out.cols, to + row * out.stride);
+          return {};
+        }));
+  }
+  return {};
+}
+
+/// The bytes of a row of blocks; an error for weights that GGUF does not hold.
+Result<int64_t> block_row_bytes(const WeightMeta& meta) {
+  MARLIN_RETURN_IF_ERROR(gguf_encoder().check(meta));
+  MARLIN_ASSIGN(const std::vector<EncodedTensor> tensors, gguf_encoder().tensors(meta, 1));
+  const ElementType& type = gguf_type(tensors.front().type)->element;
+  return meta.k / type.block * type.bytes;
+}
+
+Status unpack_blocks(const marlin_weights& weights, int64_t first, const MatrixView& out) {
+  const auto* const reader = dynamic_cast<const PackedReader*>(weights.context->backend.get());
+  if (reader == nullptr)
+    return Status::error(MARLIN_E_UNSUPPORTED, "out.dtype is U8; only the CPU gives blocks back");
+  const WeightMeta& meta = weights.experts.front()->meta();
+  MARLIN_ASSIGN(const int64_t row_bytes, block_row_bytes(meta));
+  if (out.cols != row_bytes)
+    return Status::error(
+        MARLIN_E_SHAPE, "out.cols is %" PRId64 ", expected the bytes of a row of blocks = %" PRId64,
+        out.cols, row_bytes);
+  MARLIN_RETURN_IF_ERROR(
+      check_range(first, out.rows, static_cast<int64_t>(weights.experts.size()) * meta.n));
+  const auto write = [&](const PackedWeights& expert, int64_t row, const MatrixView& to) -> Status {
+    MARLIN_ASSIGN(const std::unique_ptr<WeightSource> source, reader->source_of(expert));
+    return write_blocks(*source, row, to);
+  };
+  return for_each_expert(weights, first, out, 1, write);
 }
 
 Status unpack(marlin_stream* stream, const marlin_weights* weights, const marlin_matrix* row_ids,
@@ -57,6 +116,7 @@ Status unpack(marlin_stream* stream, const marlin_weights* weights, const marlin
   const WeightMeta& meta = weights->experts.front()->meta();
   const auto experts = static_cast<int64_t>(weights->experts.size());
   MARLIN_ASSIGN(const Operand to, resolve(*out, "out", *weights->context));
+  if (to.dtype == MARLIN_U8 && row_ids == nullptr) return unpack_blocks(*weights, first_row, to);
   MARLIN_RETURN_IF_ERROR(check_matrix(to, "out"));
   if (to.cols != meta.k)
     return Status::error(MARLIN_E_SHAPE,

@@ -57,7 +57,7 @@ def candidates(options, model, threads, about):
     found = [Chat(options.chat, model, compute, threads, about) for compute in ("int8", "default")]
     settings = [{}, {"flash_attention": False}]
     if options.plugin.exists():
-        settings += [{"plugin": str(options.plugin), "compute": compute} for compute in ("int8", "default")]
+        settings += [{"plugin": str(options.plugin), "compute": compute} for compute in ("int8", "exact")]
     else:
         print(f"left out: llama.cpp with the plugin: expected {options.plugin}, which ./dev test ggml builds", file=sys.stderr, flush=True)
     try:

@@ -10,10 +10,17 @@ from ggml import QUIET
 from peer import Absent, imported, needs, settle
 
 
+def _kilobytes(of):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(of + ":"))
+
+
 class Llama:
     """One model in one context. A plugin is loaded into the whole process: see Apart."""
 
-    def __init__(self, folder, model, threads, context, flash_attention=True, plugin=None, compute="default"):
+    def __init__(self, folder, model, threads, context, flash_attention=True, plugin=None, compute="int8", model_settings=(),
+                 context_settings=()):
+        """The settings are pairs of a member of llama_model_params or llama_context_params and its value."""
         self.name = "llama.cpp" if flash_attention else "llama.cpp -fa off"
         if plugin:
             self.name += f" with the plugin {compute}"
@@ -28,17 +35,36 @@ class Llama:
         params.n_gpu_layers = 0
         if plugin:
             self._use(plugin, params)
-        self.model = self.l.llama_model_load_from_file(str(model).encode(), params)
-        needs(self.model, f"it does not read {model}")
+        for member, value in model_settings:
+            setattr(params, member, value)
+        self.before = _kilobytes("VmRSS")
+        self.file, self.model_params = model, params
         params = self.l.llama_context_default_params()
         params.n_ctx, params.n_threads, params.n_threads_batch = context, threads, threads
         if not flash_attention:  # else it decides
             params.flash_attn_type = self.l.LLAMA_FLASH_ATTN_TYPE_DISABLED
-        self.context = self.l.llama_init_from_model(self.model, params)
-        needs(self.context, "it makes no context")
+        for member, value in context_settings:
+            setattr(params, member, value)
+        self.context_params = params
+        self._load()
         vocabulary = self.l.llama_model_get_vocab(self.model)
         self.vocabulary = self.l.llama_vocab_n_tokens(vocabulary)
         self.opening = [self.l.llama_vocab_bos(vocabulary)] if self.l.llama_vocab_get_add_bos(vocabulary) else []
+
+    def _load(self):
+        self.model = self.l.llama_model_load_from_file(str(self.file).encode(), self.model_params)
+        needs(self.model, f"it does not read {self.file}")
+        self.context = self.l.llama_init_from_model(self.model, self.context_params)
+        needs(self.context, "it makes no context")
+
+    def load_again(self):
+        """Frees the model and loads it once more in the same process."""
+        self.close()
+        self._load()
+
+    def kilobytes(self, of="VmHWM"):
+        """Memory of the process above what it had before the model: the most there was, or with VmRSS what there is."""
+        return _kilobytes(of) - self.before
 
     def _use(self, plugin, params):
         """As `-dev METAL-MARLIN -ngl 99` of llama.cpp's programs."""
@@ -70,23 +96,32 @@ class Llama:
         settle()
         return seconds
 
-    def _logits(self, tokens):
-        """Of each token, after what was decoded before."""
+    def _logits(self, sequences):
+        """Of each token of each sequence, all in one batch."""
         import numpy as np
-        batch = self.l.llama_batch_init(len(tokens), 0, 1)
-        batch.n_tokens = len(tokens)
-        for at, token in enumerate(tokens):
-            batch.token[at], batch.pos[at], batch.n_seq_id[at], batch.seq_id[at][0], batch.logits[at] = token, at, 1, 0, 1
+        rows = [(token, at, which) for which, tokens in enumerate(sequences) for at, token in enumerate(tokens)]
+        batch = self.l.llama_batch_init(len(rows), 0, 1)
+        batch.n_tokens = len(rows)
+        for i, (token, at, which) in enumerate(rows):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, at, 1, which, 1
         self._decode(batch)
-        logits = np.ctypeslib.as_array(self.l.llama_get_logits(self.context), (len(tokens), self.vocabulary)).astype(np.float64)
+        logits = np.ctypeslib.as_array(self.l.llama_get_logits(self.context), (len(rows), self.vocabulary)).astype(np.float64)
         self.l.llama_batch_free(batch)
         return logits
 
-    def log_probabilities(self, tokens):
-        """Of every token of the vocabulary, after each of these; float64 [tokens, vocabulary]."""
+    def adapt(self, file, scale):
+        """Adds the LoRA adapter of this file to what is computed."""
+        adapter = self.l.llama_adapter_lora_init(self.model, str(file).encode())
+        needs(adapter, f"it does not read {file}")
+        adapters, scales = (self.l.llama_adapter_lora_p_ctypes * 1)(adapter), (ctypes.c_float * 1)(scale)
+        if self.l.llama_set_adapters_lora(self.context, adapters, 1, scales) != 0:
+            raise RuntimeError("llama_set_adapters_lora failed")
+
+    def log_probabilities(self, *sequences):
+        """Of every token of the vocabulary, after each token of each sequence; float64 [tokens, vocabulary]."""
         import numpy as np
         self._forget()
-        logits = self._logits(tokens)
+        logits = self._logits(sequences)
         logits -= logits.max(1, keepdims=True)
         return logits - np.log(np.exp(logits).sum(1, keepdims=True))
 

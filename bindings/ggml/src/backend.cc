@@ -1,11 +1,41 @@
 #include "backend.h"
 
+#include <algorithm>
 #include <cstring>
 #include <new>
 
 #include "log.h"
 
 namespace marlin_ggml {
+namespace {
+
+/// Whether a node reads and writes elements, and does not only name some that there are.
+bool moves_data(const ggml_tensor& node) {
+  return node.op != GGML_OP_NONE && node.op != GGML_OP_VIEW && node.op != GGML_OP_RESHAPE &&
+         node.op != GGML_OP_PERMUTE && node.op != GGML_OP_TRANSPOSE && !ggml_is_empty(&node);
+}
+
+bool overlap(const ggml_tensor& a, const ggml_tensor& b) {
+  const auto *begin = static_cast<const char*>(a.data), *other = static_cast<const char*>(b.data);
+  return begin < other + ggml_nbytes(&b) && other < begin + ggml_nbytes(&a);
+}
+
+/// Whether the product at node `later` may be computed with the one at node `at`: until its turn,
+/// nobody needs the memory of its result for anything else, and its activations stay as they are.
+bool may_run_at(ggml_cgraph* graph, int at, int later) {
+  const ggml_tensor& product = *ggml_graph_node(graph, later);
+  for (int i = at; i < later; ++i) {
+    const ggml_tensor& node = *ggml_graph_node(graph, i);
+    if (!moves_data(node)) continue;
+    if (overlap(node, product) || overlap(node, *product.src[1])) return false;
+    for (const ggml_tensor* source : node.src) {
+      if (source != nullptr && overlap(*source, product)) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
 
 std::unique_ptr<Backend> Backend::create(marlin_context* context,
                                          ggml_backend_buffer_type_t buffers, int threads,
@@ -72,14 +102,34 @@ void Backend::take(ggml_tensor& node, size_t index) {
   Product& product = taken_[index];
   product.node = &node;
   product.original = node;
+  product.others.clear();
+  product.other_originals.clear();
   product.team.open();
   node.op = callback_op_;
   std::memcpy(node.op_params, product.call.data(), sizeof node.op_params);
 }
 
+/// Gives the product at node `at` those later ones that share its activations, as the keys and
+/// values of a layer share those of its queries: they are prepared once for all.
+void Backend::take_others(ggml_cgraph* graph, int at, Product& product) {
+  constexpr int kFarthest = 16;
+  const int end = std::min(ggml_graph_n_nodes(graph), at + kFarthest);
+  for (int i = at + 1; i < end; ++i) {
+    ggml_tensor& node = *ggml_graph_node(graph, i);
+    if (!moves_data(node) || !is_product(node, buffers_) ||
+        !share_activations(product.original, node) || !has_weights(node) ||
+        !may_run_at(graph, at, i))
+      continue;
+    product.others.push_back(&node);
+    product.other_originals.push_back(node);
+  }
+  for (ggml_tensor* other : product.others) other->op = GGML_OP_NONE;  // the host passes over it
+}
+
 void Backend::give_back(size_t count) {
   for (size_t i = 0; i < count; ++i) {
     Product& product = taken_[i];
+    for (ggml_tensor* other : product.others) other->op = GGML_OP_MUL_MAT;
     product.node->op = product.original.op;
     std::memcpy(product.node->op_params, product.original.op_params,
                 sizeof product.node->op_params);
@@ -89,7 +139,7 @@ void Backend::give_back(size_t count) {
 void Backend::run(const Product& product) noexcept {
   ggml_status status;
   try {
-    status = products_.compute(product.original);
+    status = products_.compute(product.original, product.other_originals);
   } catch (const std::bad_alloc&) {
     log(GGML_LOG_LEVEL_ERROR, "node '%s': no memory for activations", product.original.name);
     status = GGML_STATUS_ALLOC_FAILED;
@@ -109,10 +159,16 @@ PackedBuffer* Backend::lasting(const ggml_tensor& tensor) const {
 void Backend::note_written(ggml_cgraph* graph) {
   for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
     const ggml_tensor& node = *ggml_graph_node(graph, i);
-    const bool writes = node.op != GGML_OP_NONE && node.op != GGML_OP_VIEW &&
-                        node.op != GGML_OP_RESHAPE && node.op != GGML_OP_PERMUTE &&
-                        node.op != GGML_OP_TRANSPOSE && !ggml_is_empty(&node);
-    if (PackedBuffer* buffer = writes ? lasting(node) : nullptr) buffer->note_written(node);
+    if (PackedBuffer* buffer = moves_data(node) ? lasting(node) : nullptr)
+      buffer->note_written(node);
+  }
+}
+
+/// ggml's CPU backend reads the sources of a node where they lie.
+void Backend::lay_out_sources(const ggml_tensor& node) const {
+  for (const ggml_tensor* source : node.src) {
+    if (PackedBuffer* buffer = source != nullptr ? lasting(*source) : nullptr)
+      buffer->lay_out(*source);
   }
 }
 
@@ -130,9 +186,13 @@ ggml_status Backend::compute(ggml_cgraph* graph) {
     note_written(graph);
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
       ggml_tensor& node = *ggml_graph_node(graph, i);
-      if (!is_product(node, buffers_) || ggml_is_empty(&node) || !has_weights(node)) continue;
+      if (!moves_data(node)) continue;
+      if (!is_product(node, buffers_) || !has_weights(node)) {
+        lay_out_sources(node);
+        continue;
+      }
       take(node, count);
-      ++count;
+      take_others(graph, i, taken_[count++]);
     }
     status = host_->compute(graph);
   } catch (const std::bad_alloc&) {

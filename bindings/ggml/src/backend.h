@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <vector>
 
 #include "host.h"
 #include "products.h"
@@ -38,6 +39,8 @@ class Backend {
     Backend* backend = nullptr;
     ggml_tensor* node = nullptr;
     ggml_tensor original{};
+    std::vector<ggml_tensor*> others;  // later nodes that the same call computes
+    std::vector<ggml_tensor> other_originals;
     std::array<int32_t, GGML_MAX_OP_PARAMS / sizeof(int32_t)> call{};  // of the callback
     Team team;
   };
@@ -46,9 +49,11 @@ class Backend {
 
   PackedBuffer* lasting(const ggml_tensor& tensor) const;
   void note_written(ggml_cgraph* graph);
+  void lay_out_sources(const ggml_tensor& node) const;
   bool has_weights(const ggml_tensor& product) const;
   void add_product();
   void take(ggml_tensor& node, size_t index);
+  void take_others(ggml_cgraph* graph, int at, Product& product);
   void give_back(size_t count);
   void run(const Product& product) noexcept;
 

@@ -31,7 +31,7 @@ struct Plugin {
   ggml_backend_device device{};
   ggml_backend_buffer_type buffers{};
   marlin_device_info info{};
-  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;  // of backends to come
+  marlin_compute compute = kUsualCompute;  // of backends to come
 
   Plugin();
   Plugin(const Plugin&) = delete;
@@ -79,15 +79,24 @@ void set_abort_callback(ggml_backend_t backend, ggml_abort_callback callback, vo
 
 /// False, with a line in the log, for a name that is none.
 bool parse_compute(const char* name, marlin_compute& out) {
-  if (std::strcmp(name, "default") == 0) {
+  if (std::strcmp(name, "exact") == 0) {
     out = MARLIN_COMPUTE_DEFAULT;
   } else if (std::strcmp(name, "int8") == 0) {
     out = MARLIN_COMPUTE_INT8;
   } else {
-    log(GGML_LOG_LEVEL_ERROR, "compute: expected \"default\" or \"int8\", found \"%s\"", name);
+    log(GGML_LOG_LEVEL_ERROR, "compute: expected \"exact\" or \"int8\", found \"%s\"", name);
     return false;
   }
   return true;
+}
+
+void log_compute(marlin_compute compute) {
+  log(GGML_LOG_LEVEL_INFO, "%s",
+      compute == MARLIN_COMPUTE_INT8
+          ? "compute int8: activations are rounded to 8 bits, as ggml's CPU backend rounds them; "
+            "GGML_METAL_MARLIN_COMPUTE=exact keeps them"
+          : "compute exact: activations stay float32; GGML_METAL_MARLIN_COMPUTE=int8 rounds them "
+            "to 8 bits, as ggml's CPU backend does, and is faster");
 }
 
 bool set_compute(ggml_backend_t backend, const char* name) {
@@ -123,6 +132,11 @@ void get_props(ggml_backend_dev_t, ggml_backend_dev_props* props) {
   props->name = kName;
   props->description = plugin().info.name;
   props->type = kType;
+  // Weights are packed from a mapped file, which then leaves the memory of the process. Headers of
+  // older versions have no such member.
+  [](auto& caps) {
+    if constexpr (requires { caps.mmap_support; }) caps.mmap_support = true;
+  }(props->caps);
   get_memory(nullptr, &props->memory_free, &props->memory_total);
 }
 
@@ -159,6 +173,7 @@ Plugin::Plugin() {
   if (marlin_context_create(&desc, &context, &error) != MARLIN_OK)
     log(GGML_LOG_LEVEL_ERROR, "%s", error.message);
   if (const char* name = std::getenv("GGML_METAL_MARLIN_COMPUTE")) parse_compute(name, compute);
+  log_compute(compute);
 
   reg.api_version = kGgmlApiVersion;
   reg.get_name = [](ggml_backend_reg_t) { return kName; };

@@ -70,20 +70,39 @@ bool is_product(const ggml_tensor& node, ggml_backend_buffer_type_t buffers) {
   return a.type == GGML_TYPE_F32;
 }
 
-ggml_status Products::compute(const ggml_tensor& node) {
-  products_.clear();
-  weights_.clear();
-  return node.op == GGML_OP_MUL_MAT ? multiply(node) : multiply_experts(node);
+bool share_activations(const ggml_tensor& first, const ggml_tensor& second) {
+  return first.op == GGML_OP_MUL_MAT && second.op == GGML_OP_MUL_MAT &&
+         first.src[1] == second.src[1] && rows_are_plain(*first.src[1]);
 }
 
-/// Adds C = A W^T with the matrix [i3][i2] of `weights`. What goes on with the last product becomes
-/// part of it: then W is read once for both.
+ggml_status Products::compute(const ggml_tensor& node, std::span<const ggml_tensor> others) {
+  products_.clear();
+  weights_.clear();
+  if (node.op == GGML_OP_MUL_MAT_ID) return multiply_experts(node);
+  ggml_status status = multiply(node);
+  for (const ggml_tensor& other : others) {
+    if (status == GGML_STATUS_SUCCESS) status = multiply(other);
+  }
+  return status == GGML_STATUS_SUCCESS ? run(node) : status;
+}
+
+/// Adds C = A W^T with the matrix [i3][i2] of `weights`, piece by piece.
 ggml_status Products::add(const ggml_tensor& weights, int64_t i2, int64_t i3, const Rows& a,
                           const Rows& c) {
+  ggml_status status = GGML_STATUS_SUCCESS;
+  for_each_piece(weights, i2, i3, [&](const Matrix& piece, int64_t first) {
+    status = add_piece(weights, piece, a, {c.data + first, c.count, piece.n, c.stride});
+    return status == GGML_STATUS_SUCCESS;
+  });
+  return status;
+}
+
+/// What goes on with the last product becomes part of it: then W is read once for both.
+ggml_status Products::add_piece(const ggml_tensor& weights, const Matrix& piece, const Rows& a,
+                                const Rows& c) {
   auto error = metal_marlin::make<marlin_error>();
   Weights packed;
-  const marlin_status status =
-      packed_buffer(buffer_of(weights)).pack(matrix_of(weights, i2, i3), packed, error);
+  const marlin_status status = packed_buffer(buffer_of(weights)).pack(piece, packed, error);
   if (status != MARLIN_OK) return failed(status, error, "weights", weights.name);
   auto next = metal_marlin::make<marlin_gemm_desc>();
   next.compute = compute_;
@@ -113,6 +132,7 @@ ggml_status Products::run(const ggml_tensor& node) {
   return status == MARLIN_OK ? GGML_STATUS_SUCCESS : failed(status, error, "node", node.name);
 }
 
+/// Adds the products of one node.
 ggml_status Products::multiply(const ggml_tensor& c) {
   const ggml_tensor &w = *c.src[0], &a = *c.src[1];
   const int64_t k = a.ne[0], m = a.ne[1], n = c.ne[0];
@@ -134,7 +154,7 @@ ggml_status Products::multiply(const ggml_tensor& c) {
       if (status != GGML_STATUS_SUCCESS) return status;
     }
   }
-  return run(c);
+  return GGML_STATUS_SUCCESS;
 }
 
 /// c[n, u, t] = row (u mod b) of token t of A, times the expert ids[u, t]: sorted by expert,

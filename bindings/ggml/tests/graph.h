@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <numeric>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,7 +41,12 @@ inline int64_t columns(ggml_type type, int64_t k) {
 
 /// Loads the plugin once; the test fails when it cannot be.
 ggml_backend_dev_t plugin_device();
+/// Computes as the plugin does for who chooses nothing.
 Backend plugin_backend();
+/// With activations as they are.
+Backend exact_backend();
+/// ggml_backend_metal_marlin_set_compute, as a program finds it.
+bool set_compute(ggml_backend_t backend, const char* name);
 Backend cpu_backend();
 /// For tensors without memory.
 Context new_context();
@@ -63,7 +69,8 @@ struct Graph {
 /// A graph in a backend's memory, its inputs filled.
 class Placed {
  public:
-  Placed(const Graph& graph, ggml_backend_t backend);
+  Placed(const Graph& graph, ggml_backend_t backend,
+         ggml_backend_buffer_usage usage = GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
   ggml_status compute();
   std::vector<float> result() const;
   ggml_tensor* input(size_t i) const { return inputs_[i]; }
@@ -80,7 +87,11 @@ class Placed {
 
 std::vector<float> run(const Graph& graph, ggml_backend_t backend);
 /// Sum of (x - y)^2.
-double squared_distance(const std::vector<float>& x, const std::vector<float>& y);
+template <typename Y>
+double squared_distance(const std::vector<float>& x, const std::vector<Y>& y) {
+  return std::transform_reduce(x.begin(), x.end(), y.begin(), 0.0, std::plus<>(),
+                               [](double a, double b) { return (a - b) * (a - b); });
+}
 
 /// The float64 product of a MUL_MAT or MUL_MAT_ID with ggml's own decoding of the weights, and how
 /// far FP32 sums may be off.
@@ -91,8 +102,8 @@ struct Expected {
 };
 Expected expected(const Graph& product);
 
-/// Runs it on the plugin: every element within its bound, and, where ggml's CPU backend takes it,
-/// near what that gives.
+/// Runs it on the plugin with both computes: every element of the exact one within its bound, and
+/// all of INT8, and ggml's CPU backend where it takes the product, near the float64 product.
 void check_product(const Graph& product, bool cpu_takes_it = true);
 
 /// What ggml logged while this lives.

@@ -6,6 +6,7 @@
 
 import pathlib
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[3] / "tools" / "races"))
 import llama  # noqa: E402
@@ -15,10 +16,11 @@ found a letter in a bottle, written by a child on the other shore, who asked wha
 # llama.cpp alone rounds activations to 8 bits: so many nats may log-probabilities be off in the square mean, and in one place.
 NEAR, FARTHEST = 0.2, 1.5
 COUNT = 200
+MOST_MEMORY = 1.15  # of that of llama.cpp alone
 
 
-def log_probabilities_are_near(alone, plugin, tokens):
-    a, b = alone.log_probabilities(tokens), plugin.log_probabilities(tokens)
+def log_probabilities_are_near(alone, plugin, *sequences):
+    a, b = alone.log_probabilities(*sequences), plugin.log_probabilities(*sequences)
     off = abs(a - b)[a > -7]  # what is hardly ever said may be further off
     mean, most = float((off ** 2).mean() ** 0.5), float(off.max())
     assert mean < NEAR and most < FARTHEST, f"{mean:.3f} nats apart in the mean and {most:.3f} at most, expected {NEAR} and {FARTHEST}"
@@ -43,14 +45,86 @@ def one_by_one_is_as_together(_alone, plugin, tokens):
     assert differ <= 1, f"{differ} of 20 tokens differ: {chosen}, {found}"
 
 
+def memory_is_that_of_llama(alone, plugin, tokens):
+    """Of processes that did no more than this."""
+    for each in alone, plugin:
+        each.generate(tokens, COUNT)
+    ratio = plugin.kilobytes() / alone.kilobytes()
+    assert ratio < MOST_MEMORY, f"{plugin.kilobytes()} KB at most, {ratio:.2f} of llama.cpp's, expected less than {MOST_MEMORY}"
+    return f"{plugin.kilobytes() / 1000:.1f} MB at most, {ratio:.2f} of llama.cpp's {alone.kilobytes() / 1000:.1f} MB"
+
+
+def a_model_may_be_loaded_twice(_alone, plugin, tokens):
+    before, kilobytes = plugin.log_probabilities(tokens), plugin.kilobytes("VmRSS")
+    for _ in range(2):
+        plugin.load_again()
+        assert (plugin.log_probabilities(tokens) == before).all(), "other results"
+    growth = plugin.kilobytes("VmRSS") / kilobytes
+    assert growth < 1.1, f"the process grew {growth:.2f} times"
+
+
+def write_adapter(file):
+    """Random changes of queries and of the feed-forward network, in the first layers of SmolLM2."""
+    import gguf
+    import numpy as np
+    random = np.random.default_rng(3)
+    writer = gguf.GGUFWriter(file, "llama")
+    writer.add_string("general.type", "adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", 8.0)
+    for layer in range(4):
+        for name, n, k in ("attn_q", 576, 576), ("ffn_down", 576, 1536):
+            for part, shape in ("a", (8, k)), ("b", (n, 8)):
+                writer.add_tensor(f"blk.{layer}.{name}.weight.lora_{part}", random.normal(0, 0.1, shape).astype(np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def adapters_change_the_same(alone, plugin, tokens):
+    """The last test of a process, as the adapter stays."""
+    without = plugin.log_probabilities(tokens)
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "adapter.gguf"
+        write_adapter(file)
+        for each in alone, plugin:
+            each.adapt(file, 1.0)
+    moved = float(((plugin.log_probabilities(tokens) - without) ** 2).mean() ** 0.5)
+    assert moved > 2 * NEAR, f"the adapter moves log-probabilities by {moved:.3f} nats only"
+    return log_probabilities_are_near(alone, plugin, tokens) + f"; {moved:.2f} without the adapter"
+
+
+def sequences_of_one_batch_are_apart(alone, plugin, tokens):
+    """As the slots of a server: several sequences in one batch, of which none sees the others."""
+    sequences = tokens, tokens[5:], tokens[:9]
+    found = log_probabilities_are_near(alone, plugin, *sequences)
+    apart = plugin.log_probabilities(sequences[1])
+    together = plugin.log_probabilities(*sequences)[len(tokens):][:len(apart)]
+    off = float(((apart - together)[apart > -7] ** 2).mean() ** 0.5)
+    assert off < NEAR, f"a sequence is {off:.3f} nats from what it is alone"
+    return found
+
+
+# A process each: its settings, how it computes, and its tests. A cache of keys and values in Q8_0, and a file that is read and not mapped.
+CASES = (
+    ("", {}, "int8", (memory_is_that_of_llama, log_probabilities_are_near, greedy_tokens_are_the_same, one_by_one_is_as_together,
+                      a_model_may_be_loaded_twice, adapters_change_the_same)),
+    ("", {}, "exact", (log_probabilities_are_near, greedy_tokens_are_the_same, one_by_one_is_as_together)),
+    ("q8_0 cache, 3 sequences, ", {"context_settings": (("type_k", 8), ("type_v", 8), ("n_seq_max", 3))}, "int8", (sequences_of_one_batch_are_apart,)),
+    ("not mapped, ", {"model_settings": (("load_mode", 0),)}, "int8", (log_probabilities_are_near, a_model_may_be_loaded_twice)),
+    ("mapped, ", {"model_settings": (("load_mode", 1),)}, "int8", (log_probabilities_are_near,)),
+)
+
+
 def main(folder, plugin_file, model):
     failed = 0
-    alone = llama.Apart(folder, model, 1, 512)
-    tokens = alone.tokens(TEXT)
-    for compute in "default", "int8":
-        plugin = llama.Apart(folder, model, 1, 512, plugin=plugin_file, compute=compute)
-        for test in log_probabilities_are_near, greedy_tokens_are_the_same, one_by_one_is_as_together:
-            name = f"{test.__name__.replace('_', ' ')}, {compute}"
+    for words, settings, compute, tests in CASES:
+        alone = llama.Apart(folder, model, 1, 512, **settings)
+        tokens = alone.tokens(TEXT)
+        plugin = llama.Apart(folder, model, 1, 512, plugin=plugin_file, compute=compute, **settings)
+        for test in tests:
+            name = f"{test.__name__.replace('_', ' ')}, {words}{compute}"
             try:
                 found = test(alone, plugin, tokens)
                 print(f"passed {name}" + (f": {found}" if found else ""), flush=True)
@@ -58,7 +132,7 @@ def main(folder, plugin_file, model):
                 failed = 1
                 print(f"FAILED {name}: {type(error).__name__}: {error}", flush=True)
         plugin.close()
-    alone.close()
+        alone.close()
     return failed
 
 

@@ -19,6 +19,7 @@
 #include "backends/cpu/packed_memory.h"
 #include "backends/cpu/tune.h"
 #include "backends/cpu/workspace.h"
+#include "core/packed_reader.h"
 #include "core/thread_pool.h"
 #include "core/tuner.h"
 
@@ -49,7 +50,7 @@ std::span<std::byte> align(std::span<std::byte> memory) {
   return memory.subspan(std::min(skip, memory.size()));
 }
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public Backend, public PackedReader {
  public:
   CpuBackend(const BackendOptions& options, CpuFeatures features)
       : features_(std::move(features)),
@@ -80,6 +81,10 @@ class CpuBackend final : public Backend {
   Status unpack(BackendStream*, const PackedWeights& weights, const RowSelection& rows,
                 const MatrixView& out) override {
     return unpack_rows(cpu_weights(weights), rows, out, *runner_);
+  }
+
+  Result<std::unique_ptr<WeightSource>> source_of(const PackedWeights& weights) const override {
+    return packed_source(cpu_weights(weights));
   }
 
   Result<std::unique_ptr<SharedMemory>> allocate(uint64_t bytes) override {

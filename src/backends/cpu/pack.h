@@ -32,4 +32,7 @@ Result<std::unique_ptr<CpuWeights>> adopt_weights(const PackedMatrix& matrix,
 Status unpack_rows(const CpuWeights& weights, const RowSelection& rows, const MatrixView& out,
                    TaskRunner& runner);
 
+/// PackedReader::source_of().
+Result<std::unique_ptr<WeightSource>> packed_source(const CpuWeights& weights);
+
 }  // namespace metal_marlin::cpu

@@ -26,28 +26,23 @@ WeightMeta meta_of_slots(const CpuWeights& weights, const std::vector<int32_t>& 
   return meta;
 }
 
-/// Turns packed rows back into canonical rows, which the common decoder then decodes. Each thread
-/// has one unpacker.
-class RowUnpacker {
+/// Turns packed rows back into canonical rows whose k are the slots. Each thread has one reader.
+class RowReader {
  public:
-  RowUnpacker(const CpuWeights& weights, const WeightMeta& meta, const std::vector<int32_t>& groups,
-              const RowSelection& rows, const MatrixView& out)
-      : weights_(weights), meta_(meta), groups_(groups), rows_(rows), out_(out) {
+  /// `meta` is meta_of_slots().
+  RowReader(const CpuWeights& weights, const WeightMeta& meta, const std::vector<int32_t>& groups)
+      : weights_(weights), groups_(groups) {
     stripe_.codes.resize(static_cast<size_t>(meta.k) * format_row(meta.format)->code_bytes());
     stripe_.scales.resize(static_cast<size_t>(meta.groups) * scale_bytes(meta.scale_type));
     stripe_.zeros.resize(static_cast<size_t>(meta.groups) * zero_bytes());
     if (meta.has_two_level_scales()) stripe_.scale_factors.resize(factor_bytes());
     if (meta.has_two_level_zeros()) stripe_.zero_factors.resize(factor_bytes());
     if (meta.sparse) stripe_.kept.resize(static_cast<size_t>(meta.k / 4));
-    by_slot_.resize(static_cast<size_t>(meta.k));
-    if (!weights.slot_to_k.empty()) by_k_.resize(static_cast<size_t>(weights.layout.k));
   }
 
-  Status operator()(int64_t item) {
+  /// Valid until the next call.
+  const Stripe& read(int64_t row) {
     const PanelLayout& layout = weights_.layout;
-    // The list is memory of the caller. If it changes meanwhile, the result is an error and not a
-    // read outside the matrix.
-    MARLIN_ASSIGN(const int64_t row, selected_row(rows_, item, layout.n));
     const std::byte* const panel =
         weights_.data.data() + row / kPanelColumns * layout.panel_bytes();
     const auto column = static_cast<int>(row % kPanelColumns);
@@ -68,11 +63,7 @@ class RowUnpacker {
     else if (zero != 0)
       read_groups(panel + layout.zeros_offset() + column * zero, layout.zero_row_bytes(), zero,
                   stripe_.zeros);
-    decode_rows(meta_, stripe_, row, 1, by_slot_.data());
-    encode_floats(
-        out_.dtype, in_file_order(), layout.k,
-        static_cast<std::byte*>(out_.data) + item * out_.stride * float_bytes(out_.dtype));
-    return {};
+    return stripe_;
   }
 
  private:
@@ -177,6 +168,33 @@ class RowUnpacker {
     return static_cast<size_t>(ceil_div(weights_.layout.slots, kFactorSpan)) * kFactorBytes;
   }
 
+  const CpuWeights& weights_;
+  const std::vector<int32_t>& groups_;
+  Stripe stripe_;
+};
+
+/// Decodes packed rows with the common decoder. Each thread has one unpacker.
+class RowUnpacker {
+ public:
+  RowUnpacker(const CpuWeights& weights, const WeightMeta& meta, const std::vector<int32_t>& groups,
+              const RowSelection& rows, const MatrixView& out)
+      : weights_(weights), meta_(meta), reader_(weights, meta, groups), rows_(rows), out_(out) {
+    by_slot_.resize(static_cast<size_t>(meta.k));
+    if (!weights.slot_to_k.empty()) by_k_.resize(static_cast<size_t>(weights.layout.k));
+  }
+
+  Status operator()(int64_t item) {
+    // The list is memory of the caller. If it changes meanwhile, the result is an error and not a
+    // read outside the matrix.
+    MARLIN_ASSIGN(const int64_t row, selected_row(rows_, item, weights_.layout.n));
+    decode_rows(meta_, reader_.read(row), row, 1, by_slot_.data());
+    encode_floats(
+        out_.dtype, in_file_order(), weights_.layout.k,
+        static_cast<std::byte*>(out_.data) + item * out_.stride * float_bytes(out_.dtype));
+    return {};
+  }
+
+ private:
   const float* in_file_order() {
     if (by_k_.empty()) return by_slot_.data();
     for (size_t slot = 0; slot < by_slot_.size(); ++slot)
@@ -186,11 +204,47 @@ class RowUnpacker {
 
   const CpuWeights& weights_;
   const WeightMeta& meta_;  // meta_of_slots()
-  const std::vector<int32_t>& groups_;
+  RowReader reader_;
   const RowSelection& rows_;
   const MatrixView& out_;
-  Stripe stripe_;
   std::vector<float> by_slot_, by_k_;
+};
+
+/// Canonical rows of packed weights whose slot s is k s, or padding.
+class PackedSource final : public WeightSource {
+ public:
+  explicit PackedSource(const CpuWeights& weights)
+      : weights_(weights),
+        groups_(
+            groups_of_slots(weights.meta(), {weights.layout.slots, weights.layout.slot_group, {}})),
+        by_slot_(meta_of_slots(weights, groups_)) {
+    meta_ = weights.meta();
+  }
+
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    RowReader reader(weights_, by_slot_, groups_);
+    out = {};
+    for (int64_t row = first; row < first + count; ++row) {
+      const Stripe& one = reader.read(row);
+      const auto append = [](std::vector<uint8_t>& to, const std::vector<uint8_t>& from, size_t n) {
+        to.insert(to.end(), from.begin(),
+                  from.begin() + static_cast<ptrdiff_t>(std::min(n, from.size())));
+      };
+      const auto factors = static_cast<size_t>(meta_.factors()) * kFactorBytes;
+      append(out.codes, one.codes,
+             static_cast<size_t>(meta_.k) * format_row(meta_.format)->code_bytes());
+      append(out.scales, one.scales, one.scales.size());
+      append(out.zeros, one.zeros, one.zeros.size());
+      append(out.scale_factors, one.scale_factors, factors);
+      append(out.zero_factors, one.zero_factors, factors);
+    }
+    return {};
+  }
+
+ private:
+  const CpuWeights& weights_;
+  const std::vector<int32_t> groups_;
+  const WeightMeta by_slot_;
 };
 
 }  // namespace
@@ -203,6 +257,13 @@ Status unpack_rows(const CpuWeights& weights, const RowSelection& rows, const Ma
   const WeightMeta meta = meta_of_slots(weights, groups);
   return for_each_item(runner, out.rows,
                        [&] { return RowUnpacker(weights, meta, groups, rows, out); });
+}
+
+Result<std::unique_ptr<WeightSource>> packed_source(const CpuWeights& weights) {
+  if (weights.layout.sparse || !weights.slot_to_k.empty())
+    return Status::error(MARLIN_E_UNSUPPORTED, "the codes of %s weights cannot be read back",
+                         weights.layout.sparse ? "2:4 sparse" : "act-order");
+  return std::unique_ptr<WeightSource>(std::make_unique<PackedSource>(weights));
 }
 
 }  // namespace metal_marlin::cpu
