@@ -1,12 +1,16 @@
 """One row a campaign. A row that needs what a machine has not falls short there, and says why."""
 
 import dataclasses
-import json
 import pathlib
 import re
+import sys
 import typing
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/fuzz"))
+import counts  # noqa: E402
+from fuzz import TARGETS as FUZZ_TARGETS  # noqa: E402
+
 UNIT, ABI, KERNELS, GPU = (f"build/release/tests/{folder}" for folder in ("unit", "abi", "kernels", "gpu"))
 
 
@@ -49,8 +53,8 @@ def printed_number(pattern):
 
 def executions(_):
     """Of the target that has run least."""
-    path = ROOT / "build/fuzz/executions.json"
-    return min(total["executions"] for total in json.loads(path.read_text()).values()) if path.exists() else 0
+    total = counts.executions(ROOT, ROOT / "build/fuzz")
+    return min(total.get(target, 0) for target in FUZZ_TARGETS)
 
 
 def gtest(program, *names):
