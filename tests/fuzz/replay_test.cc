@@ -60,7 +60,7 @@ TEST_P(Replay, CorporaAreHarmless) {
     std::memcpy(&length, all.data() + at, sizeof length);
     at += sizeof length;
     ASSERT_LE(length, all.size() - at);
-    SCOPED_TRACE(testing::Message() << "input " << inputs << " of " << path);
+    SCOPED_TRACE(::testing::Message() << "input " << inputs << " of " << path);
     run(GetParam(), all.substr(at, length));
     at += length;
   }
