@@ -1,4 +1,4 @@
-"""Small corpora that every build replays: tests/fuzz/corpora/TARGET, each input behind its length, a little-endian uint32."""
+"""Small corpora that every build replays: tests/fuzz/corpora/TARGET.inputs, each input behind its length, a little-endian uint32."""
 
 import struct
 
@@ -7,7 +7,7 @@ MOST_BYTES = 120_000  # a target; the shortest inputs are kept
 
 def write(root, target, inputs):
     """Returns how many inputs there was room for."""
-    path = root / "tests/fuzz/corpora" / target
+    path = root / "tests/fuzz/corpora" / f"{target}.inputs"
     path.parent.mkdir(exist_ok=True)
     content, kept = b"", 0
     for one in sorted(set(inputs), key=lambda x: (len(x), x)):
@@ -21,7 +21,7 @@ def write(root, target, inputs):
 
 def unpack(root, target, folder):
     """Writes the inputs to files of their own."""
-    path = root / "tests/fuzz/corpora" / target
+    path = root / "tests/fuzz/corpora" / f"{target}.inputs"
     content = path.read_bytes() if path.exists() else b""
     folder.mkdir(parents=True, exist_ok=True)
     at = number = 0

@@ -51,7 +51,7 @@ TEST_P(Replay, KeptInputsAreHarmless) {
 
 /// Those of the corpora that together reached the most, each behind its length (tests/fuzz/corpora.py).
 TEST_P(Replay, CorporaAreHarmless) {
-  const std::string path = std::string(MARLIN_CORPORA) + "/" + GetParam().name;
+  const std::string path = std::string(MARLIN_CORPORA) + "/" + GetParam().name + ".inputs";
   const std::string all = metal_marlin::testing::read_file(path);
   int inputs = 0;
   for (size_t at = 0; at < all.size(); ++inputs) {
