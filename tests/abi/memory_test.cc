@@ -1,71 +1,17 @@
 // Memory that runs out: for every export, the n-th allocation of a call fails, n = 1, 2, ... until the call gets through. Each
-// failure must be MARLIN_E_MEMORY, leave the context usable and lose nothing. `operator new` of the whole program is replaced
-// here, and the host's allocator of the context counts along.
+// failure must be MARLIN_E_MEMORY, leave the context usable and lose nothing. The host's allocator of the context counts along.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
 #include <filesystem>
-#include <new>
 
 #include "exports_signatures.h"
+#include "failing_new.h"
 
-namespace {
-
-/// Allocations until one fails; negative: none will.
-std::atomic<int64_t> until_failure{-1};
-std::atomic<int64_t> live{0};
-
-bool fails_now() {
-  if (until_failure.load(std::memory_order_relaxed) < 0) return false;
-  return until_failure.fetch_sub(1) == 1;
-}
-
-void* allocate(size_t size, size_t align) {
-  const size_t rounded = (std::max<size_t>(size, 1) + align - 1) / align * align;
-  void* const p = fails_now() ? nullptr : std::aligned_alloc(align, rounded);
-  if (p != nullptr) ++live;
-  return p;
-}
-
-void release(void* p) {
-  if (p != nullptr) --live;
-  std::free(p);
-}
-
-void* allocate_or_throw(size_t size, size_t align) {
-  if (void* const p = allocate(size, align)) return p;
-  throw std::bad_alloc();
-}
-
-}  // namespace
-
-// All of them: a sanitizer brings its own of those that are left out.
-void* operator new(size_t size) { return allocate_or_throw(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
-void* operator new[](size_t size) { return operator new(size); }
-void* operator new(size_t size, std::align_val_t align) { return allocate_or_throw(size, static_cast<size_t>(align)); }
-void* operator new[](size_t size, std::align_val_t align) { return operator new(size, align); }
-void* operator new(size_t size, const std::nothrow_t&) noexcept { return allocate(size, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
-void* operator new[](size_t size, const std::nothrow_t&) noexcept { return operator new(size, std::nothrow); }
-void* operator new(size_t size, std::align_val_t align, const std::nothrow_t&) noexcept {
-  return allocate(size, static_cast<size_t>(align));
-}
-void* operator new[](size_t size, std::align_val_t align, const std::nothrow_t&) noexcept {
-  return allocate(size, static_cast<size_t>(align));
-}
-void operator delete(void* p) noexcept { release(p); }
-void operator delete[](void* p) noexcept { release(p); }
-void operator delete(void* p, size_t) noexcept { release(p); }
-void operator delete[](void* p, size_t) noexcept { release(p); }
-void operator delete(void* p, std::align_val_t) noexcept { release(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { release(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { release(p); }
-void operator delete[](void* p, size_t, std::align_val_t) noexcept { release(p); }
-void operator delete(void* p, const std::nothrow_t&) noexcept { release(p); }
-void operator delete[](void* p, const std::nothrow_t&) noexcept { release(p); }
-void operator delete(void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p); }
-void operator delete[](void* p, std::align_val_t, const std::nothrow_t&) noexcept { release(p); }
+using failing_new::allocate;
+using failing_new::live;
+using failing_new::release;
+using failing_new::until_failure;
 
 namespace abi_test {
 namespace {

@@ -360,7 +360,7 @@ TEST_F(Rules, TunedResultsDoNotDependOnThreads) {
     auto d = mm::make<marlin_context_desc>();
     d.backend = MARLIN_BACKEND_CPU;
     d.threads = threads;
-    d.tune_ms = threads == 2 ? 20000 : 0;
+    d.tune_ms = threads == 2 ? 300000 : 0;
     const mm::context c(d);
     const mm::weights again = quantized(c, 70, 200);
     Product p(again, 17);

@@ -83,7 +83,7 @@ MARLIN_FUZZ_TARGET(convert) {
   d.flags = in.bits(0) | (writes ? 0u : MARLIN_CONVERT_DRY_RUN);
   d.group_size = in.bits(0);
   d.shard_bytes = static_cast<uint64_t>(in.number(0));
-  Host host{in.number(-1)};
+  Host host{std::max<int64_t>(in.number(-1), -1)};
   d.progress = progress;
   d.layer_done = layer_done;
   d.user = &host;

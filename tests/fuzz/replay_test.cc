@@ -1,5 +1,5 @@
-// Every input of tests/fuzz/kept, each of which once broke a promise, given to its target again; and a few thousand that this
-// test makes, so that each target runs in every build.
+// Every input of tests/fuzz/kept, each of which once broke a promise, given to its target again; those of tests/fuzz/corpora;
+// and a few thousand that this test makes, so that each target runs in every build.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -47,6 +47,24 @@ TEST_P(Replay, KeptInputsAreHarmless) {
     std::fprintf(stderr, "%s\n", entry.path().c_str());  // the last one is the culprit of a crash
     run(GetParam(), metal_marlin::testing::read_file(entry.path()));
   }
+}
+
+/// Those of the corpora that together reached the most, each behind its length (tests/fuzz/corpora.py).
+TEST_P(Replay, CorporaAreHarmless) {
+  const std::string path = std::string(MARLIN_CORPORA) + "/" + GetParam().name + ".inputs";
+  const std::string all = metal_marlin::testing::read_file(path);
+  int inputs = 0;
+  for (size_t at = 0; at < all.size(); ++inputs) {
+    uint32_t length = 0;
+    ASSERT_LE(at + sizeof length, all.size());
+    std::memcpy(&length, all.data() + at, sizeof length);
+    at += sizeof length;
+    ASSERT_LE(length, all.size() - at);
+    SCOPED_TRACE(::testing::Message() << "input " << inputs << " of " << path);
+    run(GetParam(), all.substr(at, length));
+    at += length;
+  }
+  EXPECT_GT(inputs, 0);
 }
 
 TEST_P(Replay, MadeInputsAreHarmless) {

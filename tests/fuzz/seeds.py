@@ -160,7 +160,7 @@ def write_call_seeds(out):
     for layout in range(11):
         for kind in range(18):
             for floats in (0, 1):
-                write(out / "pack", f"{layout}-{kind}-{floats}", bytes([0, 0, 0, kind, layout, floats, 0, 1]))
+                write(out / "pack", f"{layout}-{kind}-{floats}", bytes([0, 0, 0, 0, kind, layout, floats, 0, 1]))
     for weights in range(8):
         for shape in (0, 100, 150, 230):
             write(out / "product", f"{weights}-{shape}", bytes([shape, weights] + [0] * 40))

@@ -74,6 +74,24 @@ TEST(CheckpointExperts, AreGatheredByNumberAtThePlaceOfTheFirst) {
   EXPECT_EQ(checkpoint->source(1, 12, {}).status().code(), MARLIN_E_ARGUMENT);
 }
 
+/// Whoever has read a part of a large file says so, and the pages go back to the system.
+TEST(CheckpointExperts, ReleasePartsToTheFolder) {
+  std::vector<TestTensor> tensors;
+  for (const char* e : {"0", "1"}) add(tensors, mxfp4(expert(e), 127));
+  std::vector<const std::byte*> released;
+  auto folder = std::make_unique<MemoryFolder>();
+  folder->add("f.safetensors", safetensors(tensors));
+  folder->released = &released;
+  const auto checkpoint = open_checkpoint(std::move(folder), "f.safetensors", MARLIN_LAYOUT_AUTO).take();
+  ASSERT_EQ(checkpoint->layers()[0].experts, 2u);
+  const std::vector<TensorView> parts = checkpoint->parts(0);
+  ASSERT_EQ(parts.size(), 4u);
+  released.clear();
+  for (const TensorView& part : parts) checkpoint->release({part.data, part.bytes});
+  ASSERT_EQ(released.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(released[i], parts[i].data);
+}
+
 /// A host that loads one layer for each expert names them as before.
 TEST(CheckpointExperts, HaveTheirOwnNamesToo) {
   std::vector<TestTensor> tensors;

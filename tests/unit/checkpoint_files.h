@@ -35,7 +35,10 @@ class MemoryFolder final : public Folder {
     if (at == files_.end()) return Status::error(MARLIN_E_FILE, "%s: no such file", name.c_str()).with_native(ENOENT);
     return std::span<const std::byte>(at->second.bytes.get(), at->second.size);
   }
-  void release(std::span<const std::byte>) const override {}
+  void release(std::span<const std::byte> part) const override {
+    if (released != nullptr) released->push_back(part.data());
+  }
+  std::vector<const std::byte*>* released = nullptr;  ///< where each part that is no longer needed begins
 
  private:
   struct File {

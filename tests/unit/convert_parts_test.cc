@@ -1,14 +1,24 @@
 // The parts of converting that write text and share tensors out among files.
+#include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "checkpoint_operands.h"
 #include "checkpoints/convert/config_text.h"
 #include "checkpoints/convert/json_writer.h"
+#include "checkpoints/convert/output_file.h"
 #include "checkpoints/convert/output_plan.h"
 #include "formats/format_table.h"
 #include "layouts/encoder.h"
 #include "layouts/gguf_types.h"
+#include "layouts/layout_table.h"
 #include "layouts/operands.h"
+#include "temporary_folder.h"
 
 namespace metal_marlin {
 namespace {
@@ -125,5 +135,62 @@ TEST(OperandTypes, ThatNobodyKnowsHaveNoName) {
   EXPECT_STREQ(expect_dtype(view, {MARLIN_U8, MARLIN_F32}).message(), "values: dtype: expected U8, F32, found I64");
 }
 
+/// What fsync() below was called on since the last time.
+std::vector<std::pair<dev_t, ino_t>>& synced() {
+  static std::vector<std::pair<dev_t, ino_t>> files;
+  return files;
+}
+
+/// A loss of power takes names away that were given after the folder was last synced.
+TEST(SyncFolder, SyncsThatFolder) {
+  const TemporaryFolder folder;
+  const auto same = [](const std::pair<dev_t, ino_t>& file, const std::string& path) {
+    struct stat there{};
+    return ::stat(path.c_str(), &there) == 0 && file == std::pair(there.st_dev, there.st_ino);
+  };
+  for (const std::string& path : {folder.path(), std::string()}) {
+    synced().clear();
+    sync_folder(path);
+    ASSERT_EQ(synced().size(), 1u);
+    EXPECT_TRUE(same(synced()[0], path.empty() ? "." : path)) << path;
+  }
+  synced().clear();
+  sync_folder(folder.path() + "/nothing");
+  EXPECT_TRUE(synced().empty());
+}
+
+/// Zero points of eight rows share a word; the nibbles behind the last row are 0, whatever the stripe's memory held before.
+TEST(CompressedTensors, NibblesBehindTheLastRowAreZero) {
+  WeightMeta meta;
+  meta.format = MARLIN_INT4;
+  meta.n = 5, meta.k = 64, meta.group_size = 32, meta.groups = 2;
+  meta.zero_kind = ZeroKind::integer;
+  const LayoutEncoder encoder = layout_row(LayoutId::compressed_tensors).encoder();
+  const auto tensors = encoder.tensors(meta, 1);
+  ASSERT_TRUE(tensors.ok()) << tensors.status().message();
+  Stripe stripe;
+  stripe.codes.assign(6 * 64, 5);
+  stripe.scales.assign(6 * 2 * 2, 0x3c);
+  stripe.zeros.assign(6 * 2, 15);  // of one row more
+  std::vector<uint32_t> zeros;
+  const TensorWriter out = [&](size_t tensor, uint64_t, std::span<const std::byte> bytes) {
+    if (tensors.value()[tensor].role == TensorRole::zeros) {
+      zeros.resize(bytes.size() / 4);
+      std::memcpy(zeros.data(), bytes.data(), bytes.size());
+    }
+    return Status();
+  };
+  ASSERT_TRUE(encoder.make(meta)->encode(stripe, 0, 5, out).ok());
+  EXPECT_EQ(zeros, (std::vector<uint32_t>{0xfffff, 0xfffff}));
+}
+
 }  // namespace
 }  // namespace metal_marlin
+
+/// Instead of the C library's, for the tests alone: takes notes, and calls it.
+extern "C" int fsync(int fd) {
+  struct stat file{};
+  if (::fstat(fd, &file) == 0) metal_marlin::synced().emplace_back(file.st_dev, file.st_ino);
+  static const auto real = reinterpret_cast<int (*)(int)>(dlsym(RTLD_NEXT, "fsync"));
+  return real(fd);
+}

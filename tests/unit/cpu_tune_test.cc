@@ -148,15 +148,19 @@ struct Watched {
   }
 };
 
+/// Also of a product that is added to C: its C is what the test of a rival is compared in.
 TEST_F(Tuned, WhatIsTimedMultipliesAllRows) {
-  Watched watched;
-  BackendOptions options;
-  options.allocator = {Watched::alloc, Watched::release, &watched};
-  {
-    const mm::context context = make(60000, folder_.path(), options);
+  for (const uint32_t flags : {0u, static_cast<uint32_t>(MARLIN_GEMM_ACCUMULATE)}) {
+    const TemporaryFolder own;
+    Watched watched;
+    BackendOptions options;
+    options.allocator = {Watched::alloc, Watched::release, &watched};
+    const mm::context context = make(60000, own.path(), options);
     const mm::weights w = abi_test::quantized(context, kN, kK);
     if (rivals(w).empty()) GTEST_SKIP() << "this processor has one kernel for these weights";
-    prepare(desc_of(w, 1));
+    auto desc = desc_of(w, 1);
+    desc.flags = flags;
+    prepare(desc);
     EXPECT_GT(watched.products, 5) << "a class of rows each";
     EXPECT_GT(watched.activations, 5);
     EXPECT_EQ(watched.unwritten, 0);

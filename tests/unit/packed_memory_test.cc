@@ -38,6 +38,14 @@ TEST(PackedMemory, BlocksOfAllSizesShareNothing) {
   for (const size_t i : {1u, 2u, 3u, 5u, 6u, 8u, 9u, 10u, 11u}) EXPECT_TRUE(holds(blocks[i], static_cast<int>(i + 1))) << i;
 }
 
+/// Rounded up to whole pages, such a size would be small again.
+TEST(PackedMemory, SizesThatNoMemoryHasAreRefused) {
+  PackedMemory memory;
+  for (const Allocator& allocator : {memory.allocator(), scratch_memory()})
+    for (const size_t size : {SIZE_MAX - 63, SIZE_MAX - kMiB + 1, size_t{PTRDIFF_MAX} - 62})
+      EXPECT_EQ(allocator.alloc(allocator.user, size, 64), nullptr) << size;
+}
+
 TEST(PackedMemory, BlocksOutliveIt) {
   auto memory = std::make_unique<PackedMemory>();
   Block small = make(*memory, kMiB), large = make(*memory, 6 * kMiB);
