@@ -8,13 +8,18 @@ processors, NCCL between GPUs.
 
 from __future__ import annotations
 
+import datetime
+import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import metal_marlin as mm
 import numpy as np
 
 Sum = Callable[[np.ndarray], None]
+# How long a rank waits for the others: a rank that hangs ends all.
+TIMEOUT = datetime.timedelta(seconds=120)
 
 
 def part_of(size: int, unit: int, rank: int, ranks: int) -> tuple[int, int]:
@@ -71,13 +76,27 @@ class Experts:
         return result
 
 
-def over_torch(backend: str = "gloo") -> tuple[int, int, Sum]:
-    """The rank, the number of ranks and the sum of torch.distributed, whose environment torchrun has set."""
+def join(backend: str, device: str) -> tuple[int, int, Any]:
+    """Joins the other ranks through torch.distributed: the rank, the number of ranks, and the torch.device of this one, "cpu" or
+    "cuda". torchrun has set the environment; without it there is one rank."""
     import torch
     import torch.distributed as dist
 
-    dist.init_process_group(backend)
-    device = torch.device("cuda", torch.cuda.current_device()) if backend == "nccl" else torch.device("cpu")
+    found = torch.device(device)
+    if found.type == "cuda":  # each rank of a host has a GPU of its own
+        found = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(found)
+    alone: dict[str, Any] = {} if "RANK" in os.environ else {"rank": 0, "world_size": 1, "store": dist.HashStore()}
+    dist.init_process_group(backend, timeout=TIMEOUT, **alone)
+    return dist.get_rank(), dist.get_world_size(), found
+
+
+def over_torch(backend: str = "gloo") -> tuple[int, int, Sum]:
+    """The rank, the number of ranks and the sum of torch.distributed."""
+    import torch
+    import torch.distributed as dist
+
+    rank, ranks, device = join(backend, "cuda" if backend == "nccl" else "cpu")
 
     def add(values: np.ndarray) -> None:
         moved = torch.from_numpy(values).to(device)
@@ -85,7 +104,7 @@ def over_torch(backend: str = "gloo") -> tuple[int, int, Sum]:
         if device.type != "cpu":
             values[...] = moved.cpu().numpy()
 
-    return dist.get_rank(), dist.get_world_size(), add
+    return rank, ranks, add
 
 
 def main() -> None:
