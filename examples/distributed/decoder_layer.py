@@ -32,7 +32,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
-from layers import join, part_of
+from layers import join, leave, part_of
 from metal_marlin.products import prepare
 
 GROUP = {"int4": 128, "mxfp4": 32}
@@ -442,7 +442,7 @@ def main() -> None:
             tell(found)
     if job.graph_error and job.device.cuda and job.rank == 0:
         print(f"no CUDA graph: {job.graph_error}", file=sys.stderr)
-    dist.destroy_process_group()
+    leave()
     sys.exit(not right)
 
 
