@@ -20,6 +20,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import os
 import statistics
 import sys
 import time
@@ -36,7 +37,7 @@ from layers import join, leave, part_of
 from metal_marlin.products import prepare
 
 GROUP = {"int4": 128, "mxfp4": 32}
-SUM_BYTES = [1 << power for power in range(12, 26, 2)]
+SUM_BYTES = [1 << power for power in range(12, 25)]
 # Relative to the sum of |a| |w|: what sums in float32 may differ by when they add in another order.
 SUMMATION = 2.0**-15
 ROUNDING = {torch.float32: 2.0**-24, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
@@ -103,6 +104,8 @@ class Device:
 
     def __init__(self, options: argparse.Namespace, device: torch.device) -> None:
         self.torch, self.cuda = device, device.type == "cuda"
+        if not self.cuda and options.threads:
+            torch.set_num_threads(options.threads)
         library = mm.Library(options.library) if options.library else None
         backend = mm.Backend.CUDA if self.cuda else mm.Backend.CPU
         self.context = mm.Context(backend, device.index or 0, threads=0 if self.cuda else options.threads, library=library)
@@ -425,6 +428,8 @@ def main() -> None:
     def tell(found: dict[str, Any]) -> None:
         if job.rank == 0:
             found["graph"] = not job.graph_error
+            if not job.device.cuda and job.ranks * max(1, options.threads) > len(os.sched_getaffinity(0)):
+                found["oversubscribed"] = True  # ranks take turns on the processors
             print(json.dumps({**common, **found}), flush=True)
 
     if options.shards and job.ranks > 1:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Strong scaling of the chat over MPI on one machine: the same model and tokens on 1, 2, 4, ... ranks with threads divided.
+"""Strong scaling of the chat over MPI on one machine: the same model and tokens on 1, 2, ... ranks with threads divided.
 
-    scaling.py CHAT CHAT_MPI MODEL.gguf [--ranks 1,2,4] [--threads N] [--rows 1,16,128,512] [--repeat 5] [--json]
+    scaling.py CHAT CHAT_MPI MODEL.gguf [--ranks 1,2,3] [--threads N] [--rows 1,16,64,128,512] [--repeat 5] [--json]
 
 For each number of ranks and of rows (tokens that run together; 1: a token of an answer): the median time of a step, the speed-up
 over one process, and the share of the time that rank 0 spends in sums over ranks. Nothing else should run meanwhile. --json prints
@@ -38,6 +38,7 @@ def measure(options, ranks, rows):
     runs = [json.loads(line) for line in done.stdout.splitlines()][1:]  # the first one warms up
     stages = {name.strip(): float(seconds) for name, seconds in re.findall(r"^(.+?) +([0-9.]+) s +[0-9.]+ %$", done.stderr, re.MULTILINE)}
     step = statistics.median(run["generate_seconds"] / GENERATE if rows == 1 else run["prompt_seconds"] for run in runs)
+    turns = {"oversubscribed": True} if ranks > options.threads else {}  # ranks take turns on the processors
     return {
         "measured": "chat",
         "ranks": ranks,
@@ -48,6 +49,7 @@ def measure(options, ranks, rows):
         "sums": 2 * options.layers + 1,
         "bytes_of_a_sum": 4 * options.width * rows,
         "bytes_gathered": 4 * options.vocabulary,
+        **turns,
     }
 
 
@@ -57,9 +59,9 @@ def main():
     parser.add_argument("chat")
     parser.add_argument("chat_mpi")
     parser.add_argument("model")
-    parser.add_argument("--ranks", default=[1, 2, 4], **numbers)
+    parser.add_argument("--ranks", default=[1, 2, 3], **numbers)
     parser.add_argument("--threads", default=len(os.sched_getaffinity(0)), type=int, help="of all ranks together")
-    parser.add_argument("--rows", default=[1, 16, 128, 512], **numbers)
+    parser.add_argument("--rows", default=[1, 16, 64, 128, 512], **numbers)
     parser.add_argument("--repeat", default=5, type=int)
     parser.add_argument("--layers", default=30, type=int, help="of the model; the defaults are those of SmolLM2-135M")
     parser.add_argument("--width", default=576, type=int)

@@ -1,17 +1,21 @@
 #!/usr/bin/env python3
 """A model of the time on n ranks, fitted to some measurements and held against the others, and a plan made with it.
 
-    scaling_model.py RECORDS... [--svg FILE] [--plan]
+    scaling_model.py [RECORDS...] [--write]
 
 RECORDS are the lines that decoder_layer.py and scaling.py --json print; lines of one "system" (default: the device and the
 transport) belong together. Ranks sum b bytes round a ring (Patarasuk and Yuan, "Bandwidth optimal all-reduce", 2009):
 
     s(n, b) = 2 (n - 1) a + 2 (n - 1) / n * b / B        t(n, M) = T(n, M) + c s(n, b)
 
+Transports change their protocol with the size: one with a low latency for small sums, one with a high bandwidth for large ones. So
+s is the smaller of two such terms where two fit better.
+
 T(n, M) is the time of a rank without the others, of M rows, which is measured (decoder_layer.py --shards n on one processor or
 GPU; for the chat, its time outside of sums). The latency a and the bandwidth B between ranks are fitted to every second size of
-sums, in order of bytes, by least squares of relative errors. Nothing is fitted to the other sizes and to the layers, against which the
-model is held. The exit status is 1 if an error exceeds 15 %.
+sums, in order of bytes, by least squares of relative errors. Nothing is fitted to the other sizes and to the layers, against which
+the model is held. The exit status is 1 if an error exceeds 15 %. The default records are those of docs/scaling.md; --write puts the tables
+into that page, between the lines that name this script, and draws docs/performance/scaling.svg.
 """
 
 import argparse
@@ -24,22 +28,44 @@ import sys
 import numpy as np
 
 LIMIT = 0.15
+DOCS = pathlib.Path(__file__).resolve().parents[2] / "docs"
+PAGE, RECORDS, DRAWING = DOCS / "scaling.md", DOCS / "performance" / "scaling.jsonl", DOCS / "performance" / "scaling.svg"
+# A plan is for hosts with the GPUs of the first system of this transport; between hosts there is an assumed link.
+TRANSPORT, BETWEEN = "nccl", (5e-6, 45e9)
 
 
 @dataclasses.dataclass(frozen=True)
-class Link:
+class Protocol:
     """Between two ranks: the latency of a step in seconds, and bytes a second."""
 
     latency: float
     bandwidth: float
 
+    def steps(self, count, ranks, size):
+        """Seconds of so many rounds of the ring, in each of whose steps every rank sends its part of so many bytes."""
+        return count * (ranks - 1) * (self.latency + size / ranks / self.bandwidth)
+
+    def __str__(self):
+        return f"a = {1e6 * self.latency:.2f} us, B = {self.bandwidth / 1e9:.2f} GB/s"
+
+
+class Link:
+    """What connects ranks: the faster of its protocols carries each sum."""
+
+    def __init__(self, *protocols):
+        self.protocols = protocols
+
     def sum(self, ranks, size):
         """Seconds in which so many ranks sum so many bytes."""
-        return 2 * (ranks - 1) * self.latency + 2 * (ranks - 1) / ranks * size / self.bandwidth
+        return min(each.steps(2, ranks, size) for each in self.protocols)
 
     def gather(self, ranks, size):
         """Seconds in which each gets the parts of all, of so many bytes together."""
-        return (ranks - 1) * self.latency + (ranks - 1) / ranks * size / self.bandwidth
+        return min(each.steps(1, ranks, size) for each in self.protocols)
+
+    def hop(self, size):
+        """Seconds in which one rank sends another so many bytes."""
+        return min(each.latency + size / each.bandwidth for each in self.protocols)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -62,20 +88,31 @@ class Point:
         return self.predicted(link) / self.seconds - 1
 
 
-def fit(points):
-    """The link whose predictions of these points have the least squares of relative errors."""
+def fit_protocol(points):
+    """The one whose predictions of these points have the least squares of relative errors. None if it would be negative."""
     communication = np.array([point.seconds - point.alone for point in points])
-    coefficients = []
-    for point in points:  # predictions are linear in the latency and in the reciprocal of the bandwidth
-        unit, ranks = Link(1.0, np.inf), point.ranks
-        bytes_sent = point.sums * 2 * (ranks - 1) / ranks * point.size + (ranks - 1) / ranks * point.gathered
-        coefficients.append([point.predicted(unit) - point.alone, bytes_sent])
-    scaled = np.array(coefficients) / communication[:, None]
+    # Predictions are linear in the latency and in the reciprocal of the bandwidth.
+    units = Link(Protocol(1.0, np.inf)), Link(Protocol(0.0, 1.0))
+    coefficients = np.array([[point.predicted(unit) - point.alone for unit in units] for point in points])
+    scaled = coefficients / communication[:, None]
     columns = np.abs(scaled).max(axis=0)  # seconds and bytes differ by many powers of ten
     latency, reciprocal = np.linalg.lstsq(scaled / columns, np.ones(len(points)), rcond=None)[0] / columns
-    if latency < 0 or reciprocal <= 0:
-        raise ValueError(f"fit: expected a positive latency and bandwidth, found {latency:.3g} s and 1 / {reciprocal:.3g} bytes/s")
-    return Link(float(latency), float(1 / reciprocal))
+    return Protocol(float(latency), float(1 / reciprocal)) if latency >= 0 and reciprocal > 0 else None
+
+
+def fit(points):
+    """The link of one protocol or, from six points on, of two, each of three points or more, whichever has the smaller squares."""
+
+    def squares(link):
+        return sum(((point.predicted(link) - point.seconds) / (point.seconds - point.alone)) ** 2 for point in points)
+
+    points = sorted(points, key=lambda point: point.size)
+    candidates = [[fit_protocol(points)]]
+    candidates += [[fit_protocol(points[:cut]), fit_protocol(points[cut:])] for cut in range(3, len(points) - 2)]
+    links = [Link(*protocols) for protocols in candidates if all(protocols)]
+    if not links:
+        raise ValueError(f"fit: expected a latency and a bandwidth above 0 for {len(points)} points, found none")
+    return min(links, key=squares)
 
 
 def system_of(record):
@@ -131,7 +168,7 @@ def report(found):
     """A table in Markdown, and the largest error of a point that nothing was fitted to."""
     lines, worst = [], 0.0
     for name, (points, link) in found.items():
-        lines += [f"{name}: a = {1e6 * link.latency:.2f} us, B = {link.bandwidth / 1e9:.2f} GB/s", "",
+        lines += [f"{name}: " + "; or ".join(map(str, link.protocols)) + ".", "",
                   "| point | ranks | measured, ms | model, ms | error | |", "|---|---|---|---|---|---|"]
         for point in points:
             error = point.error(link)
@@ -212,7 +249,7 @@ def split_of(model, cluster, layers, tensor, pipeline, data, rows, context):
     one_sum = cluster.inside.sum(tensor, size)
     reading = rows * context * model.cache / model.layers / tensor / cluster.reads
     layer = layers.seconds(model, tensor, rows) + reading + 2 * one_sum
-    hop = cluster.between.latency + size / cluster.between.bandwidth if pipeline > 1 else 0.0
+    hop = cluster.between.hop(size) if pipeline > 1 else 0.0
     token = model.layers * layer + pipeline * hop
     sent = 2 * model.layers / pipeline * 2 * (tensor - 1) / tensor * model.width * 2 + (model.width * 2 if pipeline > 1 else 0)
     return Split(tensor, pipeline, data, rows, token, data * sequences / token, 2 * model.layers * one_sum / token, sent)
@@ -252,7 +289,7 @@ def plan(model, cluster, layers, limits=(0.015, 0.03, 0.06), counts=(8, 16, 64, 
 
 def drawing(found):
     """Measured times over those of the model: a point on the diagonal is right."""
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs"))
+    sys.path.insert(0, str(DOCS))
     from charts import COLORS, Chart, ticks
 
     all_points = [point for points, _ in found.values() for point in points]
@@ -282,28 +319,46 @@ def read(paths):
     return records
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("records", nargs="+", metavar="RECORDS")
-    parser.add_argument("--svg", type=pathlib.Path)
-    parser.add_argument("--plan", metavar="SYSTEM", help="a plan for clusters of hosts with the GPUs of this system")
-    parser.add_argument("--latency-us", type=float, default=5.0, help="between hosts, for the plan")
-    parser.add_argument("--bandwidth-gb", type=float, default=45.0, help="GB/s of a GPU between hosts, for the plan")
-    options = parser.parse_args()
-    records = read(options.records)
+def plans(records, found):
+    """Of both models, for the first system of GPUs that was measured; "" where none was."""
+    name = next((each for each in found if each.endswith(f", {TRANSPORT}")), None)
+    if name is None:
+        return ""
+    layers = Layers([each for each in records if system_of(each) == name])
+    cluster = Cluster(found[name][1], Link(Protocol(*BETWEEN)))
+    return "\n".join(plan(model, cluster, layers) for model in (LLAMA_70B, LLAMA_405B))
+
+
+def sections(records):
+    """What the page has between the lines that name this script, by the name of the section, and the largest error."""
     found = systems(records)
     if not found:
         raise SystemExit("records: expected sums or chats of two sizes or more on one system, found none")
     text, worst = report(found)
-    print(text)
+    return {"points": text, "plan": plans(records, found)}, worst, found
+
+
+def written(page, name, text):
+    """The page with this text in a section."""
+    begin, end = (f"<!-- examples/distributed/scaling_model.py, {name}: {each} -->\n" for each in ("begin", "end"))
+    before, rest = page.split(begin)
+    return before + begin + text.strip() + "\n" + end + rest.split(end)[1]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", nargs="*", metavar="RECORDS", default=[RECORDS])
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    texts, worst, found = sections(read(options.records))
+    print("\n".join(texts.values()))
     print(f"largest error of a point that was held out: {100 * worst:.1f} % (limit: {100 * LIMIT:.0f} %)")
-    if options.svg:
-        options.svg.write_text(drawing(found))
-    if options.plan:
-        cluster = Cluster(found[options.plan][1], Link(options.latency_us / 1e6, options.bandwidth_gb * 1e9))
-        layers = Layers([each for each in records if system_of(each) == options.plan])
-        for model in (LLAMA_70B, LLAMA_405B):
-            print("\n" + plan(model, cluster, layers))
+    if options.write:
+        page = PAGE.read_text()
+        for name, text in texts.items():
+            page = written(page, name, text)
+        PAGE.write_text(page)
+        DRAWING.write_text(drawing(found))
     sys.exit(worst > LIMIT)
 
 

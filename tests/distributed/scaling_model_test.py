@@ -14,8 +14,8 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(TOP / "examples" / "distributed"))
 import scaling_model as scaling  # noqa: E402
 
-LINK = scaling.Link(3e-6, 20e9)
-RECORDS = TOP / "docs" / "performance" / "scaling.jsonl"
+PROTOCOL = scaling.Protocol(3e-6, 20e9)
+LINK = scaling.Link(PROTOCOL)
 
 
 def measured(link=LINK, ranks=(2, 4), slow=1.0):
@@ -35,17 +35,27 @@ def measured(link=LINK, ranks=(2, 4), slow=1.0):
 
 class Model(unittest.TestCase):
     def test_a_ring(self):
-        self.assertAlmostEqual(scaling.Link(2.0, 10.0).sum(4, 40), 2 * 3 * 2 + 2 * 3 / 4 * 40 / 10)
+        self.assertAlmostEqual(scaling.Link(scaling.Protocol(2.0, 10.0)).sum(4, 40), 2 * 3 * 2 + 2 * 3 / 4 * 40 / 10)
         self.assertEqual(LINK.sum(1, 1 << 20), 0)
 
     def test_the_link_is_found(self):
         ((points, link),) = scaling.systems(measured()).values()
-        self.assertAlmostEqual(link.latency / LINK.latency, 1, 6)
-        self.assertAlmostEqual(link.bandwidth / LINK.bandwidth, 1, 6)
+        self.assertAlmostEqual(link.protocols[0].latency / PROTOCOL.latency, 1, 6)
+        self.assertAlmostEqual(link.protocols[0].bandwidth / PROTOCOL.bandwidth, 1, 6)
         self.assertTrue(all(abs(point.error(link)) < 1e-6 for point in points))
         # Half of the sums are fitted, in order of bytes, and no layer is.
         self.assertEqual(sorted(point.size for point in points if point.fitted), [4096, 4096, 1 << 20, 1 << 20])
         self.assertEqual(sum(point.name.startswith("layer") for point in points), 4)
+
+    def test_two_protocols(self):
+        link = scaling.Link(scaling.Protocol(3e-6, 8e9), scaling.Protocol(9e-6, 90e9))
+        points = [scaling.Point("sum", 2, 1 << power, link.sum(2, 1 << power)) for power in range(12, 25)]
+        found = scaling.fit(points)
+        for protocol, wanted in zip(found.protocols, link.protocols, strict=True):
+            self.assertAlmostEqual(protocol.latency / wanted.latency, 1, 6)
+            self.assertAlmostEqual(protocol.bandwidth / wanted.bandwidth, 1, 6)
+        self.assertLess(max(abs(point.error(found)) for point in points), 1e-6)
+        self.assertEqual(len(scaling.fit(points[:5]).protocols), 1)
 
     def test_a_chat(self):
         records = []
@@ -54,7 +64,7 @@ class Model(unittest.TestCase):
             records.append({"measured": "chat", "ranks": 2, "rows": rows, "step_ms": 1e3 * (alone + communication), "sums": 61,
                             "share_of_communication": communication / (alone + communication), "bytes_of_a_sum": 2304 * rows, "bytes_gathered": 196608})
         ((points, link),) = scaling.systems(records).values()
-        self.assertAlmostEqual(link.latency / LINK.latency, 1, 6)
+        self.assertAlmostEqual(link.protocols[0].latency / PROTOCOL.latency, 1, 6)
         self.assertEqual([point.fitted for point in points], [True, False, True, False])
         self.assertTrue(all(abs(point.error(link)) < 1e-6 for point in points))
 
@@ -72,14 +82,14 @@ class Model(unittest.TestCase):
                 self.assertEqual(int(end.exception.code), status)
 
     def test_what_is_no_line(self):
-        with self.assertRaisesRegex(ValueError, "positive latency"):
+        with self.assertRaisesRegex(ValueError, "a latency and a bandwidth above 0"):
             scaling.fit([scaling.Point("a", 2, 100, 2e-3), scaling.Point("b", 2, 100000, 1e-3)])
         taking_turns = [{**each, "oversubscribed": True} for each in measured()]
         self.assertEqual(scaling.systems(taking_turns), {})
 
 
 class Plan(unittest.TestCase):
-    cluster = scaling.Cluster(LINK, scaling.Link(5e-6, 45e9))
+    cluster = scaling.Cluster(LINK, scaling.Link(scaling.Protocol(5e-6, 45e9)))
     layers = scaling.Layers(measured(ranks=(1, 2, 4)))
 
     def test_seconds_of_a_layer(self):
@@ -114,20 +124,29 @@ class Page(unittest.TestCase):
     """docs/scaling.md has the table that the records give, and the model holds."""
 
     def setUp(self):
-        self.found = scaling.systems(scaling.read([RECORDS]))
+        self.texts, self.worst, self.found = scaling.sections(scaling.read([scaling.RECORDS]))
 
     def test_the_model_holds(self):
-        text, worst = scaling.report(self.found)
-        self.assertLessEqual(worst, scaling.LIMIT, text)
-        page = (TOP / "docs" / "scaling.md").read_text()
-        self.assertIn(text.strip(), page)
+        self.assertLessEqual(self.worst, scaling.LIMIT, self.texts["points"])
+        page = scaling.PAGE.read_text()
+        for name, text in self.texts.items():
+            self.assertEqual(scaling.written(page, name, text), page)
 
     def test_the_drawing(self):
         drawn = xml.etree.ElementTree.fromstring(scaling.drawing(self.found))
         titles = [each for each in drawn.iter("{http://www.w3.org/2000/svg}title")][1:]
         self.assertEqual(len(titles), sum(len(points) for points, _ in self.found.values()))
-        self.assertEqual((TOP / "docs" / "performance" / "scaling.svg").read_text(), scaling.drawing(self.found))
+        self.assertEqual(scaling.DRAWING.read_text(), scaling.drawing(self.found))
+
+
+class Told(unittest.TextTestResult):
+    """Says of each test "passed NAME" or "FAILED NAME"."""
+
+    def stopTest(self, test):
+        super().stopTest(test)
+        bad = any(test is each for each, _ in self.failures + self.errors)
+        print("FAILED" if bad else "passed", test.id().partition(".")[2].replace("_", " "))
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(testRunner=unittest.TextTestRunner(resultclass=Told))
