@@ -269,7 +269,7 @@ def best_split(model, cluster, layers, gpus, limit, context):
     return found
 
 
-def plan(model, cluster, layers, limits=(0.015, 0.03, 0.06), counts=(8, 16, 64, 256, 1024), context=8192):
+def plan(model, cluster, layers, limits, counts=(8, 64, 1024), context=8192):
     lines = [f"{model.name}, {context} tokens of context a sequence:", "",
              "| GPUs | at most, ms a token | tensor x pipeline x data | sequences in a stage | ms a token | tokens a second | share of sums | kB a GPU sends a token |",
              "|---|---|---|---|---|---|---|---|"]
@@ -296,7 +296,7 @@ def drawing(found):
     times = [1e3 * point.seconds for point in all_points] + [1e3 * point.predicted(link) for points, link in found.values() for point in points]
     low, high = min(times) / 1.5, max(times) * 1.5
     axis = ticks(low, high)
-    chart = Chart("Time on several ranks: the model and the measurements", ("ms by the model", low, high, axis), ("ms measured", low, high, axis),
+    chart = Chart("Milliseconds on several ranks: the model and the measurements", ("by the model", low, high, axis), ("measured", low, high, axis),
                   "Measured times over predicted ones, which lie near the diagonal")
     chart.line([(low, low), (high, high)], "#7f7f7f")
     for factor in (1 - LIMIT, 1 + LIMIT):
@@ -305,7 +305,8 @@ def drawing(found):
         for point in points:
             words = f"{point.name}, {point.ranks} ranks: {1e3 * point.seconds:.3g} ms measured, {1e3 * point.predicted(link):.3g} ms by the model"
             chart.mark(1e3 * point.predicted(link), 1e3 * point.seconds, color, point.fitted, words)
-        chart.legend_mark(name, color)
+        device, transport = name.rsplit(", ", 1)
+        chart.legend_mark(f"{device.removeprefix('NVIDIA ').split(' ')[0]}, {transport}", color)
     chart.notes("Filled: fitted. Hollow: held out.", f"Dashed: {100 * LIMIT:.0f} % off.")
     return chart.svg()
 
@@ -326,7 +327,8 @@ def plans(records, found):
         return ""
     layers = Layers([each for each in records if system_of(each) == name])
     cluster = Cluster(found[name][1], Link(Protocol(*BETWEEN)))
-    return "\n".join(plan(model, cluster, layers) for model in (LLAMA_70B, LLAMA_405B))
+    limits = {LLAMA_70B: (0.015, 0.03, 0.06), LLAMA_405B: (0.03, 0.06, 0.12)}
+    return "\n".join(plan(model, cluster, layers, limits[model]) for model in limits)
 
 
 def sections(records):

@@ -117,7 +117,7 @@ class Plan(unittest.TestCase):
             self.assertLessEqual(split.token_seconds, limit)
             self.assertEqual(split.tensor * split.pipeline * split.data, 64)
         self.assertIsNone(scaling.best_split(scaling.LLAMA_70B, self.cluster, self.layers, 64, 1e-6, 8192))
-        self.assertIn("| 1024 |", scaling.plan(scaling.LLAMA_70B, self.cluster, self.layers))
+        self.assertIn("| 1024 |", scaling.plan(scaling.LLAMA_70B, self.cluster, self.layers, (0.02, 0.1)))
 
 
 class Page(unittest.TestCase):
