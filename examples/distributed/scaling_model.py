@@ -337,6 +337,7 @@ def sections(records):
     if not found:
         raise SystemExit("records: expected sums or chats of two sizes or more on one system, found none")
     text, worst = report(found)
+    text += "\n![measured times over those of the model](performance/scaling.svg)\n"
     return {"points": text, "plan": plans(records, found)}, worst, found
 
 
