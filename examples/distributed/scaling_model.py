@@ -179,6 +179,21 @@ def report(found):
     return "\n".join(lines), worst
 
 
+def measured(records):
+    """The layers and the chats as they were measured: a table in Markdown."""
+    lines = ["| system | | ranks | rows | ms | products, ms | share of the sums |", "|---|---|---|---|---|---|---|"]
+    for each in records:
+        if each["measured"] not in ("layer", "chat") or each.get("shards", each["ranks"]) != each["ranks"]:
+            continue
+        what = f"layer, {each['format']}" if each["measured"] == "layer" else "chat"
+        products = f"{each['products_ms']:.3f}" if "products_ms" in each else ""
+        turns = ", taking turns" if each.get("oversubscribed") else ""
+        share = f"{100 * each['share_of_communication']:.0f} %" if each["ranks"] > 1 else ""
+        lines.append(f"| {system_of(each)} | {what} | {each['ranks']}{turns} | {each['rows']} "
+                     f"| {each.get('layer_ms', each.get('step_ms')):.3f} | {products} | {share} |")
+    return "\n".join(lines)
+
+
 # --- the plan ----------------------------------------------------------------------------------------------------------------
 
 
@@ -338,7 +353,7 @@ def sections(records):
         raise SystemExit("records: expected sums or chats of two sizes or more on one system, found none")
     text, worst = report(found)
     text += "\n![measured times over those of the model](performance/scaling.svg)\n"
-    return {"points": text, "plan": plans(records, found)}, worst, found
+    return {"measured": measured(records), "points": text, "plan": plans(records, found)}, worst, found
 
 
 def written(page, name, text):

@@ -29,7 +29,7 @@ def measured(link=LINK, ranks=(2, 4), slow=1.0):
                             "layer_ms": alone / n, "bytes_of_a_sum": size})
             layer = alone / n + 2e3 * link.sum(n, size)
             records.append({"measured": "layer", "ranks": n, "shards": n, "rows": rows, "format": "int4", "without_sums_ms": 9.0,
-                            "layer_ms": layer * (slow if rows == 1 else 1), "bytes_of_a_sum": size})
+                            "layer_ms": layer * (slow if rows == 1 else 1), "bytes_of_a_sum": size, "share_of_communication": 0.1})
     return records
 
 
@@ -80,6 +80,14 @@ class Model(unittest.TestCase):
                 with contextlib.redirect_stdout(io.StringIO()), self.assertRaises(SystemExit) as end:
                     scaling.main()
                 self.assertEqual(int(end.exception.code), status)
+
+    def test_the_measured_table(self):
+        layer = {"measured": "layer", "device": "X", "backend": "nccl", "format": "int4", "ranks": 2, "shards": 2, "rows": 16, "layer_ms": 0.25,
+                 "products_ms": 0.125, "share_of_communication": 0.2}
+        chat = {"measured": "chat", "ranks": 3, "rows": 1, "step_ms": 2.5, "share_of_communication": 0.5, "oversubscribed": True}
+        alone = {**layer, "ranks": 1}  # a shard without the others
+        self.assertEqual(scaling.measured([layer, chat, alone, {"measured": "right", "ranks": 2}]).splitlines()[2:],
+                         ["| X, nccl | layer, int4 | 2 | 16 | 0.250 | 0.125 | 20 % |", "| CPU, MPI | chat | 3, taking turns | 1 | 2.500 |  | 50 % |"])
 
     def test_what_is_no_line(self):
         with self.assertRaisesRegex(ValueError, "a latency and a bandwidth above 0"):
