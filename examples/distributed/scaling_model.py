@@ -180,11 +180,11 @@ def report(found):
 
 
 def measured(records):
-    """The layers and the chats as they were measured: a table in Markdown."""
+    """The layers and the chats as they were measured last: a table in Markdown."""
     lines = ["| system | | ranks | rows | ms | products, ms | share of the sums |", "|---|---|---|---|---|---|---|"]
-    for each in records:
-        if each["measured"] not in ("layer", "chat") or each.get("shards", each["ranks"]) != each["ranks"]:
-            continue
+    last = {(each["measured"], system_of(each), each.get("format"), each["ranks"], each.get("rows")): each for each in records
+            if each["measured"] in ("layer", "chat") and each.get("shards", each["ranks"]) == each["ranks"]}
+    for each in last.values():
         what = f"layer, {each['format']}" if each["measured"] == "layer" else "chat"
         products = f"{each['products_ms']:.3f}" if "products_ms" in each else ""
         turns = ", taking turns" if each.get("oversubscribed") else ""

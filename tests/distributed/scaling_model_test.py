@@ -86,7 +86,7 @@ class Model(unittest.TestCase):
                  "products_ms": 0.125, "share_of_communication": 0.2}
         chat = {"measured": "chat", "ranks": 3, "rows": 1, "step_ms": 2.5, "share_of_communication": 0.5, "oversubscribed": True}
         alone = {**layer, "ranks": 1}  # a shard without the others
-        self.assertEqual(scaling.measured([layer, chat, alone, {"measured": "right", "ranks": 2}]).splitlines()[2:],
+        self.assertEqual(scaling.measured([{**layer, "layer_ms": 9.0}, layer, chat, alone, {"measured": "right", "ranks": 2}]).splitlines()[2:],
                          ["| X, nccl | layer, int4 | 2 | 16 | 0.250 | 0.125 | 20 % |", "| CPU, MPI | chat | 3, taking turns | 1 | 2.500 |  | 50 % |"])
 
     def test_what_is_no_line(self):
