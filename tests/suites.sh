@@ -215,6 +215,7 @@ suite_distributed() {
   built release && more_of_release metal-marlin-chat metal-marlin-chat-mpi || { failed=1; return 0; }
   ctest_in distributed build/release/tests/distributed
   python_ready "$venv" "$llm_packages" || { skip distributed "$(why_not "$venv")"; return 0; }
+  script_tests scaling-model "$venv/bin/python" -B tests/distributed/scaling_model_test.py
   script_tests distributed-mpi "$venv/bin/python" -B tests/distributed/distributed_test.py "$chat" "$chat_mpi" "$marlin"
 }
 

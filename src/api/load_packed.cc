@@ -24,16 +24,22 @@ Status check_form(const marlin_context& context, const Container& container) {
   const PackedForm here = context.backend->packed_form();
   const PackedForm& there = container.form();
   if (here == there) return {};
-  if (here.device != there.device)
+  if (here.device.empty())
     return Status::error(
         MARLIN_E_UNSUPPORTED,
-        "the container is packed for the device %.20s and this context is of %s: load the source "
-        "file %.80s instead",
+        "the container is packed for the device %.20s and this context is of %s, which keeps no "
+        "packed weights in files: load the source file %.80s instead",
         there.device.c_str(), name_of(context.backend_kind), container.source_name().c_str());
+  if (here.device != there.device)
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "the container is packed for the device %.20s, expected %.20s: pack it "
+                         "anew: %s",
+                         there.device.c_str(), here.device.c_str(),
+                         container.repack_command().c_str());
   return Status::error(MARLIN_E_UNSUPPORTED,
-                       "the container has version %u of the packed form, expected %u: pack the "
-                       "source file %.80s with this library",
-                       there.version, here.version, container.source_name().c_str());
+                       "the container has version %u of the packed form, expected %u: pack it "
+                       "anew with this library: %s",
+                       there.version, here.version, container.repack_command().c_str());
 }
 
 Result<size_t> find_entry(const Checkpoint& files, const marlin_load_desc& d) {

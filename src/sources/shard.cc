@@ -125,8 +125,12 @@ Status check_shard(const WeightMeta& whole, int64_t first_n, int64_t count_n, in
         check_border("2:4 sparse columns end with a block of 4", 4, first_k + count_k, whole.k));
   }
   if (!whole.has_two_level_scales()) return {};
-  return check_border("two-level scales share factors over 256 columns", kFactorSpan, first_k,
-                      whole.k);
+  MARLIN_RETURN_IF_ERROR(check_border("two-level scales share factors over 256 columns",
+                                      kFactorSpan, first_k, whole.k));
+  // Fewer columns than a group has become the group, which must divide those of a factor.
+  if (count_k >= whole.group_size || kFactorSpan % count_k == 0) return {};
+  return check_border("two-level scales are those of whole groups", whole.group_size,
+                      first_k + count_k, whole.k);
 }
 
 /// Has the source read no more columns than it must. Returns where [first, first + count) begin in

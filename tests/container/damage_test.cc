@@ -135,20 +135,23 @@ TEST_F(Damage, AnotherByteOrderOrVersionIsNamed) {
   store(newer.data() + 12, uint32_t{2});
   EXPECT_EQ(outcome(sealed(newer), &message), MARLIN_E_UNSUPPORTED);
   EXPECT_THAT(message, ::testing::HasSubstr("expected 1, found 2"));
+  EXPECT_THAT(message, ::testing::HasSubstr("metal-marlin pack SOURCE -o OUT.marlin"));
 }
 
-TEST_F(Damage, AnotherFormNamesTheSource) {
+TEST_F(Damage, AnotherFormNamesTheCommandThatPacksAnew) {
   const size_t directory = load<uint64_t>(bytes_.data() + 24);
   ASSERT_EQ(bytes_.substr(directory + 4, 3), "cpu");
   std::string message, other = bytes_;
   other.replace(directory + 4, 3, "gpu");
   EXPECT_EQ(outcome(sealed(other), &message), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(message, ::testing::HasSubstr("packed for the device gpu"));
-  EXPECT_THAT(message, ::testing::HasSubstr("load the source file model.safetensors"));
+  EXPECT_THAT(message, ::testing::HasSubstr("packed for the device gpu, expected cpu"));
+  const char* const command = "metal-marlin pack SOURCE -o OUT.marlin (SOURCE: model.safetensors or its folder)";
+  EXPECT_THAT(message, ::testing::HasSubstr(command));
   other = bytes_;
   store(other.data() + directory + 7, uint32_t{9});
   EXPECT_EQ(outcome(sealed(other), &message), MARLIN_E_UNSUPPORTED);
   EXPECT_THAT(message, ::testing::HasSubstr("version 9 of the packed form, expected 1"));
+  EXPECT_THAT(message, ::testing::HasSubstr(command));
 }
 
 // Whoever makes a file on purpose can make the checksums right, so nothing may rely on them.

@@ -94,7 +94,8 @@ def heads_of_keys_are_shared_by_more_ranks(scratch):
 
 @test
 def ranks_share_the_experts(scratch):
-    expect_the_same(scratch, "qwen3moe", 2)
+    for ranks, heads, keys in ((2, 4, 2), (3, 6, 3), (8, 8, 4)):
+        expect_the_same(scratch, "qwen3moe", ranks, **{"attention.head_count": heads, "attention.head_count_kv": keys})
     expect_the_same(scratch, "gpt-oss", 2)
 
 

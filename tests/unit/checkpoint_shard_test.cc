@@ -159,9 +159,57 @@ TEST_P(ShardsOf, AddUpToTheProduct) {
   }
 }
 
+// Borders of no group, word, block or pair: a load gives the same bits, or an error that names the nearest borders it can have.
+TEST_P(ShardsOf, LoadAtAnyBorderOrNameTheNearest) {
+  namespace mm = metal_marlin;
+  const mm::context context(MARLIN_BACKEND_CPU);
+  const mm::checkpoint file(data_path(GetParam()));
+  for (const marlin_layer_info& layer : file.layers()) {
+    if (layer.status != MARLIN_OK) continue;
+    SCOPED_TRACE(layer.name);
+    const char* const name = layer.name;
+    const auto load = [&](int64_t first_n, int64_t count_n, int64_t first_k, int64_t count_k) {
+      const marlin_shard shard = {{first_n, first_k, 0}, {count_n, count_k, 1}};
+      auto desc = mm::make<marlin_load_desc>();
+      desc.layers = &name;
+      desc.layer_count = 1;
+      desc.shards = &shard;
+      desc.format = layer.format == MARLIN_FORMAT_NONE ? MARLIN_INT8 : MARLIN_FORMAT_NONE;
+      return mm::load(context, file, desc);
+    };
+    std::vector<float> whole(static_cast<size_t>(layer.n * layer.k));
+    mm::unpack(load(0, 0, 0, 0), mm::matrix_view(whole.data(), layer.n, layer.k));
+    for (const int64_t n : {0, 1, 3})
+      for (const int64_t k : {0, 1, 3, 4, 31, 33, 64, 100, 257})
+        for (const int64_t width : {0, 1, 5, 36}) {
+          if (n >= layer.n || k + width >= layer.k) continue;
+          const std::string where = std::to_string(n) + ", " + std::to_string(k) + " + " + std::to_string(width);
+          const int64_t rows = layer.n - n, columns = width == 0 ? layer.k - k : width;
+          std::vector<float> part(static_cast<size_t>(rows * columns));
+          try {
+            mm::unpack(load(n, 0, k, width), mm::matrix_view(part.data(), rows, columns));
+          } catch (const mm::error& error) {
+            EXPECT_EQ(error.status(), MARLIN_E_SHAPE) << where;
+            EXPECT_THAT(error.what(), HasSubstr("expected a border at ")) << where;
+            continue;
+          }
+          for (int64_t row = 0; row < rows; ++row)
+            ASSERT_EQ(std::memcmp(part.data() + row * columns, whole.data() + (n + row) * layer.k + k,
+                                  static_cast<size_t>(columns) * sizeof(float)),
+                      0)
+                << where << ", row " << row;
+        }
+  }
+}
+
 TEST_P(ShardsOf, NameTheNearestBorders) {
   for_each_matrix([](const auto& source) {
     const WeightMeta meta = source().take()->meta();
+    if (meta.gate_up_interleaved && meta.n > 3) {
+      const auto rows = make_shard(source().take(), 1, meta.n - 1, 0, meta.k);
+      ASSERT_FALSE(rows.ok());
+      EXPECT_THAT(rows.status().message(), HasSubstr("alternate in pairs: expected a border at 0 or 2, found 1"));
+    }
     const int64_t border = border_of(meta);
     if (border == 1 || meta.k <= border) return;
     const auto shard = make_shard(source().take(), 0, meta.n, border + 1, meta.k - border - 1);

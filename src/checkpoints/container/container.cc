@@ -128,6 +128,11 @@ class PackedCheckpoint final : public Checkpoint, public Container {
 
   const PackedForm& form() const override { return directory_.form; }
   const std::string& source_name() const override { return directory_.source; }
+  std::string repack_command() const override {
+    std::string command = "metal-marlin pack SOURCE -o OUT.marlin";
+    if (directory_.ranks > 1) command += " --ranks " + std::to_string(directory_.ranks);
+    return command + " (SOURCE: " + directory_.source.substr(0, 80) + " or its folder)";
+  }
   const ContainerEntry& entry(size_t layer) const override { return directory_.entries[layer]; }
   std::shared_ptr<const void> memory() const override { return folder_; }
   Result<std::vector<PackedMatrix>> matrices(size_t layer, int64_t first,
