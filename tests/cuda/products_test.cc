@@ -168,10 +168,9 @@ void for_each_form(uint32_t count, const Try& try_one) {
     for (uint32_t i = 0; i < count; ++i) {
       const trial::Case c = case_of_form(i);
       const std::string name = trial::kernel_name(kernel, c);
-      // Products of float16 and E8M0 are no float16. Tiles have no registers for additive zeros.
+      // Products of float16 and E8M0 are no float16.
       const bool is_wgmma = name.starts_with("wgmma_");
       if (is_wgmma && c.format == MARLIN_MXFP4 && c.a_type == MARLIN_F16) continue;
-      if (kernel.shares_tiles && c.zeros == trial::Zeros::additive) continue;
       // Few short groups have wgmma kernels.
       if (is_wgmma && (c.group == 64 || (c.group == 32 && c.zeros == trial::Zeros::integer))) continue;
       const testing::AssertionResult right = try_one(i, c, name);

@@ -24,6 +24,9 @@ inline constexpr uint64_t kFlagBytes = 64 << 10;
 /// The slots of K that threadgroups share at least, so that their sums pay.
 inline constexpr int64_t kLeastSharedSlots = 256;
 
+/// Groups of K, and rows of A, whose sums of A are together in memory.
+inline constexpr int64_t kSumsAtOnce = 8;
+
 /// Rows of one dispatch: without partial sums its sizes are the only limit.
 inline constexpr int64_t kMostRows = 1 << 20;
 
@@ -85,6 +88,7 @@ struct GemmPlan {
   const ProductKernel* kernel = nullptr;
   ActivationKind activation = ActivationKind::f32;
   bool prepared = false;   ///< A is quantized or gathered into scratch first
+  bool sums_groups = false;  ///< A is added up over groups first, for additive zeros
   bool partial = false;    ///< FP32 sums go to scratch, and `finish` makes C of them
   uint8_t team_shift = 0;  ///< log2 of the warps that share a row block, in kernels with teams
   int64_t splits = 1;      ///< parts of K, in threadgroups of their own
@@ -101,9 +105,10 @@ struct GemmPlan {
   bool tuned = false;                                  ///< the profile has chosen it
   // Scratch, each a multiple of kScratchAlign.
   uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0, shared_bytes = 0;
-  uint64_t route_bytes = 0;
+  uint64_t route_bytes = 0, group_sum_bytes = 0;
   uint64_t scratch_bytes() const {
-    return activation_bytes + activation_scale_bytes + partial_bytes + shared_bytes + route_bytes;
+    return activation_bytes + activation_scale_bytes + partial_bytes + shared_bytes + route_bytes +
+           group_sum_bytes;
   }
   /// The grid of `rows` rows of A and n rows of W.
   device::Size3 grid(int64_t rows, int64_t n) const;
@@ -116,6 +121,8 @@ bool interleaves(const GemmProblem& problem);
 int64_t product_rows(const GemmProblem& problem, int64_t m);
 /// The routed rows of experts that share a row of A: those of a token, or 1.
 int64_t rows_of_a(const GemmProblem& problem);
+/// The slots over whose groups A is added up: those of whole eights of groups.
+int64_t slots_of_sums(const RowBlockLayout& layout);
 /// slow_seconds of the multiplication of so many rows of the product, which reads all weights.
 double slow_seconds(const GemmProblem& problem, int64_t rows);
 /// Of a problem: the rows of A or, with routing, the tokens.
