@@ -4,7 +4,8 @@
 //
 // Kernel names
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
-//               | "route" | "group_sums_" float                                CUDA, Hopper
+//               | "route"
+//               | "group_sums_" ( "f16" | "bf16" )                CUDA, Hopper
 //   product     = "gemv_" codes "_" activation "_m" rows
 //               | "gemv_" codes "_" activation "_m" rows "_n" columns "_s" simdgroups   Metal
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns             CUDA
@@ -43,12 +44,12 @@
 #define MARLIN_BUFFER_ZEROS 2  // [zero_kind]
 #define MARLIN_BUFFER_ROWS 3   // RowFactor [row_factor]
 #define MARLIN_BUFFER_A 4
-#define MARLIN_BUFFER_A_SCALES 5  // float [m][slots / 32] [quantized]
-#define MARLIN_BUFFER_GROUP_SUMS 5  // of CUDA's tiles of 16-bit activations: what group_sums writes
-#define MARLIN_BUFFER_BIAS 6      // [bias_type]
-#define MARLIN_BUFFER_C 7         // [not partial]
-#define MARLIN_BUFFER_PARTIALS 8  // float [splits][m][n] [partial]; finish reads it
-#define MARLIN_BUFFER_ARGS 9      // ProductArgs, by value
+#define MARLIN_BUFFER_A_SCALES 5    // float [m][slots / 32] [quantized]
+#define MARLIN_BUFFER_GROUP_SUMS 5  // of tiles for Hopper: what group_sums writes [additive zeros]
+#define MARLIN_BUFFER_BIAS 6        // [bias_type]
+#define MARLIN_BUFFER_C 7           // [not partial]
+#define MARLIN_BUFFER_PARTIALS 8    // float [splits][m][n] [partial]; finish reads it
+#define MARLIN_BUFFER_ARGS 9        // ProductArgs, by value
 /// Of kernels whose threadgroups share tiles: float [threadgroups][rows][columns of one], and flags
 /// that say whose sums are there; they are 0 between dispatches.
 #define MARLIN_BUFFER_SHARED 10
@@ -69,7 +70,8 @@
 #define MARLIN_BUFFER_SOURCE 0     // [m][lda]
 #define MARLIN_BUFFER_QUANTIZED 1  // int8 [m][slots]; gather writes [m][slots] of the source's type
 #define MARLIN_BUFFER_QUANT_SCALES 2  // float [m][slots / 32]; quantize only
-#define MARLIN_BUFFER_GROUP_SUMS_OUT 2  // float [slots / 256 or 512][m / 8][8][16]; group_sums only
+#define MARLIN_BUFFER_GROUP_SUMS_OUT \
+  2  // float [eight groups][eight rows of A][8][16]; group_sums only
 #define MARLIN_BUFFER_SOURCE_SLOTS 3  // slot_to_k: quantize [has_slot_to_k], gather always
 #define MARLIN_BUFFER_PREPARE_ARGS 4  // PrepareArgs, by value
 /// Buffers of route.

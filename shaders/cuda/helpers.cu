@@ -152,9 +152,9 @@ __device__ inline void sum_groups(const CudaParameters& parameters) {
   if (part >= 2) return;  // the first two lanes of a group write
   const Tf32Pair pair(sum);
   const long long eight = group / 8 * ((args.m + 7ll) / 8) + m / 8;
-  launch.buffer<float>(
-      MARLIN_BUFFER_GROUP_SUMS_OUT)[(eight * 32 + m % 8 * 4 + group % 8 / 2) * 4 + 2 * part +
-                                    group % 2] = part == 0 ? pair.high : pair.low;
+  launch.buffer<float>(MARLIN_BUFFER_GROUP_SUMS_OUT)[(eight * 32 + m % 8 * 4 + group % 8 / 2) * 4 +
+                                                     2 * part + group % 2] =
+      part == 0 ? pair.high : pair.low;
 }
 MARLIN_HELPER(group_sums_f16) { sum_groups<Half>(parameters); }
 MARLIN_HELPER(group_sums_bf16) { sum_groups<Bfloat>(parameters); }

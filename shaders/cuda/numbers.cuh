@@ -89,8 +89,8 @@ __device__ inline void write_float(void* to, long long at, u32 type, float v) {
   }
 }
 
-/// A float32 as the sum of two TF32 numbers, which have 11 bits; what is missing is at most one unit
-/// in its last place. An infinity or NaN is the first of them alone.
+/// A float32 as the sum of two TF32 numbers, which have 11 bits; what is missing is at most one
+/// unit in its last place. An infinity or NaN is the first of them alone.
 struct Tf32Pair {
   float high, low;
 

@@ -90,14 +90,12 @@ __device__ inline void bring_zeros_of(const Memory& memory, const Work<typename 
   const int end_row = min(work.end_row(now.tile), row + Tile::kRows);
   const int sum_bytes = ((end_row + 7) / 8 - row_eight) * Stages::kSums;
   const long long sum_pitch = static_cast<long long>((args.m + 7) / 8) * Stages::kSums;
-  const unsigned char* from =
-      work.launch.template buffer<const unsigned char>(block < 0 ? MARLIN_BUFFER_GROUP_SUMS
-                                                                 : MARLIN_BUFFER_ZEROS);
+  const unsigned char* from = work.launch.template buffer<const unsigned char>(
+      block < 0 ? MARLIN_BUFFER_GROUP_SUMS : MARLIN_BUFFER_ZEROS);
   if (block < 0)
     from += (stages.first() + lane) * sum_pitch + row_eight * static_cast<long long>(Stages::kSums);
   else if (block < count)
-    from += work.weights_at(now.tile) +
-            work.row_block(first, block) * zero_pitch<Op>(args) +
+    from += work.weights_at(now.tile) + work.row_block(first, block) * zero_pitch<Op>(args) +
             stages.first() * static_cast<long long>(Stages::kZeros);
   for (int eight = stages.first(); eight < stages.end(); eight += Stages::kEights) {
     const u32 to = memory.stages + slot * Memory::kStage, full = memory.full + 8 * slot;

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -55,14 +56,20 @@ class CudaGroupSums : public CudaDevice {
   }
   /// The launches of a product whose rows of A are so many elements apart.
   std::vector<fake_cuda::Launch> launches_of(const mm::weights& weights, int64_t stride) {
-    std::vector<uint16_t> a(static_cast<size_t>(kRows * stride));
+    std::vector<uint16_t> a(static_cast<size_t>(kRows * stride) + 8);
     std::vector<float> c(kRows * kColumns);
     auto desc = mm::make<marlin_gemm_desc>();
     desc.weights = weights.get();
-    desc.a = {a.data(), 0, kRows, kDepth, stride, MARLIN_F16, MARLIN_MEM_HOST};
-    desc.c = {c.data(), 0, kRows, kColumns, 0, MARLIN_F32, MARLIN_MEM_HOST};
+    void* from = a.data();
+    size_t room = a.size() * 2;
+    std::align(16, static_cast<size_t>(kRows * stride) * 2, from, room);
+    desc.a = {from, 0, kRows, kDepth, stride, MARLIN_F16, MARLIN_MEM_CUDA};
+    desc.c = {c.data(), 0, kRows, kColumns, 0, MARLIN_F32, MARLIN_MEM_CUDA};
+    driver->memory.push_back({.begin = reinterpret_cast<uintptr_t>(a.data()), .bytes = a.size() * 2, .allocated = true});
+    driver->memory.push_back({.begin = reinterpret_cast<uintptr_t>(c.data()), .bytes = c.size() * 4, .allocated = true});
     driver->launches.clear();
     EXPECT_OK(marlin_gemm, nullptr, &desc);
+    driver->memory.resize(driver->memory.size() - 2);  // with the arrays
     return driver->launches;
   }
   mm::context context;

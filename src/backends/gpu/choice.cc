@@ -162,12 +162,13 @@ int64_t estimated_ns(const ProductKernel& kernel, const GemmProblem& problem, in
   const int64_t chunk_ns = layout.codes == KernelCodes::fp4 ? kernel.fp4_chunk_ns : kernel.chunk_ns;
   int64_t zeros = 0;
   if (layout.zero_kind == ZeroKind::additive)
-    zeros = kGroupSums +
-            chunks * kernel.rows * kChunkSlots / layout.slot_group * kGroupRowPs / 1000;
+    zeros =
+        kGroupSums + chunks * kernel.rows * kChunkSlots / layout.slot_group * kGroupRowPs / 1000;
   const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
   const int64_t join =
       tiles % blocks == 0 ? 0 : kJoin + kernel.rows * (kJoinRow + kSharerRow * sharers);
-  return kStart + chunks * chunk_ns + zeros + ceil_div(tiles, blocks) * kernel.rows * kOutputRow + join;
+  return kStart + chunks * chunk_ns + zeros + ceil_div(tiles, blocks) * kernel.rows * kOutputRow +
+         join;
 }
 
 Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, int64_t size,

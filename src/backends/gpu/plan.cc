@@ -186,8 +186,8 @@ Status add_scratch(GemmPlan& plan, const GemmProblem& problem, int64_t prepared_
               Checked(4))
                  .round_up(kScratchAlign);
   if (plan.sums_groups)  // two numbers each
-    sums = (Checked(plan.m_block + kSumsAtOnce) * Checked(slots_of_sums(layout) / layout.slot_group) *
-            Checked(8))
+    sums = (Checked(plan.m_block + kSumsAtOnce) *
+            Checked(slots_of_sums(layout) / layout.slot_group) * Checked(8))
                .round_up(kScratchAlign);
   // A quarter: the parts of several products are added up.
   if (!(activations + scales + partials + shared + routes + sums).at_most(UINT64_MAX / 4))

@@ -88,7 +88,6 @@ struct GemmPlan {
   const ProductKernel* kernel = nullptr;
   ActivationKind activation = ActivationKind::f32;
   bool prepared = false;   ///< A is quantized or gathered into scratch first
-  bool sums_groups = false;  ///< A is added up over groups first, for additive zeros
   bool partial = false;    ///< FP32 sums go to scratch, and `finish` makes C of them
   uint8_t team_shift = 0;  ///< log2 of the warps that share a row block, in kernels with teams
   int64_t splits = 1;      ///< parts of K, in threadgroups of their own
@@ -96,11 +95,12 @@ struct GemmPlan {
   int64_t split_blocks = 1;
   /// Rows of A of one dispatch; of experts: routed rows, of whole tokens.
   int64_t m_block = 0;
+  int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
   int64_t ring_rows = 0;      ///< of experts: rows of A that are in shared memory at once
   int64_t items = 0;          ///< of experts: the most tiles of rows of one dispatch
   bool sorts = false;         ///< of experts: routed rows are sorted first, in a dispatch
   bool gathers = false;       ///< of experts: A is prepared for each routed row, with its block
-  int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
+  bool sums_groups = false;   ///< A is added up over groups first, for additive zeros
   KernelHealth::State health = KernelHealth::unknown;  ///< of the kernel, when it was chosen
   bool tuned = false;                                  ///< the profile has chosen it
   // Scratch, each a multiple of kScratchAlign.
