@@ -178,7 +178,7 @@ __device__ inline void add_zeros(const Memory& memory, const Work<typename Memor
   const int warp = thread / 32, lane = thread % 32, g = lane / 4, pair = 2 * (lane % 4);
   const int row = work.first_row(tile) % 8 + g;
   const int rows = work.end_row(tile) - work.first_row(tile);
-  constexpr int kRowsAtOnce = Tile::kRows == 32 ? 32 : 16;  // as far as registers go
+  constexpr int kRowsAtOnce = Tile::kRows < 32 ? 16 : 32;  // as far as registers go
   u32 sum = memory.stages + slot * Memory::kStage + row * 64 + lane % 4 * 16;
   u32 zero = memory.stages + slot * Memory::kStage + Memory::kWeights +
              warp / 2 % Tile::kRowBlocks * (Stages::kEights * Stages::kZeros) +
@@ -192,14 +192,17 @@ __device__ inline void add_zeros(const Memory& memory, const Work<typename Memor
     z.load(zero, first, first && group + 1 < stages.stop);
     UNROLL for (int begin = 0; begin < Tile::kRows; begin += kRowsAtOnce) {
       if (begin > 0 && begin >= rows) break;
-      UNROLL for (int i = begin / 8; i < (begin + kRowsAtOnce) / 8; i++) {
-        float(&to)[4] = reinterpret_cast<float(&)[4]>(sums[4 * i]);
-        uint4 s = make_uint4(0, 0, 0, 0);
-        if (first) load_shared(sum + i * Stages::kSums, s);
-        UNROLL for (int piece = z.kPieces - 1; piece >= 0; piece--) {
-          mma_tf32(to, z.a[piece], s.z, s.w);
-          mma_tf32(to, z.a[piece], s.x, s.y);
-        }
+      uint4 s[kRowsAtOnce / 8];
+      UNROLL for (int i = 0; i < kRowsAtOnce / 8; i++) {
+        s[i] = make_uint4(0, 0, 0, 0);
+        if (first) load_shared(sum + (begin / 8 + i) * Stages::kSums, s[i]);
+      }
+      // Products that wait for none of the others follow each other.
+      UNROLL for (int piece = 2 * z.kPieces - 1; piece >= 0; piece--)
+          UNROLL for (int i = 0; i < kRowsAtOnce / 8; i++) {
+        float(&to)[4] = reinterpret_cast<float(&)[4]>(sums[begin / 2 + 4 * i]);
+        mma_tf32(to, z.a[piece / 2], piece % 2 != 0 ? s[i].z : s[i].x,
+                 piece % 2 != 0 ? s[i].w : s[i].y);
       }
     }
     sum += Stages::kSumsOfEight;

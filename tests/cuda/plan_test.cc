@@ -82,13 +82,13 @@ TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopper) {
   for (const Model* model : {&q4_0, &q4_1, &of_64}) EXPECT_EQ(name(*model, 1), "ring_u4_bf16_m8");
   EXPECT_EQ(name(q4_0, 16), "mma_u4_bf16_m16_n128");
   EXPECT_THAT(name(q4_0, 512), testing::StartsWith("wgmma_u4_bf16_"));
-  EXPECT_EQ(name(of_64, 512), "mma_u4_bf16_m32_n128");
+  EXPECT_THAT(name(of_64, 512), testing::StartsWith("wgmma_u4_bf16_"));
   EXPECT_EQ(name(q4_1, 16), "mma_u4_bf16_m16_n128");
   EXPECT_THAT(name(q4_1, 512), testing::StartsWith("wgmma_u4_bf16_"));
   Model mlx = of_64, q4_k(MARLIN_INT4, 32, ScaleType::f32, 11776, 4096);
   mlx.meta.zero_kind = q4_k.meta.zero_kind = ZeroKind::additive;
   q4_k.meta.zero_type = ScaleType::f32;
-  EXPECT_EQ(name(mlx, 512), "mma_u4_bf16_m32_n128");
+  EXPECT_THAT(name(mlx, 512), testing::StartsWith("wgmma_u4_bf16_"));
   EXPECT_EQ(name(q4_k, 512), "mma_u4_bf16_m32_n128");
   EXPECT_EQ(name(q4_k, 512, MARLIN_F32), "gemm_u4_f32_m64_n128");
 }
