@@ -90,6 +90,7 @@ TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopper) {
   q4_k.meta.zero_type = ScaleType::f32;
   EXPECT_THAT(name(mlx, 512), testing::StartsWith("wgmma_u4_bf16_"));
   EXPECT_EQ(name(q4_k, 512), "mma_u4_bf16_m32_n128");
+  EXPECT_EQ(name(q4_k, 1), "mma_u4_bf16_m16_n128");  // there is no ring
   EXPECT_EQ(name(q4_k, 512, MARLIN_F32), "gemm_u4_f32_m64_n128");
 }
 
