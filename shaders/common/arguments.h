@@ -5,6 +5,7 @@
 // Kernel names
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
 //               | "route"
+//               | "group_sums_" ( "f16" | "bf16" )                CUDA, Hopper
 //   product     = "gemv_" codes "_" activation "_m" rows
 //               | "gemv_" codes "_" activation "_m" rows "_n" columns "_s" simdgroups   Metal
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns             CUDA
@@ -46,11 +47,12 @@
 #define MARLIN_BUFFER_ZEROS 2  // [zero_kind]; of lut4: float [16], the codebook
 #define MARLIN_BUFFER_ROWS 3   // RowFactor [row_factor]
 #define MARLIN_BUFFER_A 4
-#define MARLIN_BUFFER_A_SCALES 5  // float [m][slots / 32] [quantized]
-#define MARLIN_BUFFER_BIAS 6      // [bias_type]
-#define MARLIN_BUFFER_C 7         // [not partial]
-#define MARLIN_BUFFER_PARTIALS 8  // float [splits][m][n] [partial]; finish reads it
-#define MARLIN_BUFFER_ARGS 9      // ProductArgs, by value
+#define MARLIN_BUFFER_A_SCALES 5    // float [m][slots / 32] [quantized]
+#define MARLIN_BUFFER_GROUP_SUMS 5  // of tiles for Hopper: what group_sums writes [additive zeros]
+#define MARLIN_BUFFER_BIAS 6        // [bias_type]
+#define MARLIN_BUFFER_C 7           // [not partial]
+#define MARLIN_BUFFER_PARTIALS 8    // float [splits][m][n] [partial]; finish reads it
+#define MARLIN_BUFFER_ARGS 9        // ProductArgs, by value
 /// Of kernels whose threadgroups share tiles: float [threadgroups][rows][columns of one], and flags
 /// that say whose sums are there; they are 0 between dispatches.
 #define MARLIN_BUFFER_SHARED 10
@@ -67,10 +69,12 @@
   5  // int32 [count], id_stride apart [has_row_list]; without it, rows are first_row ...
 #define MARLIN_BUFFER_SLOT_TO_K 6    // int32 [slots] [has_slot_to_k]
 #define MARLIN_BUFFER_UNPACK_ARGS 7  // UnpackArgs, by value
-/// Buffers of quantize and gather.
+/// Buffers of quantize, gather and group_sums.
 #define MARLIN_BUFFER_SOURCE 0     // [m][lda]
 #define MARLIN_BUFFER_QUANTIZED 1  // int8 [m][slots]; gather writes [m][slots] of the source's type
 #define MARLIN_BUFFER_QUANT_SCALES 2  // float [m][slots / 32]; quantize only
+#define MARLIN_BUFFER_GROUP_SUMS_OUT \
+  2  // float [eight groups][eight rows of A][8][16]; group_sums only
 #define MARLIN_BUFFER_SOURCE_SLOTS 3  // slot_to_k: quantize [has_slot_to_k], gather always
 #define MARLIN_BUFFER_PREPARE_ARGS 4  // PrepareArgs, by value
 /// Buffers of route.

@@ -21,9 +21,11 @@ __device__ inline int item_x() { return int(blockIdx.x * blockDim.x + threadIdx.
 
 __device__ inline float as_float(float x) { return x; }
 struct Half {
+  static constexpr float kUnit = 1.0f;
   u16 bits;
 };
 struct Bfloat {
+  static constexpr float kUnit = 1.0f / (1 << kFp4Exponent);  // of codes, as they are decoded
   u16 bits;
 };
 __device__ inline float as_float(Half x) { return f16_to_float(x.bits); }
@@ -116,6 +118,46 @@ __device__ inline void gather(const CudaParameters& parameters) {
 }
 MARLIN_HELPER(gather_b2) { gather<u16>(parameters); }
 MARLIN_HELPER(gather_b4) { gather<u32>(parameters); }
+
+/// The sums of A over the groups of W, for tiles of weights with additive zeros (tile_zeros.cuh):
+/// two TF32 numbers each, [eight groups][eight rows of A][row][pair of groups][first numbers of
+/// both, second numbers of both]. A has the order of slots. Groups and rows that only fill up eight
+/// are 0. Of bfloat16 they are 2^-14 of the sums, as the codes are (numbers.cuh).
+///
+/// Eight slots have one thread, and a group those of neighboring lanes.
+template <class T>
+__device__ inline void sum_groups(const CudaParameters& parameters) {
+  constexpr int kSlots = 8, kSlotsShift = 3;
+  const Launch launch{parameters};
+  const PrepareArgs& args = launch.arguments<PrepareArgs>();
+  const int slot = kSlots * item_x(), m = int(launch.group_y());
+  int rows = args.m;
+  if (launch.constant(MARLIN_CONSTANT_ROUTING) != kRoutingNone)
+    rows = launch.buffer<const int>(MARLIN_BUFFER_ROUTES)[1];
+  if (slot >= args.slots || m >= (rows + 7) / 8 * 8) return;  // of a warp all threads, or none
+  float sum = 0.0f;
+  if (m < rows) {
+    const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + m * args.lda;
+    alignas(16) T x[kSlots];
+    if (launch.constant(MARLIN_CONSTANT_ALIGNED) != 0 && slot + kSlots <= args.k)
+      *reinterpret_cast<uint4*>(x) = *reinterpret_cast<const uint4*>(row + slot);
+    else
+      UNROLL for (int i = 0; i < kSlots; i++) x[i] = slot + i < args.k ? row[slot + i] : T{};
+    UNROLL for (int i = 0; i < kSlots; i++) sum += as_float(x[i]) * T::kUnit;
+  }
+  const int shift = int(launch.constant(MARLIN_CONSTANT_GROUP_SHIFT));
+  for (int lanes = 1; lanes < 1 << (shift - kSlotsShift); lanes *= 2)
+    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, lanes);
+  const int group = slot >> shift, part = (slot >> kSlotsShift) - (group << (shift - kSlotsShift));
+  if (part >= 2) return;  // the first two lanes of a group write
+  const Tf32Pair pair(sum);
+  const long long eight = group / 8 * ((args.m + 7ll) / 8) + m / 8;
+  launch.buffer<float>(MARLIN_BUFFER_GROUP_SUMS_OUT)[(eight * 32 + m % 8 * 4 + group % 8 / 2) * 4 +
+                                                     2 * part + group % 2] =
+      part == 0 ? pair.high : pair.low;
+}
+MARLIN_HELPER(group_sums_f16) { sum_groups<Half>(parameters); }
+MARLIN_HELPER(group_sums_bf16) { sum_groups<Bfloat>(parameters); }
 
 // --- partial sums -------------------------------------------------------------------------------
 

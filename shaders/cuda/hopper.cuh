@@ -14,6 +14,9 @@ __device__ inline void load_shared(u32 from, uint4& to) {
 __device__ inline void load_shared(u32 from, u32& to) {
   asm volatile("ld.shared.u32 %0, [%1];" : "=r"(to) : "r"(from) : "memory");
 }
+__device__ inline void load_shared(u32 from, u32& low, u32& high) {
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(low), "=r"(high) : "r"(from) : "memory");
+}
 /// Reads 16 bits.
 __device__ inline void load_shared_half(u32 from, u32& to) {
   asm volatile("{\n.reg .u16 half;\nld.shared.u16 half, [%1];\ncvt.u32.u16 %0, half;\n}"

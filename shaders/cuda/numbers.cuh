@@ -89,6 +89,21 @@ __device__ inline void write_float(void* to, long long at, u32 type, float v) {
   }
 }
 
+/// A float32 as the sum of two TF32 numbers, which have 11 bits; what is missing is at most one
+/// unit in its last place. An infinity or NaN is the first of them alone.
+struct Tf32Pair {
+  float high, low;
+
+  __device__ explicit Tf32Pair(float x) {
+    const u32 bits = __float_as_uint(x);
+    const bool finite = (bits & 0x7F800000u) != 0x7F800000u;
+    constexpr u32 kRest = 0x1FFF;
+    const float rounded = __uint_as_float((bits + (kRest + 1) / 2) & ~kRest);
+    high = finite ? rounded : x + x;  // of a NaN, one that has bits above the last 13
+    low = finite ? x - rounded : 0.0f;
+  }
+};
+
 /// 2^14 of the scale that the low byte stands for, less the row's factor. It is computed through
 /// the exponent of a float, of which the byte is 112 more.
 __device__ inline float e8m0_factor(u32 byte) {

@@ -15,11 +15,13 @@ constexpr int zero_element_of(int kind) {
 
 /// What a lane reads of the scales and zeros of a chunk of 64 slots, a quad for each group: of one
 /// half of the row block, or of both. One-byte numbers of both are in one word, whose bytes 2 HALF
-/// and 2 HALF + 1 belong to HALF. Numbers of two bytes have a word for each half.
+/// and 2 HALF + 1 belong to HALF. Numbers of two bytes have a word for each half, and float32 have
+/// two.
 template <class Op, int HALVES>
 struct ChunkScales {
-  u32 scales[Op::kQuads][Op::kScaleElement == 2 ? HALVES : 1];
-  u32 zeros[Op::kQuads][Op::kZeroElement == 2 ? HALVES : 1];
+  static constexpr int words(int element) { return element == 1 ? 1 : element * HALVES / 2; }
+  u32 scales[Op::kQuads][words(Op::kScaleElement)];
+  u32 zeros[Op::kQuads][words(Op::kZeroElement == 0 ? 1 : Op::kZeroElement)];
 };
 
 template <class Codes, class Number, class Form>
@@ -39,12 +41,15 @@ struct Operand {
   /// The bytes of these quads of a row block.
   static constexpr int kScaleBytes = kQuads * kRowBlock * kScaleElement;
   static constexpr int kZeroBytes = kQuads * kRowBlock * kZeroElement;
+  /// Those that tiles keep in shared memory. They add additive zeros at the end (tile_zeros.cuh).
+  static constexpr int kStagedZeroBytes = kAdditive ? 0 : kZeroBytes;
+  static constexpr int kZeroType = kAdditive ? Form::kZero - kZeroF32 : -1;  // MarlinScaleType
+  static constexpr int kShift = Form::kShift;
   static_assert(kE4m3 ? Form::kShift == 4 : Form::kShift >= 5, "forms that exist");
   static_assert(!kE8m0 || Form::kShift == 5, "forms that exist");
-  static_assert(kScaleElement <= 2 && kZeroElement <= 2, "longer ones need too many registers");
   /// wgmma keeps sums in units of the scale of a group (hopper_gemm.cuh), which must be float16:
-  /// ratios of others may be beyond float32. Additive zeros would need sums of A.
-  static constexpr bool kHasWgmma = kFolded || (Form::kScale == kScaleF16 && !kAdditive);
+  /// ratios of others may be beyond float32.
+  static constexpr bool kHasWgmma = kFolded || Form::kScale == kScaleF16;
 
   /// Folded products are code * scale * 2^-14, or 2^-7 in float16, whose range ends there. Others
   /// lack what decoding left out (decode.cuh), unless e8m0_factor has it.
@@ -107,6 +112,7 @@ struct Operand {
   /// The number of a row, in the low bits.
   template <int HALF, int ELEMENT, int WORDS>
   __device__ static u32 element(const u32 (&words)[WORDS], int row) {
+    if constexpr (ELEMENT == 4) return words[(2 * HALF + row) % WORDS];
     return ELEMENT == 1 ? words[0] >> (8 * (2 * HALF + row)) : words[HALF % WORDS] >> (16 * row);
   }
   template <int HALF, int HALVES>
@@ -115,6 +121,7 @@ struct Operand {
   }
   template <int TYPE>
   __device__ static float float_of(u32 bits) {
+    if (TYPE == kScaleF32) return __uint_as_float(bits);
     return TYPE == kScaleF16 ? f16_to_float(u16(bits)) : bf16_to_float(u16(bits));
   }
   /// A scale as two 16-bit numbers: a byte in both halves, shifted to the exponent.

@@ -104,8 +104,7 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
       const __grid_constant__ CudaParameters parameters) {                                       \
     hopper_gemm<Codes, Activation, Form<scale, zero, shift>, rows, wgmma>(parameters);           \
   }
-#define MARLIN_HOPPER_FORM(scale, zero, shift)                \
-  MARLIN_RING_KERNEL(scale, zero, shift)                      \
+#define MARLIN_MMA_FORM(scale, zero, shift)                   \
   MARLIN_TILE_KERNEL(mma, 16, 128, false, scale, zero, shift) \
   MARLIN_TILE_KERNEL(mma, 32, 128, false, scale, zero, shift)
 #define MARLIN_WGMMA_FORM(scale, zero, shift)                   \
@@ -114,7 +113,8 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
   MARLIN_TILE_KERNEL(wgmma, 128, 256, true, scale, zero, shift) \
   MARLIN_TILE_KERNEL(wgmma, 192, 256, true, scale, zero, shift) \
   MARLIN_TILE_KERNEL(wgmma, 256, 256, true, scale, zero, shift)
-    MARLIN_PASTE(MARLIN_HOPPER_FORMS_, MARLIN_CODES)(MARLIN_HOPPER_FORM)
-        MARLIN_PASTE(MARLIN_WGMMA_FORMS_, MARLIN_CODES)(MARLIN_WGMMA_FORM)
+    MARLIN_PASTE(MARLIN_HOPPER_FORMS_, MARLIN_CODES)(MARLIN_RING_KERNEL)
+        MARLIN_PASTE(MARLIN_MMA_FORMS_, MARLIN_CODES)(MARLIN_MMA_FORM)
+            MARLIN_PASTE(MARLIN_WGMMA_FORMS_, MARLIN_CODES)(MARLIN_WGMMA_FORM)
 #endif
 #endif

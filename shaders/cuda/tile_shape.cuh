@@ -56,7 +56,7 @@ struct StageBlock {
   static constexpr int kGroups = Op::kGroupsOf128 ? CHUNKS / 2 : CHUNKS;  // of scales
   static constexpr int kScales = CHUNKS * kChunkCodes;
   static constexpr int kZeros = kScales + kGroups * Op::kScaleBytes;
-  static constexpr int kBytes = kZeros + kGroups * Op::kZeroBytes;
+  static constexpr int kBytes = kZeros + kGroups * Op::kStagedZeroBytes;
 };
 
 /// Shared memory of a block: stages of boxes of A and of weights, barriers, results.

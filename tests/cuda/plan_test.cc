@@ -76,14 +76,36 @@ TEST_F(CudaPlan, GivesFormsThatHaveNoKernelOfTheirOwnAGeneralOne) {
 }
 
 /// Short groups, as GGUF and MLX have them.
-TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopperAsFarAsRegistersGo) {
+TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopper) {
   Model q4_0(MARLIN_INT4, 32, ScaleType::f16, 11776, 4096), q4_1 = q4_0, of_64(MARLIN_INT4, 64, ScaleType::f16, 11776, 4096);
   q4_1.meta.zero_kind = ZeroKind::additive;
   for (const Model* model : {&q4_0, &q4_1, &of_64}) EXPECT_EQ(name(*model, 1), "ring_u4_bf16_m8");
   EXPECT_EQ(name(q4_0, 16), "mma_u4_bf16_m16_n128");
   EXPECT_THAT(name(q4_0, 512), testing::StartsWith("wgmma_u4_bf16_"));
-  EXPECT_EQ(name(of_64, 512), "mma_u4_bf16_m32_n128");
-  EXPECT_EQ(name(q4_1, 512), "gemm_u4_bf16_m64_n128");
+  EXPECT_THAT(name(of_64, 512), testing::StartsWith("wgmma_u4_bf16_"));
+  EXPECT_EQ(name(q4_1, 16), "mma_u4_bf16_m16_n128");
+  EXPECT_THAT(name(q4_1, 512), testing::StartsWith("wgmma_u4_bf16_"));
+  Model mlx = of_64, q4_k(MARLIN_INT4, 32, ScaleType::f32, 11776, 4096);
+  mlx.meta.zero_kind = q4_k.meta.zero_kind = ZeroKind::additive;
+  q4_k.meta.zero_type = ScaleType::f32;
+  EXPECT_THAT(name(mlx, 512), testing::StartsWith("wgmma_u4_bf16_"));
+  EXPECT_EQ(name(q4_k, 512), "mma_u4_bf16_m32_n128");
+  EXPECT_EQ(name(q4_k, 1), "mma_u4_bf16_m16_n128");  // there is no ring
+  EXPECT_EQ(name(q4_k, 512, MARLIN_F32), "gemm_u4_f32_m64_n128");
+}
+
+/// Tiles of weights with additive zeros take the sums of A over groups from scratch.
+TEST_F(CudaPlan, SumsAOverGroupsForTilesOfAdditiveZeros) {
+  Model q4_0(MARLIN_INT4, 32, ScaleType::f16, 11776, 4096 + 64), q4_1 = q4_0;
+  q4_1.meta.zero_kind = ZeroKind::additive;
+  EXPECT_FALSE(plan(q4_0, 512).sums_groups);
+  EXPECT_FALSE(plan(q4_1, 8).sums_groups);  // a ring
+  EXPECT_FALSE(plan(q4_1, 512, MARLIN_F32).sums_groups);
+  const gpu::GemmPlan many = plan(q4_1, 511);
+  EXPECT_TRUE(many.sums_groups);
+  const uint64_t rows = 511 + 8, groups = 136;  // up to a multiple of eight
+  EXPECT_EQ(many.group_sum_bytes, (rows * groups * 8 + 255) / 256 * 256);
+  EXPECT_GE(many.scratch_bytes(), many.group_sum_bytes + many.shared_bytes);
 }
 
 TEST_F(CudaPlan, NeedsHopperForItsKernels) {

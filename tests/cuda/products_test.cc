@@ -140,6 +140,8 @@ trial::Case case_of_form(uint32_t i) {
   if (c.format == MARLIN_INT4)
     c.zeros = one_of(trial::Zeros::none, trial::Zeros::integer, is_short ? trial::Zeros::additive : trial::Zeros::none);
   c.zero_type = MARLIN_F16;
+  // Q4_K on a GPU.
+  if (c.group == 32 && c.zeros == trial::Zeros::additive && random() % 2 == 0) c.scale_type = c.zero_type = MARLIN_F32;
   c.a_type = one_of(MARLIN_F16, MARLIN_BF16);
   c.c_type = one_of(MARLIN_F16, MARLIN_BF16, MARLIN_F32);
   c.bias_type = random() % 3 == 0 ? MARLIN_F32 : marlin_dtype{0};
@@ -168,12 +170,12 @@ void for_each_form(uint32_t count, const Try& try_one) {
     for (uint32_t i = 0; i < count; ++i) {
       const trial::Case c = case_of_form(i);
       const std::string name = trial::kernel_name(kernel, c);
-      // Products of float16 and E8M0 are no float16. Tiles have no registers for additive zeros.
+      // Products of float16 and E8M0 are no float16.
       const bool is_wgmma = name.starts_with("wgmma_");
       if (is_wgmma && c.format == MARLIN_MXFP4 && c.a_type == MARLIN_F16) continue;
-      if (kernel.shares_tiles && c.zeros == trial::Zeros::additive) continue;
-      // Few short groups have wgmma kernels.
-      if (is_wgmma && (c.group == 64 || (c.group == 32 && c.zeros == trial::Zeros::integer))) continue;
+      // Float32 scales have mma kernels alone, and groups of 32 with zero points no wgmma kernels.
+      if (c.scale_type == MARLIN_F32 && !name.starts_with("mma_")) continue;
+      if (is_wgmma && c.group == 32 && c.zeros == trial::Zeros::integer) continue;
       const testing::AssertionResult right = try_one(i, c, name);
       ++ran[name];
       if (!right && ++failed[name] <= 3) ADD_FAILURE() << right.message() << c.describe() << " by " << name;

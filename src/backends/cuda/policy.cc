@@ -17,6 +17,8 @@ constexpr Form kFp4Sparse[] = {MARLIN_CUDA_FORMS_fp4_sparse(MARLIN_CUDA_FORM)};
 constexpr Form kU4Sparse[] = {MARLIN_CUDA_FORMS_u4_sparse(MARLIN_CUDA_FORM)};
 constexpr Form kHopperFp4[] = {MARLIN_HOPPER_FORMS_fp4(MARLIN_CUDA_FORM)};
 constexpr Form kHopperU4[] = {MARLIN_HOPPER_FORMS_u4(MARLIN_CUDA_FORM)};
+constexpr Form kMmaFp4[] = {MARLIN_MMA_FORMS_fp4(MARLIN_CUDA_FORM)};
+constexpr Form kMmaU4[] = {MARLIN_MMA_FORMS_u4(MARLIN_CUDA_FORM)};
 constexpr Form kWgmmaFp4[] = {MARLIN_WGMMA_FORMS_fp4(MARLIN_CUDA_FORM)};
 constexpr Form kWgmmaU4[] = {MARLIN_WGMMA_FORMS_u4(MARLIN_CUDA_FORM)};
 #undef MARLIN_CUDA_FORM
@@ -33,9 +35,10 @@ bool has_ring(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
   return layout.codes == gpu::KernelCodes::u4 && is_in(layout, kHopperU4);
 }
 
-/// Additive zeros, which need sums of A, would need more registers than tiles leave.
-bool has_mma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
-  return has_ring(layout, activation) && layout.zero_kind != ZeroKind::additive;
+/// Of MARLIN_MMA_FORMS.
+bool has_mma(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
+  if (layout.codes == gpu::KernelCodes::fp4) return is_in(layout, kMmaFp4);
+  return layout.codes == gpu::KernelCodes::u4 && is_in(layout, kMmaU4);
 }
 
 /// Of MARLIN_WGMMA_FORMS. Scales that bfloat16 and float16 products of a code and a scale hold

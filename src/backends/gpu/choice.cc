@@ -153,15 +153,22 @@ int64_t expected_tiles(const ProductKernel& kernel, const GemmProblem& problem, 
 int64_t estimated_ns(const ProductKernel& kernel, const GemmProblem& problem, int64_t size,
                      const device::Capabilities& device) {
   constexpr int64_t kStart = 3500, kOutputRow = 10, kJoin = 1300, kJoinRow = 10, kSharerRow = 4;
+  // Of additive zeros: adding up A, and picoseconds of a group and row of A.
+  constexpr int64_t kGroupSums = 2500, kGroupRowPs = 650;
   const RowBlockLayout& layout = weights_of(problem).layout;
   const int64_t tiles = expected_tiles(kernel, problem, size);
   const int64_t blocks = std::max<int64_t>(device.multiprocessors / kernel.groups_of_tile, 1);
   const int64_t chunks = ceil_div(tiles * ceil_div(layout.slots, kChunkSlots), blocks);
   const int64_t chunk_ns = layout.codes == KernelCodes::fp4 ? kernel.fp4_chunk_ns : kernel.chunk_ns;
+  int64_t zeros = 0;
+  if (layout.zero_kind == ZeroKind::additive)
+    zeros =
+        kGroupSums + chunks * kernel.rows * kChunkSlots / layout.slot_group * kGroupRowPs / 1000;
   const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
   const int64_t join =
       tiles % blocks == 0 ? 0 : kJoin + kernel.rows * (kJoinRow + kSharerRow * sharers);
-  return kStart + chunks * chunk_ns + ceil_div(tiles, blocks) * kernel.rows * kOutputRow + join;
+  return kStart + chunks * chunk_ns + zeros + ceil_div(tiles, blocks) * kernel.rows * kOutputRow +
+         join;
 }
 
 Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, int64_t size,
@@ -189,8 +196,9 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
         m = std::min(m, kernels[i].m_max);
   if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) {
     const ProductKernel* best = &kernels[found.value()];
-    const bool few = best->has_ring() || size < kLeastTiledTokens;
-    if (!best->shares_tiles && (!routed || few)) return best;
+    // Where there is no ring, tiles serve few rows of A, too.
+    const bool few = best->has_ring() || (routed && size < kLeastTiledTokens);
+    if (!best->shares_tiles && few) return best;
     const auto ns = [&](const ProductKernel& kernel) {
       return estimated_ns(kernel, problem, size, rules.device);
     };

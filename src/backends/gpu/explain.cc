@@ -93,6 +93,8 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   const char* const floats = plan.prepared ? "as given, gathered first" : "as given";
   append(text, "activations: %s\n",
          plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first" : floats);
+  if (plan.sums_groups)
+    text += "additive_zeros: a product of their own, by sums of A over groups, which come first\n";
   append(text, "weights: %s\n", layout.sparse() ? "2:4 sparse" : "dense");
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", layout.slot_group);

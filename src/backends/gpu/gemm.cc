@@ -78,6 +78,14 @@ Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan, bool a
   return v;
 }
 
+Variant group_sums_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
+  Variant v(group_sums_kernel(problem.a.dtype).name);
+  v.set(MARLIN_CONSTANT_GROUP_SHIFT, weights_of(problem).layout.group_shift_constant())
+      .set(MARLIN_CONSTANT_ALIGNED, plan.prepared || aligned);
+  if (plan.gathers) v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
+  return v;
+}
+
 int64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
   return plan.activation == ActivationKind::i8 ? 1
                                                : static_cast<int64_t>(float_bytes(problem.a.dtype));
@@ -154,7 +162,7 @@ bool GemmCall::share_activations(const Product& one, const Product& other) {
 
 Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
                      const ProductOperands& operands) {
-  Product product{&problem, plan, operands, nullptr, nullptr, nullptr, nullptr};
+  Product product{&problem, plan, operands, nullptr, nullptr, nullptr, nullptr, nullptr};
   const bool aligned = is_aligned(problem, operands.a);
   const auto area = [&](uint64_t bytes) {
     const uint64_t at = scratch_;
@@ -173,6 +181,10 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
   product.partials_at = area(plan.partial_bytes);
   product.shared_at = area(plan.shared_bytes);
   product.routes_at = area(plan.route_bytes);
+  product.group_sums_at = area(plan.group_sum_bytes);
+  if (plan.sums_groups) {
+    MARLIN_ASSIGN(product.sum_groups, kernels_.get(group_sums_variant(problem, plan, aligned)));
+  }
   MARLIN_ASSIGN(product.multiply, kernels_.get(multiply_variant(problem, plan, aligned)));
   MARLIN_RETURN_IF_ERROR(check_kernel(*product.multiply, *plan.kernel));
   if (plan.partial) {
@@ -191,6 +203,8 @@ Status GemmCall::compile(KernelCache& kernels, const GemmProblem& problem, const
   for (const bool aligned : {false, true}) {
     if (plan.prepared)
       MARLIN_RETURN_IF_ERROR(kernels.get(prepare_variant(problem, plan, aligned)).status());
+    if (plan.sums_groups)
+      MARLIN_RETURN_IF_ERROR(kernels.get(group_sums_variant(problem, plan, aligned)).status());
     MARLIN_RETURN_IF_ERROR(kernels.get(multiply_variant(problem, plan, aligned)).status());
   }
   return {};
@@ -285,6 +299,44 @@ Status GemmCall::record_route(GpuStream& stream, const Places& places, const Pro
   return stream.dispatch(product.route, bindings, {1, 1, 1}, threads, "metal-marlin: sort experts");
 }
 
+/// The rows of A, of 16 or 32 bits, that a product of these rows reads.
+DevicePointer GemmCall::activations_of(const Places& places, const Product& product, Rows rows) {
+  const GemmProblem& problem = *product.problem;
+  auto row_of_a = static_cast<uint64_t>(rows.first);
+  if (routed(product)) row_of_a /= static_cast<uint64_t>(rows_of_a(problem));
+  if (product.plan.gathers) row_of_a = 0;  // of this block alone
+  if (product.plan.prepared)
+    return places.scratch.at(product.activations_at +
+                             row_of_a * static_cast<uint64_t>(weights_of(problem).layout.slots) *
+                                 static_cast<uint64_t>(prepared_element(problem, product.plan)));
+  const uint64_t row_bytes =
+      static_cast<uint64_t>(product.operands.a.stride) * float_bytes(problem.a.dtype);
+  return product.operands.a.place.at(row_of_a * row_bytes);
+}
+
+/// Adds up the rows of A of a product over the groups of its weights.
+Status GemmCall::record_group_sums(GpuStream& stream, const Places& places, const Product& product,
+                                   Rows rows) {
+  const RowBlockLayout& layout = weights_of(*product.problem).layout;
+  const HelperKernel helper = group_sums_kernel(product.problem->a.dtype);
+  const uint32_t threads = helper_threads(*product.sum_groups);
+  PrepareArgs args{};
+  args.m = static_cast<marlin_int>(rows.count);
+  args.k = static_cast<marlin_int>(product.plan.prepared ? layout.slots : layout.k);
+  args.slots = static_cast<marlin_int>(slots_of_sums(layout));
+  args.lda = product.plan.prepared ? layout.slots : product.operands.a.stride;
+  Bindings bindings;
+  bindings.buffer(MARLIN_BUFFER_SOURCE, activations_of(places, product, rows))
+      .buffer(MARLIN_BUFFER_GROUP_SUMS_OUT, places.scratch.at(product.group_sums_at));
+  if (product.plan.gathers)
+    bindings.buffer(MARLIN_BUFFER_ROUTES, places.scratch.at(product.routes_at));
+  bindings.value(MARLIN_BUFFER_PREPARE_ARGS, args);
+  return stream.dispatch(
+      product.sum_groups, bindings,
+      helper_grid(helper, args.slots, round_up(rows.count, kSumsAtOnce), threads), threads,
+      "metal-marlin: sum A over groups");
+}
+
 Status GemmCall::record_multiply(GpuStream& stream, const Places& places, const Product& product,
                                  Rows rows) {
   const DevicePointer& scratch = places.scratch;
@@ -301,15 +353,9 @@ Status GemmCall::record_multiply(GpuStream& stream, const Places& places, const 
   bind_weights(bindings, weights);
   if (!plan.partial && layout.row_factor != kRowFactorNone)
     bindings.buffer(MARLIN_BUFFER_ROWS, weights.part(layout.factors_at));
-  if (plan.prepared) {
-    const auto element = static_cast<uint64_t>(prepared_element(problem, plan));
-    bindings.buffer(MARLIN_BUFFER_A,
-                    scratch.at(product.activations_at + row_of_a * slots * element));
-  } else {
-    const uint64_t row_bytes =
-        static_cast<uint64_t>(product.operands.a.stride) * float_bytes(problem.a.dtype);
-    bindings.buffer(MARLIN_BUFFER_A, product.operands.a.place.at(row_of_a * row_bytes));
-  }
+  bindings.buffer(MARLIN_BUFFER_A, activations_of(places, product, rows));
+  if (plan.sums_groups)
+    bindings.buffer(MARLIN_BUFFER_GROUP_SUMS, scratch.at(product.group_sums_at));
   if (plan.activation == ActivationKind::i8)
     bindings.buffer(
         MARLIN_BUFFER_A_SCALES,
@@ -397,6 +443,8 @@ Status GemmCall::record_round(GpuStream& stream, const Places& places, int64_t r
   MARLIN_RETURN_IF_ERROR(step(sorts, record_route, prepared));
   const auto gathers = [](const Product& product) { return product.plan.gathers; };
   MARLIN_RETURN_IF_ERROR(step(gathers, record_prepare));
+  const auto sums_groups = [](const Product& product) { return product.plan.sums_groups; };
+  MARLIN_RETURN_IF_ERROR(step(sums_groups, record_group_sums));
 
   bool partial = false;
   const auto multiply = [&](const Product& product, Rows rows) {

@@ -28,7 +28,8 @@ device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t r
 /// Independent products that are recorded together:
 ///
 ///   quantize or gather A, sort the routed rows of experts | barrier | gather A for each expert |
-///   barrier | multiply | barrier | finish | barrier | the next block of rows | ...
+///   barrier | add up A over groups | barrier | multiply | barrier | finish | barrier | the next
+///   block of rows | ...
 ///
 /// Steps and barriers that no product needs are left out. Products that share an A in the same form
 /// prepare it once.
@@ -53,9 +54,10 @@ class GemmCall {
     const GemmProblem* problem;
     GemmPlan plan;
     ProductOperands operands;
-    device::KernelRef prepare, multiply, finish, route;
+    device::KernelRef prepare, multiply, finish, route, sum_groups;
     // In scratch:
     uint64_t activations_at = 0, scales_at = 0, partials_at = 0, shared_at = 0, routes_at = 0;
+    uint64_t group_sums_at = 0;
     bool prepares = false;  // itself, and not through another product
   };
   /// Some rows of A or, of experts, routed rows of whole tokens.
@@ -77,6 +79,9 @@ class GemmCall {
                        const Product& product, Rows rows);
   static Status record_route(GpuStream& stream, const Places& places, const Product& product,
                              Rows rows);
+  static DevicePointer activations_of(const Places& places, const Product& product, Rows rows);
+  static Status record_group_sums(GpuStream& stream, const Places& places, const Product& product,
+                                  Rows rows);
   static Status record_multiply(GpuStream& stream, const Places& places, const Product& product,
                                 Rows rows);
   static Status record_finish(GpuStream& stream, const Places& places, const Product& product,

@@ -145,6 +145,10 @@ HelperKernel gather_kernel(marlin_dtype dtype) {
   return helper("gather", dtype == MARLIN_F32 ? "gather_b4" : "gather_b2");
 }
 
+HelperKernel group_sums_kernel(marlin_dtype dtype) {
+  return {dtype == MARLIN_F16 ? "group_sums_f16" : "group_sums_bf16", 8};
+}
+
 HelperKernel finish_kernel() { return helper("finish", "finish"); }
 
 std::string_view route_kernel() { return "route"; }

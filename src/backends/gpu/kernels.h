@@ -100,6 +100,8 @@ HelperKernel unpack_kernel(KernelCodes codes);
 /// The kernel that quantizes F32, F16 or BF16 to INT8.
 HelperKernel quantize_kernel(marlin_dtype from);
 HelperKernel gather_kernel(marlin_dtype dtype);
+/// The kernel that adds up A over groups of K, in a GPU whose tiles take additive zeros so.
+HelperKernel group_sums_kernel(marlin_dtype dtype);
 HelperKernel finish_kernel();
 /// The kernel that sorts the routed rows of experts, in one threadgroup.
 std::string_view route_kernel();

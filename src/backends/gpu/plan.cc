@@ -166,7 +166,7 @@ Status add_scratch(GemmPlan& plan, const GemmProblem& problem, int64_t prepared_
   const RowBlockLayout& layout = weights_of(problem).layout;
   const bool routed = problem.routing.present();
   const Checked rows(prepared_rows), slots(layout.slots);
-  Checked activations(0), scales(0), partials(0), shared(0), routes(0);
+  Checked activations(0), scales(0), partials(0), shared(0), routes(0), sums(0);
   if (plan.prepared)
     activations =
         (rows * slots * Checked(activation_element(plan.activation))).round_up(kScratchAlign);
@@ -185,8 +185,12 @@ Status add_scratch(GemmPlan& plan, const GemmProblem& problem, int64_t prepared_
                Checked(plan.m_block) * Checked(3)) *
               Checked(4))
                  .round_up(kScratchAlign);
+  if (plan.sums_groups)  // two numbers each
+    sums = (Checked(plan.m_block + kSumsAtOnce) *
+            Checked(slots_of_sums(layout) / layout.slot_group) * Checked(8))
+               .round_up(kScratchAlign);
   // A quarter: the parts of several products are added up.
-  if (!(activations + scales + partials + shared + routes).at_most(UINT64_MAX / 4))
+  if (!(activations + scales + partials + shared + routes + sums).at_most(UINT64_MAX / 4))
     return Status::error(MARLIN_E_MEMORY,
                          "%" PRId64 " rows of %" PRId64
                          " prepared activations do not fit the address space",
@@ -197,6 +201,7 @@ Status add_scratch(GemmPlan& plan, const GemmProblem& problem, int64_t prepared_
   plan.partial_bytes = *partials.get();
   plan.shared_bytes = *shared.get();
   plan.route_bytes = *routes.get();
+  plan.group_sum_bytes = *sums.get();
   // NOLINTEND(bugprone-unchecked-optional-access)
   return {};
 }
@@ -217,6 +222,10 @@ int64_t product_rows(const GemmProblem& problem, int64_t m) {
 
 int64_t rows_of_a(const GemmProblem& problem) {
   return problem.a.rows == problem.routing.ids.rows ? problem.routing.ids.cols : 1;
+}
+
+int64_t slots_of_sums(const RowBlockLayout& layout) {
+  return round_up(layout.slots, kSumsAtOnce * layout.slot_group);
 }
 
 double slow_seconds(double multiply_adds, double bytes) {
@@ -284,6 +293,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.activation = activation_of(problem);
   plan.gathers = routed && (layout.permuted || kernel.shares_tiles);
   plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted || plan.gathers;
+  plan.sums_groups = kernel.shares_tiles && layout.zero_kind == ZeroKind::additive;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
   const int64_t tiles = tiles_to_split_for(kernel, problem, m);
   plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, tiles, blocks, tweaks.splits));

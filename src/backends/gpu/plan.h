@@ -24,6 +24,9 @@ inline constexpr uint64_t kFlagBytes = 64 << 10;
 /// The slots of K that threadgroups share at least, so that their sums pay.
 inline constexpr int64_t kLeastSharedSlots = 256;
 
+/// Groups of K, and rows of A, whose sums of A are together in memory.
+inline constexpr int64_t kSumsAtOnce = 8;
+
 /// Rows of one dispatch: without partial sums its sizes are the only limit.
 inline constexpr int64_t kMostRows = 1 << 20;
 
@@ -92,18 +95,20 @@ struct GemmPlan {
   int64_t split_blocks = 1;
   /// Rows of A of one dispatch; of experts: routed rows, of whole tokens.
   int64_t m_block = 0;
+  int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
   int64_t ring_rows = 0;      ///< of experts: rows of A that are in shared memory at once
   int64_t items = 0;          ///< of experts: the most tiles of rows of one dispatch
   bool sorts = false;         ///< of experts: routed rows are sorted first, in a dispatch
   bool gathers = false;       ///< of experts: A is prepared for each routed row, with its block
-  int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
+  bool sums_groups = false;   ///< A is added up over groups first, for additive zeros
   KernelHealth::State health = KernelHealth::unknown;  ///< of the kernel, when it was chosen
   bool tuned = false;                                  ///< the profile has chosen it
   // Scratch, each a multiple of kScratchAlign.
   uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0, shared_bytes = 0;
-  uint64_t route_bytes = 0;
+  uint64_t route_bytes = 0, group_sum_bytes = 0;
   uint64_t scratch_bytes() const {
-    return activation_bytes + activation_scale_bytes + partial_bytes + shared_bytes + route_bytes;
+    return activation_bytes + activation_scale_bytes + partial_bytes + shared_bytes + route_bytes +
+           group_sum_bytes;
   }
   /// The grid of `rows` rows of A and n rows of W.
   device::Size3 grid(int64_t rows, int64_t n) const;
@@ -116,6 +121,8 @@ bool interleaves(const GemmProblem& problem);
 int64_t product_rows(const GemmProblem& problem, int64_t m);
 /// The routed rows of experts that share a row of A: those of a token, or 1.
 int64_t rows_of_a(const GemmProblem& problem);
+/// The slots over whose groups A is added up: those of whole eights of groups.
+int64_t slots_of_sums(const RowBlockLayout& layout);
 /// slow_seconds of the multiplication of so many rows of the product, which reads all weights.
 double slow_seconds(const GemmProblem& problem, int64_t rows);
 /// Of a problem: the rows of A or, with routing, the tokens.

@@ -1,0 +1,110 @@
+// Products by tiles of weights with additive zeros, over the driver of the tests: A is added up over groups before the tiles
+// run, from where the tiles read it.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "abi/support.h"
+#include "api/context.h"
+#include "backends/cuda/policy.h"
+#include "backends/gpu/gpu_backend.h"
+#include "on_fake_driver.h"
+#include "shaders/common/arguments.h"
+
+namespace {
+
+using namespace cuda_test;
+namespace mm = metal_marlin;
+
+class CudaGroupSums : public CudaDevice {
+ protected:
+  static constexpr int64_t kRows = 21, kColumns = 64, kDepth = 352;  // 11 groups, of which two eights
+
+  void SetUp() override {
+    CudaDevice::SetUp();
+    mm::BackendOptions backend;
+    backend.threads = 1;
+    backend.kernel = "mma_u4_f16_m16_n128";
+    auto made = gpu::make_gpu_backend(make(), backend, {.probe = false, .policy = &cuda::policy()});
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    context = mm::context(new marlin_context(MARLIN_BACKEND_CUDA, made.take(), {}));
+  }
+  void TearDown() override {
+    context = {};
+    CudaDevice::TearDown();
+  }
+  /// Weights of 0 in groups of 32.
+  mm::weights packed(bool additive) {
+    const std::vector<uint8_t> codes(kColumns * kDepth / 2);
+    const std::vector<uint16_t> scales(kColumns * kDepth / 32, 0x3c00);
+    auto desc = mm::make<marlin_pack_desc>();
+    desc.format = MARLIN_INT4;
+    desc.group_size = 32;
+    desc.n = kColumns;
+    desc.k = kDepth;
+    desc.values = mm::matrix_view(codes.data(), kColumns, kDepth / 2);
+    desc.scales = {const_cast<uint16_t*>(scales.data()), 0, kColumns, kDepth / 32, 0, MARLIN_F16, MARLIN_MEM_HOST};
+    if (additive) {
+      desc.zeros = desc.scales;
+      desc.flags |= MARLIN_PACK_ADDITIVE_ZEROS;
+    }
+    return mm::pack(context, desc);
+  }
+  /// The launches of a product whose rows of A are so many elements apart.
+  std::vector<fake_cuda::Launch> launches_of(const mm::weights& weights, int64_t stride) {
+    std::vector<uint16_t> a(static_cast<size_t>(kRows * stride) + 8);
+    std::vector<float> c(kRows * kColumns);
+    auto desc = mm::make<marlin_gemm_desc>();
+    desc.weights = weights.get();
+    void* from = a.data();
+    size_t room = a.size() * 2;
+    std::align(16, static_cast<size_t>(kRows * stride) * 2, from, room);
+    desc.a = {from, 0, kRows, kDepth, stride, MARLIN_F16, MARLIN_MEM_CUDA};
+    desc.c = {c.data(), 0, kRows, kColumns, 0, MARLIN_F32, MARLIN_MEM_CUDA};
+    driver->memory.push_back({.begin = reinterpret_cast<uintptr_t>(a.data()), .bytes = a.size() * 2, .allocated = true});
+    driver->memory.push_back({.begin = reinterpret_cast<uintptr_t>(c.data()), .bytes = c.size() * 4, .allocated = true});
+    driver->launches.clear();
+    EXPECT_OK(marlin_gemm, nullptr, &desc);
+    driver->memory.resize(driver->memory.size() - 2);  // with the arrays
+    return driver->launches;
+  }
+  mm::context context;
+};
+
+TEST_F(CudaGroupSums, ComeFirstAndGoToTheTiles) {
+  const mm::weights weights = packed(true);
+  const auto launches = launches_of(weights, kDepth);
+  ASSERT_EQ(launches.size(), 2u);
+  const fake_cuda::Launch &sums = launches[0], &tiles = launches[1];
+  EXPECT_EQ(sums.parameters.buffers[MARLIN_BUFFER_SOURCE], tiles.parameters.buffers[MARLIN_BUFFER_A]);
+  EXPECT_EQ(sums.parameters.buffers[MARLIN_BUFFER_GROUP_SUMS_OUT], tiles.parameters.buffers[MARLIN_BUFFER_GROUP_SUMS]);
+  EXPECT_NE(sums.parameters.buffers[MARLIN_BUFFER_GROUP_SUMS_OUT], 0u);
+  EXPECT_EQ(sums.parameters.constants[MARLIN_CONSTANT_GROUP_SHIFT], 5);
+  EXPECT_EQ(sums.parameters.constants[MARLIN_CONSTANT_ALIGNED], 1);
+  EXPECT_EQ(sums.grid[1], 24u);  // rows, up to a multiple of eight
+  PrepareArgs args{};
+  std::memcpy(&args, sums.parameters.arguments, sizeof args);
+  EXPECT_EQ(args.m, kRows);
+  EXPECT_EQ(args.k, kDepth);
+  EXPECT_EQ(args.slots, 512);  // of 16 groups
+  EXPECT_EQ(args.lda, kDepth);
+  EXPECT_TRUE(sums.overlaps);
+}
+
+TEST_F(CudaGroupSums, TakeRowsThatAreNotAligned) {
+  const mm::weights weights = packed(true);
+  const auto launches = launches_of(weights, kDepth + 1);
+  ASSERT_EQ(launches.size(), 2u);
+  EXPECT_EQ(launches[0].parameters.constants[MARLIN_CONSTANT_ALIGNED], 0);
+}
+
+TEST_F(CudaGroupSums, AreNotNeededWithoutAdditiveZeros) {
+  const mm::weights weights = packed(false);
+  EXPECT_EQ(launches_of(weights, kDepth).size(), 1u);
+}
+
+}  // namespace
