@@ -233,11 +233,17 @@ struct RouteArgs {
 };
 static_assert(sizeof(RouteArgs) == 40, "same on host and device");
 enum { kRouteItem = 4, kMostExperts = 4096, kRouteThreads = 512, kFewRoutedRows = 32 };
+/// Of a product kernel that sorts routed rows itself: the bytes of its table, up to the experts of
+/// the rows, and the experts that it counts.
+enum { kOwnTableBytes = 12 << 10, kMostOwnExperts = 512 };
 MARLIN_SHARED MARLIN_INT64 route_sorted_at(marlin_int items) {
   return kRouteItem + MARLIN_INT64(kRouteItem) * items;
 }
 MARLIN_SHARED MARLIN_INT64 route_experts_at(marlin_int items, marlin_int routed_rows) {
   return route_sorted_at(items) + routed_rows;
+}
+MARLIN_SHARED MARLIN_INT64 own_table_bytes(marlin_int items, marlin_int routed_rows) {
+  return 4 * route_experts_at(items, routed_rows);
 }
 MARLIN_SHARED MARLIN_INT64 route_scales_at(marlin_int items, marlin_int routed_rows) {
   return route_experts_at(items, routed_rows) + routed_rows;

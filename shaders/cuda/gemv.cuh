@@ -21,7 +21,7 @@ __device__ inline void gemv(const CudaParameters& parameters, int tile_rows, int
   const int* table = nullptr;
   if (args.items != 0) {
     wait_for_previous();
-    table = find_routes(launch, tile_rows, few);
+    table = find_few_routes(launch, tile_rows, few);
   }
   const TileRows tile(launch, table, tile_rows, first);
   if (tile.empty) return;

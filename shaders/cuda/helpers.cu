@@ -215,21 +215,6 @@ MARLIN_HELPER(finish) {
 
 // --- routes of a mixture of experts -------------------------------------------------------------
 
-/// Adds up `x` over the threads before this one. `shared` is read by one call only.
-__device__ inline u64 sum_before(u64 x, u64 (&shared)[kLanes], u64& total) {
-  const int lane = int(threadIdx.x) % kLanes, warp = int(threadIdx.x) / kLanes;
-  const u64 sum = sum_to_lane(x);
-  if (lane == kLanes - 1) shared[warp] = sum;
-  __syncthreads();
-  u64 of_warps_before = 0;
-  total = 0;
-  for (int w = 0; w < int(blockDim.x) / kLanes; w++) {
-    if (w < warp) of_warps_before += shared[w];
-    total += shared[w];
-  }
-  return of_warps_before + sum - x;
-}
-
 /// Sorts routed rows by expert and cuts them into items (../common/arguments.h). One block. The
 /// order of the rows of an expert depends on time; the sums of a row do not depend on its place.
 MARLIN_HELPER_OF(route, kRouteThreads) {
@@ -258,25 +243,9 @@ MARLIN_HELPER_OF(route, kRouteThreads) {
   }
   __syncthreads();
 
-  // A thread takes some neighboring experts. The items are counted in the upper half of a sum, the
-  // rows in the lower one.
-  const int share = (args.experts + threads - 1) / threads;
-  const int begin = min(thread * share, args.experts), end = min(begin + share, args.experts);
-  const auto tiles_of = [&](int count) { return (count + args.tile_rows - 1) / args.tile_rows; };
-  u64 own = 0, all;
-  for (int e = begin; e < end; e++) own += u64(tiles_of(places[e])) << 32 | u32(places[e]);
-  const u64 before = sum_before(own, shared, all);
-  int place = int(u32(before)), item = int(before >> 32);
-  if (thread == 0)
-    reinterpret_cast<int4*>(table)[0] = make_int4(int(all >> 32), int(u32(all)), 0, 0);
-  for (int e = begin; e < end; e++) {
-    const int count = places[e];
-    for (int done = 0; done < count; done += args.tile_rows, item++)
-      reinterpret_cast<int4*>(table)[1 + item] =
-          make_int4(e, place + done, min(count - done, args.tile_rows), 0);
-    places[e] = place;
-    place += count;
-  }
+  make_items(
+      table, args.experts, args.tile_rows, shared, [&](int e) { return places[e]; },
+      [&](int e, int place) { places[e] = place; });
   __syncthreads();
   for (int row = thread; row < rows; row += threads)
     if (experts[row] >= 0) sorted[atomicAdd(&places[experts[row]], 1)] = row;

@@ -5,79 +5,19 @@
 //               one that brings operands; one block a multiprocessor, which takes tiles in turn
 //   cluster     two blocks, where rows are many: each has a tile of the same rows of A, and brings
 //               half of A to both
-//   stage       boxes of 64 slots of A, swizzled, by the copy engine, and chunks of 64 slots of
-//               packed weights; a ring of stages in shared memory
+//   stage       boxes of 64 slots of A, swizzled, by the copy engine or, of
+//               routed rows in tiles of up to 32, by a warp that copies them by index, and chunks
+//               of 64 slots of packed weights; a ring of stages in shared memory
 //   W           from shared memory to registers, a chunk ahead; decoded there, it is the register
 //               operand of wgmma or of mma.sync
 //   sums        in registers
 //   K           whole tiles first. The rest is cut into equal parts, one a block (stream-K). The
 //               block that has the first part of a tile adds the sums of the others.
 #pragma once
+#include "tile_activations.cuh"
 #include "tile_output.cuh"
 #include "tile_sums.cuh"
 #include "tile_zeros.cuh"
-
-/// Brings the boxes of A. A warp calls it.
-template <class Memory>
-__device__ inline void bring_activations(const CudaParameters& parameters, unsigned char* dynamic) {
-  typedef typename Memory::Tile Tile;
-  const Memory memory(dynamic);
-  const u32 rank = rank_in_cluster<Tile>();
-  const Launch launch{parameters};
-  const ProductArgs& args = launch.arguments<ProductArgs>();
-  const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
-  const u16* const a = launch.buffer<const u16>(MARLIN_BUFFER_A);
-  const int lane = threadIdx.x % 32;
-  if (aligned && lane != 0) return;
-  if (aligned) prefetch_tensor_map(parameters.tensor_map);
-  wait_for_previous();
-  RingPlace<Memory::kStages> place;
-  Work<Tile> work(launch);
-  for (Segment now; work.next(now);) {
-    const int row = work.first_row(now.tile);
-    for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
-      const int boxes = min(Tile::kChunks, now.stop - c);
-      const u32 to = memory.stages + place.slot * Memory::kStage;
-      const u32 full = memory.full + 8 * place.slot;
-      wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
-      if (aligned) {
-        // Rows past the last of A may hold anything: their results are not written.
-        const int rows = min(Tile::kRows, work.end_row(now.tile) - row);
-        const int pieces = (rows + Tile::kBoxRows - 1) / Tile::kBoxRows;
-        arrive_expecting(full, boxes * pieces * Tile::kBoxRows * kBoxRowBytes);
-        const int mine = row + int(rank) * Tile::kBoxRows;
-        const u32 to_mine = to + rank * Tile::kBoxRows * kBoxRowBytes;
-        for (int i = 0; i < boxes && int(rank) < pieces; i++) {
-          const u32 box = to_mine + i * Tile::kBox;
-          if (Tile::kCluster == 1)
-            copy_box(box, parameters.tensor_map, kMmaSlots * (c + i), mine, full);
-          else
-            copy_box_to_pair(box, parameters.tensor_map, kMmaSlots * (c + i), mine, full);
-        }
-      } else {
-        // The copy engine takes no such rows. A lane copies two columns of each.
-#pragma unroll 1
-        for (int box = 0; box < boxes; box++)
-#pragma unroll 1
-          for (int in_box = 0; in_box < Tile::kRows; in_box++) {
-            const int k = kMmaSlots * (c + box) + 2 * lane, m = row + in_box;
-            const u16* const from = a + m * args.lda;
-            u32 both = 0;
-            if (m < args.m)
-              both = column_or_0(from, k, args.k) | u32(column_or_0(from, k + 1, args.k)) << 16;
-            const u32 at = in_box * kBoxRowBytes + ((lane / 4) ^ (in_box % 8)) * 16 + lane % 4 * 4;
-            asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + box * Tile::kBox + at), "r"(both)
-                         : "memory");
-          }
-        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-        __syncwarp();
-        if (lane == 0) arrive(full);
-      }
-      place.advance();
-    }
-    if constexpr (Memory::Op::kAdditive) pass_zeros(memory, now, place);
-  }
-}
 
 /// A lane's copies of weights: the codes, the scales or the zeros of a row block. (What is cheap to
 /// compute takes no register.)
@@ -327,17 +267,19 @@ template <class Op, class Activation, int ROWS, bool WGMMA>
 __device__ inline void make_tiles(const CudaParameters& parameters) {
   extern __shared__ __align__(128) unsigned char dynamic[];
   // Scales of 16 slots need more registers.
-  typedef TileShape<ROWS, WGMMA, Op::kE4m3 ? 4 : 8> Tile;
+  typedef TileShape<ROWS, WGMMA, Op::kE4m3 ? 4 : 8, !WGMMA && !Op::kAdditive> Tile;
   typedef TileMemory<Tile, Op> Memory;
   constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
-  constexpr int kRegisters = Tile::kTeams == 1 ? 232 : 104;
-  constexpr int kOfProducers = Tile::kTeams == 1 ? 40 : 64;
-  if (threadIdx.x == 0) Memory(dynamic).init();
+  // Of a thread; those of a block are as many as the launch gives. Rows by index take more.
+  constexpr int kRegisters = Tile::kTeams > 1 ? 104 : (WGMMA ? 232 : 216);
+  constexpr int kOfProducers = Tile::kTeams > 1 ? 64 : (WGMMA ? 40 : 72);
+  if (threadIdx.x == 0) Memory(dynamic).init(brings_by_index<Tile>(Launch{parameters}) ? 32 : 1);
   let_next_start();
   if (Tile::kCluster == 1)
     __syncthreads();
   else
     wait_for_cluster();
+  sort_tile_routes<Tile>(parameters, dynamic);
   if (threadIdx.x >= kMultipliers) {
     // What a warpgroup gives back, the others take.
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kOfProducers));
@@ -346,13 +288,13 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
     if (warp == 1) bring_weights<Memory>(parameters, dynamic);
     if constexpr (Op::kAdditive)
       if (warp == 2) bring_zeros<Memory>(parameters, dynamic);
+    if (warp == 3 && !WGMMA) clear_tile_rows<Tile>(parameters, threadIdx.x % 32, 32);
     __syncwarp();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
     wait_for_previous();
-    clear_rows_of_no_expert(Launch{parameters},
-                            Launch{parameters}.buffer<const int>(MARLIN_BUFFER_ROUTES),
-                            kMultipliers);
+    // (Tiles of few rows have no registers for it here.)
+    if (WGMMA) clear_tile_rows<Tile>(parameters, threadIdx.x, kMultipliers);
     multiply_tiles<Activation, Memory>(parameters, dynamic);
   }
   if (Tile::kCluster > 1) wait_for_cluster();  // the other block's copies come here, too

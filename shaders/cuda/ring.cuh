@@ -223,7 +223,7 @@ __device__ inline void add_stage(const unsigned char* stage,
   const int g = lane / 4;
   float part[2][4];
   ChunkScales<Op, 2> scales{};
-  // Additive zeros take registers, and so do groups of 64 slots: fewer chunks are under way.
+  // Additive zeros take registers, and so do short groups: fewer chunks are under way.
   constexpr bool kOf64 = !Op::kFolded && !Op::kGroupsOf128 && Op::kGroupUnits == 2;
   constexpr int kUnrolled = Op::kAdditive ? 1 : (kOf64 ? 2 : kMostStageChunks);
 #pragma unroll kUnrolled
@@ -274,6 +274,33 @@ __device__ inline void add_stage(const unsigned char* stage,
   }
 }
 
+/// The bytes at the begin of shared memory of the table of routes that the block has made, a
+/// multiple of 128. (The compiler would keep the number, for which there is no register.)
+__device__ inline int bytes_of_routes(const Launch& launch) {
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  const int zero = unknown_zero();
+  if (args.experts + zero == 0 || args.m + zero <= kFewRoutedRows) return 0;
+  return (int(own_table_bytes(args.items + zero, args.m)) + 127) & ~127;
+}
+
+/// The table of routes of a product of experts, which may be in `memory` (free_memory_of_routes),
+/// and the experts of all rows.
+template <bool SORTS_MANY>
+__device__ inline const int* find_ring_routes(const Launch& launch, unsigned char* memory,
+                                              const int*& experts) {
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  if (!SORTS_MANY || args.experts == 0 || args.m <= kFewRoutedRows) {
+    alignas(16) __shared__ int few[kFewRoutes];
+    const int* const table = find_few_routes(launch, kRingRows, few);
+    experts = table + route_experts_at(args.items, args.m);
+    return table;
+  }
+  int* const table = reinterpret_cast<int*>(memory);
+  experts =
+      sort_routes<32 * kRingWarps>(launch, kRingRows, table, memory + bytes_of_routes(launch));
+  return table;
+}
+
 /// The rows of A from `first` on, eight of them, or all routed rows.
 template <class Codes, class Activation, class Form, bool ROUTED>
 __device__ inline void ring(const CudaParameters& parameters, int first, int shared_bytes) {
@@ -284,12 +311,16 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, j = lane % 4;
   let_next_start();
+  // Integers in short groups leave no registers for it (routes_of_ring of
+  // src/backends/cuda/policy.cc).
+  constexpr bool kSortsMany = ROUTED && (!Codes::kZeros || Op::kGroupsOf128 || Op::kAdditive);
   const int* table = nullptr;
   if constexpr (ROUTED) {
-    alignas(16) __shared__ int few[kFewRoutes];
     wait_for_previous();
-    table = find_routes(launch, kRingRows, few);
-    clear_rows_of_no_expert(launch, table, 32 * kRingWarps);
+    const int* experts;
+    table = find_ring_routes<kSortsMany>(launch, memory, experts);
+    clear_rows_of_no_expert(launch, experts, int(threadIdx.x), 32 * kRingWarps);
+    if (kSortsMany && table == reinterpret_cast<const int*>(memory)) free_memory_of_routes();
   }
   const RingWork<ROUTED> work(launch, table, first);
   const int first_block = int(blockIdx.z) * args.split_blocks;
@@ -302,12 +333,12 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   const int team = warp >> shift, in_team = warp - (team << shift);
   const WarpPart part(first_chunk, units, kUnitChunks, chunks, in_team, shift);
 
-  // Shared memory: A, the sums of all warps, barriers, rings.
+  // Shared memory: routes, A, the sums of all warps, barriers, rings.
   const int pitch = ring_pitch(kMmaSlots * chunks);
   const int room_for = ROUTED ? work.all_rows(args.ring_rows) : work.rows(0);
   const int sum_floats = min(room_for, kRingRows) * kSumPitch;
-  unsigned char* const x = memory;
-  float* const sums = reinterpret_cast<float*>(x + room_for * pitch);
+  const auto x = [&] { return memory + (kSortsMany ? bytes_of_routes(launch) : 0); };
+  float* const sums = reinterpret_cast<float*>(x() + room_for * pitch);
   unsigned char* const barriers = reinterpret_cast<unsigned char*>(sums + kRingWarps * sum_floats);
   unsigned char* const rings = barriers + kRingWarps * kMostStages * 8;
   const StageShape<Op> shape((units + warps - 1) >> shift,
@@ -361,7 +392,7 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
     const int end = min(item * work.of_item, work.end);
     if (unfilled == shape.stages) wait_for_readers();  // of the items before
     copy_activations<Activation>(work, first_place, rows_of_items, copied,
-                                 x + 128 * (copied.begin - first_chunk), pitch, [&] {
+                                 x() + 128 * (copied.begin - first_chunk), pitch, [&] {
                                    refill(unfilled, shape.stages);
                                    unfilled = shape.stages;
                                  });
@@ -369,7 +400,7 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
     for (; job < end; job += teams) {
       of = work.item(job, of);
       const int rows = work.rows(of), place = work.place(of);
-      const unsigned char* const lane_x = x + 128 * (part.begin - first_chunk) +
+      const unsigned char* const lane_x = x() + 128 * (part.begin - first_chunk) +
                                           (place - first_place + min(g, rows - 1)) * pitch + 16 * j;
       constexpr int kMostOfWarp = 2;
       float gates[kMostOfWarp] = {};

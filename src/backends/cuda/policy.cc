@@ -7,6 +7,8 @@
 namespace metal_marlin::cuda {
 namespace {
 
+/// The group shift of groups of 128 slots and more, which kernels do not divide.
+constexpr uint32_t kLongGroup = 7;
 /// An H200 has as many multiprocessors.
 constexpr int64_t kGroupsOfHopper = 132;
 
@@ -57,6 +59,26 @@ constexpr bool kernel_is_row_invariant(std::string_view family, std::string_view
   return family == "gemv" && suffix == "m8";
 }
 
+// How many routed rows the blocks of a kernel sort (gpu::ProductKernel::sorts).
+using Sorts = gpu::ProductKernel::Sorts;
+using SortsOf = Sorts (*)(const gpu::RowBlockLayout&);
+Sorts few_routes(const gpu::RowBlockLayout&) { return Sorts::few; }
+/// Integers in groups of less than 128 slots leave no registers for more (kSortsMany of shaders/cuda/ring.cuh).
+Sorts routes_of_ring(const gpu::RowBlockLayout& layout) {
+  const bool fp4 = layout.codes == gpu::KernelCodes::fp4;
+  const bool is_long = layout.group_shift_constant() == kLongGroup;
+  return fp4 || is_long || layout.zero_kind == ZeroKind::additive ? Sorts::many : Sorts::few;
+}
+/// Additive zeros need sums of A, which are those of gathered rows.
+Sorts routes_of_tile(const gpu::RowBlockLayout& layout) {
+  return layout.zero_kind == ZeroKind::additive ? Sorts::none : Sorts::many;
+}
+/// Tiles of many rows get A from the copy engine, which takes gathered rows.
+constexpr SortsOf sorts_of_hopper(std::string_view family) {
+  if (family == "wgmma") return nullptr;
+  return family == "ring" ? routes_of_ring : routes_of_tile;
+}
+
 #define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups)          \
   {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix), \
     MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix),                                                 \
@@ -78,7 +100,7 @@ constexpr bool kernel_is_row_invariant(std::string_view family, std::string_view
    0,                                                                                              \
    0,                                                                                              \
    0,                                                                                              \
-   std::string_view(family) == "gemv"},
+   std::string_view(family) == "gemv" ? few_routes : nullptr},
 #define MARLIN_HOPPER_ACTIVATIONS(prefix, suffix) \
   {"", prefix "f16_" suffix, prefix "bf16_" suffix, ""}
 #define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
@@ -104,7 +126,7 @@ constexpr bool kernel_is_row_invariant(std::string_view family, std::string_view
    fp4_chunk_ns,                                                                                  \
    chunk_ns,                                                                                      \
    activation_bytes,                                                                              \
-   (fp4_chunk_ns) == 0,                                                                           \
+   sorts_of_hopper(family),                                                                       \
    true},
 constexpr gpu::ProductKernel kProducts[] = {
 #include "backends/cuda/kernels.inc"

@@ -63,6 +63,17 @@ void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& p
   }
 }
 
+/// The launches of a product alone. Those of one call may have prepared activations in common.
+int64_t launches(const GemmPlan& plan, const GemmProblem& problem) {
+  const int64_t rows = product_rows(problem, std::max<int64_t>(problem_size(problem), 1));
+  const int64_t of_block =
+      1 + (plan.sorts ? 1 : 0) + (plan.gathers ? 1 : 0) + (plan.partial ? 1 : 0);
+  const int64_t prepares = plan.prepared && !plan.gathers
+                               ? ceil_div(std::max<int64_t>(problem.a.rows, 1), plan.prepare_block)
+                               : 0;
+  return ceil_div(rows, plan.m_block) * of_block + prepares;
+}
+
 }  // namespace
 
 void append_limits(std::string& text, const device::Kernel& kernel) {
@@ -90,6 +101,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
            "experts: %zu, %" PRId64 " a token, sorted %s into up to %" PRId64 " tiles of rows\n",
            problem.routing.stack->size(), problem.routing.ids.cols,
            plan.sorts ? "on the device" : "by each threadgroup", plan.items);
+  append(text, "launches: %" PRId64 "\n", launches(plan, problem));
   const char* const floats = plan.prepared ? "as given, gathered first" : "as given";
   append(text, "activations: %s\n",
          plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first" : floats);

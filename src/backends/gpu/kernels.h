@@ -52,8 +52,10 @@ struct ProductKernel {
   int64_t fp4_chunk_ns = 0, chunk_ns = 0;
   /// K is split so that 16-bit activations of a tile take no more bytes than this; 0: no limit.
   int64_t activation_bytes = 0;
-  /// It finds the tiles of few routed rows itself, without the kernel that sorts them.
-  bool reads_ids = false;
+  /// The routed rows that its threadgroups sort themselves, without the kernel that sorts them:
+  /// none, up to kFewRoutedRows, or as many as its table has room for (own_table_bytes).
+  enum class Sorts : uint8_t { none, few, many };
+  Sorts (*sorts)(const RowBlockLayout& layout) = nullptr;  ///< null: none
   /// It makes C of whole sums for every epilogue and for rows of experts. (Others leave epilogues
   /// that take a gate and an up row, and experts, to `finish`.)
   bool finishes = false;
@@ -61,6 +63,9 @@ struct ProductKernel {
   /// Its threadgroups have A in shared memory and a ring of weights, and take row blocks in turn,
   /// of experts those of all items.
   bool has_ring() const { return persistent && !shares_tiles; }
+  Sorts sorts_of(const RowBlockLayout& layout) const {
+    return sorts == nullptr ? Sorts::none : sorts(layout);
+  }
   std::string_view name(KernelCodes codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];
   }

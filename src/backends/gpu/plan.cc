@@ -160,6 +160,21 @@ int64_t most_items(int64_t routed_rows, int64_t tile_rows, size_t experts) {
   return with_rows + (routed_rows - with_rows) / tile_rows;
 }
 
+/// The bytes of a table of routes in the shared memory of a threadgroup that sorts.
+int64_t own_table_bytes_of(const GemmPlan& plan) {
+  return own_table_bytes(static_cast<marlin_int>(plan.items),
+                         static_cast<marlin_int>(plan.m_block));
+}
+
+/// Whether the threadgroups of a product of experts sort the routed rows of a block of the plan.
+bool sorts_itself(const ProductKernel& kernel, const GemmPlan& plan, const GemmProblem& problem) {
+  const auto sorts = kernel.sorts_of(weights_of(problem).layout);
+  if (plan.m_block <= kFewRoutedRows && !kernel.shares_tiles)
+    return sorts != ProductKernel::Sorts::none;
+  return sorts == ProductKernel::Sorts::many && problem.routing.stack->size() <= kMostOwnExperts &&
+         own_table_bytes_of(plan) <= kOwnTableBytes;
+}
+
 /// Sets the bytes of scratch of a plan that is complete but for them.
 Status add_scratch(GemmPlan& plan, const GemmProblem& problem, int64_t prepared_rows,
                    const device::Capabilities& device) {
@@ -291,7 +306,10 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   GemmPlan plan;
   plan.kernel = &kernel;
   plan.activation = activation_of(problem);
-  plan.gathers = routed && (layout.permuted || kernel.shares_tiles);
+  // Act-order gives each expert an order of columns of its own, and the copy engine takes no index.
+  const bool indexes =
+      !kernel.shares_tiles || kernel.sorts_of(layout) != ProductKernel::Sorts::none;
+  plan.gathers = routed && (layout.permuted || !indexes);
   plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted || plan.gathers;
   plan.sums_groups = kernel.shares_tiles && layout.zero_kind == ZeroKind::additive;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
@@ -303,12 +321,15 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   if (plan.partial) most = std::min(most, kPartialBudget / 4 / plan.splits / layout.n);
   const int64_t unit = routed ? problem.routing.ids.cols : kernel.rows;
   plan.m_block = std::min(all_rows, std::max(most / unit, int64_t{1}) * unit);
-  plan.sorts = routed && (!kernel.reads_ids || plan.gathers || all_rows > kFewRoutedRows);
-  if (routed) plan.items = most_items(plan.m_block, kernel.rows, problem.routing.stack->size());
+  if (routed) {
+    plan.items = most_items(plan.m_block, kernel.rows, problem.routing.stack->size());
+    plan.sorts = plan.gathers || !sorts_itself(kernel, plan, problem);
+  }
   if (routed && kernel.has_ring()) {
     const auto slots =
         static_cast<marlin_int>(std::min(plan.split_blocks * kBlockSlots, int64_t{layout.slots}));
-    plan.ring_rows = std::max(kernel.activation_bytes / ring_pitch(slots), kernel.rows);
+    const int64_t table = plan.sorts ? 0 : own_table_bytes_of(plan);
+    plan.ring_rows = std::max((kernel.activation_bytes - table) / ring_pitch(slots), kernel.rows);
   }
   int64_t prepared_rows =
       routed && problem.routing.ids.rows > 0 ? all_rows / rows_of_a(problem) : all_rows;
