@@ -65,15 +65,6 @@ __device__ inline void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrie
       "l"(from), "r"(bytes), "r"(barrier)
       : "memory");
 }
-/// Copies 16 bytes to shared memory, of which those past the first `bytes` become 0.
-__device__ inline void copy_piece(u32 to, const void* from, u32 bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
-               : "memory");
-}
-/// Lets the thread's copies by copy_piece arrive when they have ended.
-__device__ inline void arrive_after_copies(u32 barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
-}
 __device__ inline void prefetch_tensor_map(const void* tensor) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(tensor) : "memory");
 }

@@ -5,8 +5,7 @@
 //               one that brings operands; one block a multiprocessor, which takes tiles in turn
 //   cluster     two blocks, where rows are many: each has a tile of the same rows of A, and brings
 //               half of A to both
-//   stage       boxes of 64 slots of A, swizzled, by the copy engine or, of
-//               routed rows in tiles of up to 32, by a warp that copies them by index, and chunks
+//   stage       boxes of 64 slots of A, swizzled, by the copy engine, and chunks
 //               of 64 slots of packed weights; a ring of stages in shared memory
 //   W           from shared memory to registers, a chunk ahead; decoded there, it is the register
 //               operand of wgmma or of mma.sync
@@ -267,19 +266,17 @@ template <class Op, class Activation, int ROWS, bool WGMMA>
 __device__ inline void make_tiles(const CudaParameters& parameters) {
   extern __shared__ __align__(128) unsigned char dynamic[];
   // Scales of 16 slots need more registers.
-  typedef TileShape<ROWS, WGMMA, Op::kE4m3 ? 4 : 8, !WGMMA && !Op::kAdditive> Tile;
+  typedef TileShape<ROWS, WGMMA, Op::kE4m3 ? 4 : 8> Tile;
   typedef TileMemory<Tile, Op> Memory;
   constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
-  // Of a thread; those of a block are as many as the launch gives. Rows by index take more.
-  constexpr int kRegisters = Tile::kTeams > 1 ? 104 : (WGMMA ? 232 : 216);
-  constexpr int kOfProducers = Tile::kTeams > 1 ? 64 : (WGMMA ? 40 : 72);
-  if (threadIdx.x == 0) Memory(dynamic).init(brings_by_index<Tile>(Launch{parameters}) ? 32 : 1);
+  constexpr int kRegisters = Tile::kTeams == 1 ? 232 : 104;
+  constexpr int kOfProducers = Tile::kTeams == 1 ? 40 : 64;
+  if (threadIdx.x == 0) Memory(dynamic).init();
   let_next_start();
   if (Tile::kCluster == 1)
     __syncthreads();
   else
     wait_for_cluster();
-  sort_tile_routes<Tile>(parameters, dynamic);
   if (threadIdx.x >= kMultipliers) {
     // What a warpgroup gives back, the others take.
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kOfProducers));
@@ -288,13 +285,11 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
     if (warp == 1) bring_weights<Memory>(parameters, dynamic);
     if constexpr (Op::kAdditive)
       if (warp == 2) bring_zeros<Memory>(parameters, dynamic);
-    if (warp == 3 && !WGMMA) clear_tile_rows<Tile>(parameters, threadIdx.x % 32, 32);
     __syncwarp();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
     wait_for_previous();
-    // (Tiles of few rows have no registers for it here.)
-    if (WGMMA) clear_tile_rows<Tile>(parameters, threadIdx.x, kMultipliers);
+    clear_tile_rows(parameters, kMultipliers);
     multiply_tiles<Activation, Memory>(parameters, dynamic);
   }
   if (Tile::kCluster > 1) wait_for_cluster();  // the other block's copies come here, too

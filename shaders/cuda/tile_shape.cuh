@@ -17,7 +17,7 @@ __device__ inline void wait_for_group(int group) {
 
 /// ROWS rows of A by 128 rows of W. WGMMA says which instruction multiplies: wgmma, or mma.sync,
 /// which takes less time for few rows. MOST_CHUNKS are those of the longest stage.
-template <int ROWS, bool WGMMA, int MOST_CHUNKS, bool INDEXES>
+template <int ROWS, bool WGMMA, int MOST_CHUNKS>
 struct TileShape {
   static constexpr int kRows = ROWS, kGroups = 2;  // warpgroups that multiply
   static constexpr bool kWgmma = WGMMA;
@@ -35,9 +35,6 @@ struct TileShape {
   static constexpr int kChunks = chunks();
   static constexpr int kBoxRows = int(box_rows_of(ROWS));
   static constexpr int kBox = ROWS * kBoxRowBytes;
-  /// A block sorts routed rows and finds their rows of A by index. (Sums of A, for additive zeros,
-  /// are those of gathered rows.)
-  static constexpr bool kIndexes = INDEXES;
   /// Rows of float32 results of a warpgroup that are in shared memory at once: all that there is
   /// room for beside the stages.
   static constexpr int kFloatsRows = ROWS >= 256 ? 8 : (ROWS < 32 ? ROWS : 32);
@@ -54,22 +51,6 @@ __device__ inline u32 rank_in_cluster() {
   return Tile::kCluster == 1 ? 0 : cluster_rank();
 }
 
-/// Whether the blocks sort the routed rows of a product of experts.
-template <class Tile>
-__device__ inline bool sorts_routes(const Launch& launch) {
-  return Tile::kIndexes && launch.arguments<ProductArgs>().experts != 0;
-}
-/// The table of routes: at the begin of shared memory, if the blocks sort.
-template <class Tile>
-__device__ inline const int* tile_routes(const Launch& launch) {
-  extern __shared__ __align__(128) unsigned char dynamic[];
-  // The compiler would keep the pointer during products, where no register is left.
-  const int zero = unknown_zero();
-  if (Tile::kIndexes && launch.arguments<ProductArgs>().experts + zero != 0)
-    return reinterpret_cast<const int*>(dynamic + zero);
-  return launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
-}
-
 /// The weights of a row block in a stage: chunks of codes, their scales and zeros.
 template <class Op, int CHUNKS>
 struct StageBlock {
@@ -79,8 +60,7 @@ struct StageBlock {
   static constexpr int kBytes = kZeros + kGroups * Op::kStagedZeroBytes;
 };
 
-/// Shared memory of a block: a table of routes, stages of boxes of A and of weights, barriers,
-/// results.
+/// Shared memory of a block: stages of boxes of A and of weights, barriers, results.
 template <class Tile_, class Op_>
 struct TileMemory {
   typedef Tile_ Tile;
@@ -92,9 +72,8 @@ struct TileMemory {
   static constexpr int kStage =
       (kWeights + kWeightBytes + kAlignment - 1) / kAlignment * kAlignment;
   static constexpr int kBarriers = 256, kMostStages = 8;
-  static constexpr int kRoutes = Tile::kIndexes ? kOwnTableBytes : 0;
-  static constexpr int kRoom = kTileSharedBytes - kAlignment - kBarriers - kRoutes -
-                               Tile::kGroups * (Tile::kOut + Tile::kTeamSums);
+  static constexpr int kRoom =
+      kTileSharedBytes - kAlignment - kBarriers - Tile::kGroups * (Tile::kOut + Tile::kTeamSums);
   static constexpr int kStages = kRoom / kStage < kMostStages ? kRoom / kStage : kMostStages;
   static_assert(kStages >= 3, "a ring");
 
@@ -103,17 +82,17 @@ struct TileMemory {
 
   __device__ explicit TileMemory(unsigned char* begin) {
     const u32 address = shared_address(begin);
-    stages = (address + kRoutes + kAlignment - 1) / kAlignment * kAlignment;
+    stages = (address + kAlignment - 1) / kAlignment * kAlignment;
     full = stages + kStages * kStage;
     empty = full + 8 * kStages;
     out = begin + (full - address) + kBarriers;
     team_sums = out + Tile::kGroups * Tile::kOut;
   }
-  /// One thread calls it. A stage is full when A, by so many arrivals, and the weights are there,
-  /// and empty when all warps have read it, those of the cluster's other block, too.
-  __device__ void init(int arrivals_of_a) const {
+  /// One thread calls it. A stage is full when A and the weights are there, and empty when all
+  /// warps have read it, those of the cluster's other block, too.
+  __device__ void init() const {
     for (int i = 0; i < kStages; i++) {
-      init_barrier(full + 8 * i, arrivals_of_a + 1);
+      init_barrier(full + 8 * i, 2);
       init_barrier(empty + 8 * i, Tile::kGroups * kGroupThreads / 32 * Tile::kCluster);
     }
     publish_barriers();
@@ -153,7 +132,7 @@ struct Work {
     row_tiles = (args.m + Tile::kRows - 1) / Tile::kRows;
     if (routed()) {
       wait_for_previous();
-      row_tiles = tile_routes<Tile>(launch)[0];
+      row_tiles = table()[0];
     }
     const int tiles = row_tiles * ((args.n + kColumns - 1) / kColumns);
     const int waves = tiles / blocks() - (tiles % blocks() == 0 || tiles < blocks() ? 0 : 1);
@@ -170,9 +149,10 @@ struct Work {
   /// A higher number was started earlier.
   __device__ int me() const { return int(gridDim.x - 1 - blockIdx.x) / Tile::kCluster; }
   __device__ bool routed() const { return args.items != 0; }
+  __device__ const int* table() const { return launch.buffer<const int>(MARLIN_BUFFER_ROUTES); }
   /// The item of a tile: an expert, the first of its rows, and their number.
   __device__ const int* item(int tile) const {
-    return tile_routes<Tile>(launch) + kRouteItem * (1 + tile % row_tiles);
+    return table() + kRouteItem * (1 + tile % row_tiles);
   }
   /// The first part of block i.
   __device__ int start(int i) const { return int(static_cast<long long>(units) * i / blocks()); }
@@ -204,11 +184,6 @@ struct Work {
   }
   __device__ int end_row(int tile) const {
     return routed() ? item(tile)[1] + item(tile)[2] : args.m;
-  }
-  /// The row of A at place `row` of the tiles' rows.
-  __device__ long long row_of_a(int row) const {
-    if (args.rows_of_a == 0) return row;
-    return routed_row(launch, tile_routes<Tile>(launch), row) / args.rows_of_a;
   }
   __device__ int first_row_block(int tile, u32 rank) const {
     return (tile / row_tiles * Tile::kCluster + int(rank)) * Tile::kRowBlocks;

@@ -233,13 +233,9 @@ TEST_F(CudaPlan, ChoosesTilesForTheRowsOfAnExpert) {
   EXPECT_EQ(plan_of(64).grid(256, 2880), (device::Size3{132, 1, 1}));
   EXPECT_EQ(name_of(plan_of(128)), "ring_fp4_bf16_m8");  // 4 rows an expert: a few have two tiles
   EXPECT_EQ(name_of(plan_of(256)), "mma_fp4_bf16_m16_n128");
-  EXPECT_FALSE(plan_of(256).sorts);
-  EXPECT_FALSE(plan_of(256).gathers);
+  EXPECT_TRUE(plan_of(256).gathers);  // so that the copy engine finds the rows of an expert together
   EXPECT_EQ(plan_of(256).items, 128 + (1024 - 128) / 16);
-  EXPECT_FALSE(plan_of(512).sorts);
   EXPECT_EQ(name_of(plan_of(4096)), "wgmma_fp4_bf16_m192_n256");
-  EXPECT_TRUE(plan_of(4096).sorts);
-  EXPECT_TRUE(plan_of(4096).gathers);  // so that the copy engine finds the rows of an expert together
 }
 
 /// A threadgroup sorts what its table has room for, experts that it can count, and with short groups a warp's rows alone.
@@ -255,13 +251,11 @@ TEST_F(CudaPlan, SortsRoutedRowsInAThreadgroupWhereThereIsRoom) {
   // 16 bytes a tile, of which 2036 rows of 4 experts make up to 258, and 16 more; 4 bytes a row: 12 kB.
   EXPECT_FALSE(sorts(mxfp4, 4, 509, "ring_fp4_bf16_m8"));
   EXPECT_TRUE(sorts(mxfp4, 4, 510, "ring_fp4_bf16_m8"));
-  EXPECT_FALSE(sorts(mxfp4, 128, 512, "mma_fp4_bf16_m16_n128"));
-  EXPECT_TRUE(sorts(mxfp4, 128, 768, "mma_fp4_bf16_m16_n128"));
   EXPECT_FALSE(sorts(mxfp4, 512, 9, "ring_fp4_bf16_m8"));
   EXPECT_TRUE(sorts(mxfp4, 513, 9, "ring_fp4_bf16_m8"));
   EXPECT_FALSE(sorts(q4_0, 128, 8, "ring_u4_bf16_m8"));
   EXPECT_TRUE(sorts(q4_0, 128, 9, "ring_u4_bf16_m8"));
-  EXPECT_FALSE(sorts(q4_0, 128, 9, "mma_u4_bf16_m16_n128"));
+  EXPECT_TRUE(sorts(mxfp4, 128, 9, "mma_fp4_bf16_m16_n128"));  // whose rows are gathered
 }
 
 /// Every T has the kernel, and no more scratch than one, of the values of T that marlin_prepare asks for.

@@ -63,20 +63,16 @@ constexpr bool kernel_is_row_invariant(std::string_view family, std::string_view
 using Sorts = gpu::ProductKernel::Sorts;
 using SortsOf = Sorts (*)(const gpu::RowBlockLayout&);
 Sorts few_routes(const gpu::RowBlockLayout&) { return Sorts::few; }
-/// Integers in groups of less than 128 slots leave no registers for more (kSortsMany of shaders/cuda/ring.cuh).
+/// Integers in groups of less than 128 slots leave no registers for more (kSortsMany of
+/// shaders/cuda/ring.cuh).
 Sorts routes_of_ring(const gpu::RowBlockLayout& layout) {
   const bool fp4 = layout.codes == gpu::KernelCodes::fp4;
   const bool is_long = layout.group_shift_constant() == kLongGroup;
   return fp4 || is_long || layout.zero_kind == ZeroKind::additive ? Sorts::many : Sorts::few;
 }
-/// Additive zeros need sums of A, which are those of gathered rows.
-Sorts routes_of_tile(const gpu::RowBlockLayout& layout) {
-  return layout.zero_kind == ZeroKind::additive ? Sorts::none : Sorts::many;
-}
-/// Tiles of many rows get A from the copy engine, which takes gathered rows.
+/// Tiles get A from the copy engine, which takes gathered rows.
 constexpr SortsOf sorts_of_hopper(std::string_view family) {
-  if (family == "wgmma") return nullptr;
-  return family == "ring" ? routes_of_ring : routes_of_tile;
+  return family == "ring" ? routes_of_ring : nullptr;
 }
 
 #define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups)          \

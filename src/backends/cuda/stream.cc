@@ -176,7 +176,6 @@ class CudaStream final : public device::Stream {
       return {};
     ProductArgs args;
     std::memcpy(&args, parameters.arguments, sizeof args);
-    if (args.rows_of_a != 0) return {};  // the kernel finds rows by index
     const uint64_t size[] = {static_cast<uint64_t>(args.k), static_cast<uint64_t>(args.m)};
     const uint64_t row_bytes = static_cast<uint64_t>(args.lda) * 2;
     const uint32_t box[] = {kMmaSlots, kernel.rules().box_rows}, step[] = {1, 1};

@@ -66,8 +66,8 @@ void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& p
 /// The launches of a product alone. Those of one call may have prepared activations in common.
 int64_t launches(const GemmPlan& plan, const GemmProblem& problem) {
   const int64_t rows = product_rows(problem, std::max<int64_t>(problem_size(problem), 1));
-  const int64_t of_block =
-      1 + (plan.sorts ? 1 : 0) + (plan.gathers ? 1 : 0) + (plan.partial ? 1 : 0);
+  const int64_t of_block = 1 + int64_t{plan.sorts} + int64_t{plan.gathers} +
+                           int64_t{plan.sums_groups} + int64_t{plan.partial};
   const int64_t prepares = plan.prepared && !plan.gathers
                                ? ceil_div(std::max<int64_t>(problem.a.rows, 1), plan.prepare_block)
                                : 0;

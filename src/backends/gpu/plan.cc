@@ -169,8 +169,7 @@ int64_t own_table_bytes_of(const GemmPlan& plan) {
 /// Whether the threadgroups of a product of experts sort the routed rows of a block of the plan.
 bool sorts_itself(const ProductKernel& kernel, const GemmPlan& plan, const GemmProblem& problem) {
   const auto sorts = kernel.sorts_of(weights_of(problem).layout);
-  if (plan.m_block <= kFewRoutedRows && !kernel.shares_tiles)
-    return sorts != ProductKernel::Sorts::none;
+  if (plan.m_block <= kFewRoutedRows) return sorts != ProductKernel::Sorts::none;
   return sorts == ProductKernel::Sorts::many && problem.routing.stack->size() <= kMostOwnExperts &&
          own_table_bytes_of(plan) <= kOwnTableBytes;
 }
@@ -306,10 +305,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   GemmPlan plan;
   plan.kernel = &kernel;
   plan.activation = activation_of(problem);
-  // Act-order gives each expert an order of columns of its own, and the copy engine takes no index.
-  const bool indexes =
-      !kernel.shares_tiles || kernel.sorts_of(layout) != ProductKernel::Sorts::none;
-  plan.gathers = routed && (layout.permuted || !indexes);
+  plan.gathers = routed && (layout.permuted || kernel.shares_tiles);
   plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted || plan.gathers;
   plan.sums_groups = kernel.shares_tiles && layout.zero_kind == ZeroKind::additive;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
