@@ -9,7 +9,7 @@ transport) belong together. Ranks sum b bytes round a ring (Patarasuk and Yuan, 
     s(n, b) = 2 (n - 1) a + 2 (n - 1) / n * b / B        t(n, M) = T(n, M) + c s(n, b)
 
 Transports change their protocol with the size: one with a low latency for small sums, one with a high bandwidth for large ones. So
-s is the smaller of two such terms where two fit better.
+sums of up to a fitted size and larger ones have an a and a B of their own where that fits better.
 
 T(n, M) is the time of a rank without the others, of M rows, which is measured (decoder_layer.py --shards n on one processor or
 GPU; for the chat, its time outside of sums). The latency a and the bandwidth B between ranks are fitted to every second size of
@@ -50,22 +50,30 @@ class Protocol:
 
 
 class Link:
-    """What connects ranks: the faster of its protocols carries each sum."""
+    """What connects ranks: a protocol, or one for up to `switch` bytes and one for more."""
 
-    def __init__(self, *protocols):
-        self.protocols = protocols
+    def __init__(self, *protocols, switch=0):
+        self.protocols, self.switch = protocols, switch
+
+    def of(self, size):
+        """The protocol for so many bytes."""
+        return self.protocols[0 if size <= self.switch else -1]
 
     def sum(self, ranks, size):
         """Seconds in which so many ranks sum so many bytes."""
-        return min(each.steps(2, ranks, size) for each in self.protocols)
+        return self.of(size).steps(2, ranks, size)
 
     def gather(self, ranks, size):
         """Seconds in which each gets the parts of all, of so many bytes together."""
-        return min(each.steps(1, ranks, size) for each in self.protocols)
+        return self.of(size).steps(1, ranks, size)
 
     def hop(self, size):
         """Seconds in which one rank sends another so many bytes."""
-        return min(each.latency + size / each.bandwidth for each in self.protocols)
+        return self.of(size).latency + size / self.of(size).bandwidth
+
+    def __str__(self):
+        text = str(self.protocols[0])
+        return text if len(self.protocols) == 1 else f"{text} for up to {self.switch} bytes, and {self.protocols[1]} for more"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,15 +109,17 @@ def fit_protocol(points):
 
 
 def fit(points):
-    """The link of one protocol or, from six points on, of two, each of three points or more, whichever has the smaller squares."""
+    """The link of one protocol or, from six points on, of two, of three points and two or more, whichever has the smaller squares."""
 
     def squares(link):
         return sum(((point.predicted(link) - point.seconds) / (point.seconds - point.alone)) ** 2 for point in points)
 
     points = sorted(points, key=lambda point: point.size)
-    candidates = [[fit_protocol(points)]]
-    candidates += [[fit_protocol(points[:cut]), fit_protocol(points[cut:])] for cut in range(3, len(points) - 2)]
-    links = [Link(*protocols) for protocols in candidates if all(protocols)]
+    candidates = [((fit_protocol(points),), 0)]
+    if len(points) >= 6:
+        for cut in range(3, len(points) - 1):
+            candidates.append(((fit_protocol(points[:cut]), fit_protocol(points[cut:])), points[cut - 1].size))
+    links = [Link(*protocols, switch=switch) for protocols, switch in candidates if all(protocols)]
     if not links:
         raise ValueError(f"fit: expected a latency and a bandwidth above 0 for {len(points)} points, found none")
     return min(links, key=squares)
@@ -120,11 +130,15 @@ def system_of(record):
 
 
 def sums_of(records):
-    """Sums alone: every second one, in order of bytes, is to be fitted."""
-    for ranks in sorted({each["ranks"] for each in records if each["measured"] == "sum"}):
-        sizes = sorted((each for each in records if each["measured"] == "sum" and each["ranks"] == ranks), key=lambda each: each["bytes"])
-        for i, each in enumerate(sizes):
-            yield Point(f"sum of {each['bytes']} bytes", ranks, each["bytes"], each["ms"] / 1e3, fitted=i % 2 == 0)
+    """Sums alone: every second size is to be fitted. Of a size that was measured more than once, the least time counts."""
+    least = {}
+    for each in records:
+        if each["measured"] == "sum":
+            key = each["ranks"], each["bytes"]
+            least[key] = min(least.get(key, each["ms"]), each["ms"])
+    for ranks in sorted({ranks for ranks, _ in least}):
+        for i, size in enumerate(sorted(size for of, size in least if of == ranks)):
+            yield Point(f"sum of {size} bytes", ranks, size, least[ranks, size] / 1e3, fitted=i % 2 == 0)
 
 
 def layers_of(records):
@@ -168,7 +182,7 @@ def report(found):
     """A table in Markdown, and the largest error of a point that nothing was fitted to."""
     lines, worst = [], 0.0
     for name, (points, link) in found.items():
-        lines += [f"{name}: " + "; or ".join(map(str, link.protocols)) + ".", "",
+        lines += [f"{name}: {link}.", "",
                   "| point | ranks | measured, ms | model, ms | error | |", "|---|---|---|---|---|---|"]
         for point in points:
             error = point.error(link)

@@ -43,17 +43,18 @@ class Model(unittest.TestCase):
         self.assertAlmostEqual(link.protocols[0].latency / PROTOCOL.latency, 1, 6)
         self.assertAlmostEqual(link.protocols[0].bandwidth / PROTOCOL.bandwidth, 1, 6)
         self.assertTrue(all(abs(point.error(link)) < 1e-6 for point in points))
-        # Half of the sums are fitted, in order of bytes, and no layer is.
+        # Every second size of the sums is fitted, and no layer is.
         self.assertEqual(sorted(point.size for point in points if point.fitted), [4096, 4096, 1 << 20, 1 << 20])
         self.assertEqual(sum(point.name.startswith("layer") for point in points), 4)
 
     def test_two_protocols(self):
-        link = scaling.Link(scaling.Protocol(3e-6, 8e9), scaling.Protocol(9e-6, 90e9))
+        link = scaling.Link(scaling.Protocol(3e-6, 8e9), scaling.Protocol(9e-6, 90e9), switch=1 << 18)
         points = [scaling.Point("sum", 2, 1 << power, link.sum(2, 1 << power)) for power in range(12, 25)]
         found = scaling.fit(points)
         for protocol, wanted in zip(found.protocols, link.protocols, strict=True):
             self.assertAlmostEqual(protocol.latency / wanted.latency, 1, 6)
             self.assertAlmostEqual(protocol.bandwidth / wanted.bandwidth, 1, 6)
+        self.assertEqual(found.switch, link.switch)
         self.assertLess(max(abs(point.error(found)) for point in points), 1e-6)
         self.assertEqual(len(scaling.fit(points[:5]).protocols), 1)
 
