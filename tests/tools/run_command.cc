@@ -32,6 +32,8 @@ Ran run_command(const std::vector<std::string>& arguments, const RunOptions& opt
       const rlimit limit{options.file_limit, options.file_limit};
       if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(126);
     }
+    // A shell that starts a job in the background lets it ignore SIGINT.
+    if (options.signal != 0) signal(options.signal, SIG_DFL);
     const int out_file = open(out.c_str(), O_WRONLY | O_CREAT, 0600), err_file = open(err.c_str(), O_WRONLY | O_CREAT, 0600);
     if (out_file < 0 || err_file < 0) _exit(127);
     if (dup2(out_file, STDOUT_FILENO) >= 0 && dup2(err_file, STDERR_FILENO) >= 0) execv(program, argv.data());

@@ -227,8 +227,7 @@ TEST(CheckpointData, LayersOfSeveralFormats) {
                                                     {"qwen3moe-gptq-experts", 3},
                                                     {"bnb-llama-nf4-double", 7},
                                                     {"bnb-nf4-b64-double", 1},
-                                                    {"bnb-nf4-b128-double", 1},
-                                                    {"gguf-foreign-types", 2}};
+                                                    {"bnb-nf4-b128-double", 1}};
   for (const auto& [folder, quantized] : folders) {
     SCOPED_TRACE(folder);
     const auto checkpoint = open_data(folder);
