@@ -28,11 +28,9 @@ Result = collections.namedtuple("Result", "name status seconds output")
 
 
 def selected(folder, arguments):
-    """The tests that these arguments of ctest choose: (number, what ctest knows of it)."""
-    command = ["ctest", "--test-dir", folder, *arguments]
-    tests = json.loads(subprocess.run([*command, "--show-only=json-v1"], check=True, capture_output=True).stdout)["tests"]
-    listed = subprocess.run([*command, "-N"], check=True, capture_output=True, text=True).stdout
-    return list(zip(re.findall(r"^ *Test +#(\d+):", listed, re.M), tests, strict=True))
+    """What ctest knows of the tests that these arguments choose."""
+    command = ["ctest", "--test-dir", folder, *arguments, "--show-only=json-v1"]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["tests"]
 
 
 def properties(test):
@@ -46,12 +44,18 @@ def filter_of(test):
     return next((word[len(FILTER):] for word in test.get("command", []) if word.startswith(FILTER)), None)
 
 
+def program_of(test):
+    """The words before the filter: an emulator and its options may come first."""
+    command = test["command"]
+    return tuple(command[:next(i for i, word in enumerate(command) if word.startswith(FILTER))])
+
+
 def batches(tests, jobs):
     """Lists of tests that share a program and how it is run."""
     programs = collections.defaultdict(list)
     for test in tests:
         known = properties(test)
-        programs[test["command"][0], known.get("WORKING_DIRECTORY"), tuple(known.get("ENVIRONMENT", []))].append(test)
+        programs[program_of(test), known.get("WORKING_DIRECTORY"), tuple(known.get("ENVIRONMENT", []))].append(test)
     for how, own in programs.items():
         pieces = max(1, min(2 * jobs, len(own) // SMALLEST))
         for piece in range(pieces):
@@ -73,14 +77,14 @@ def run_once(how, tests):
     named = {filter_of(test): test["name"] for test in tests}
     started = time.monotonic()
     try:
-        ran = subprocess.run([program, FILTER + ":".join(named), "--gtest_also_run_disabled_tests"], cwd=folder,
+        ran = subprocess.run([*program, FILTER + ":".join(named), "--gtest_also_run_disabled_tests"], cwd=folder,
                              env={**os.environ, **dict(each.split("=", 1) for each in environment)}, stdin=subprocess.DEVNULL,
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT, check=False)
         output, status = ran.stdout, ran.returncode
     except subprocess.TimeoutExpired as late:
         output, status = late.stdout or b"", None
     except OSError as error:
-        return [Result(named[name], "fail", 0, f"{program}: {error}\n") for name in named]
+        return [Result(named[name], "fail", 0, f"{program[0]}: {error}\n") for name in named]
     text = output.decode(errors="replace")
     crash = f"The program did not end in {TIMEOUT} s." if status is None else f"The program ended with status {status}."
     begun = [each for each in RUN.finditer(text) if each[1] in named]
@@ -93,7 +97,7 @@ def run_once(how, tests):
     # Leaks, which a sanitizer finds at the end, or no test at all.
     if not results or (status != 0 and all(each.status != "fail" for each in results)):
         seconds = time.monotonic() - started
-        results.append(Result(f"{os.path.basename(program)} ({len(tests)} tests)", "fail", seconds, f"{text[-4000:]}\n{crash}\n"))
+        results.append(Result(f"{os.path.basename(program[-1])} ({len(tests)} tests)", "fail", seconds, f"{text[-4000:]}\n{crash}\n"))
     return results
 
 
@@ -118,13 +122,13 @@ def testcase(each):
             f'{inner.get(each.status, "")}\t\t<system-out>{escape(each.output.lstrip())}</system-out>\n\t</testcase>\n')
 
 
-def of_ctest(folder, jobs, xml, numbers):
+def of_ctest(folder, jobs, xml, names):
     """What ctest itself runs: its part of the file of results, and its status."""
-    if not numbers:
+    if not names:
         return "", 0
-    which = ",".join([numbers[0], numbers[0], "1", *numbers[1:]])
+    which = "^(" + "|".join(re.sub(r"([][.+*?^$()|\\])", r"\\\1", name) for name in names) + ")$"
     ran = subprocess.run(["ctest", "--test-dir", folder, "-j", str(jobs), "--timeout", "900", "--output-on-failure", "--output-junit", xml,
-                          "-I", which], check=False)
+                          "-R", which], check=False)
     with open(xml, encoding="utf-8", errors="replace") as file:
         cases = re.findall(r"^\t<testcase .*?^\t</testcase>\n|^\t<testcase [^\n]*/>\n", file.read(), re.M | re.S)
     return "".join(cases), ran.returncode
@@ -134,7 +138,7 @@ def main():
     folder, jobs, xml, *arguments = sys.argv[1:]
     jobs, xml = int(jobs), os.path.abspath(xml)
     tests = selected(folder, arguments)
-    own = [test for _, test in tests if filter_of(test)]
+    own = [test for test in tests if filter_of(test)]
     failed = False
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         largest_first = sorted(batches(own, jobs), key=lambda batch: -len(batch[1]))
@@ -143,7 +147,7 @@ def main():
         if each.status == "fail":
             failed = True
             print(f"{each.name}: failed\n{each.output}")
-    others, status = of_ctest(folder, jobs, xml, [number for number, test in tests if not filter_of(test)])
+    others, status = of_ctest(folder, jobs, xml, [test["name"] for test in tests if not filter_of(test)])
     with open(xml, "w", encoding="utf-8") as file:
         file.write('<?xml version="1.0" encoding="UTF-8"?>\n<testsuite name="together">\n')
         file.writelines(testcase(each) for each in results)

@@ -19,14 +19,19 @@ double accepted(const Case& product, const Counted& counted, const std::string& 
              wide = shares_a && counted.kernel.starts_with("regdecode_m64");
   // Between two barriers no more than half of the 16 KB can be read while as much is written.
   if (shares_a && quantity == "barriers") return (wide ? 64.0 : 32.0) * oracle::bytes_of(product.a_type) * 128 / (8 << 10);
+  // A row of floats has a single byte of scales, so that a line has those of many rows.
+  if (is_float(product.kind) && quantity == "scale lines") return shares_a ? 2 : 8;
   // The four simdgroups that share K each load the only record of a row.
   if (product.group == 0 && !shares_a && quantity == "scale lines") return 4;
   // Lanes of a row ask for the same scale, or factor of a super-block, in one load, whose lines are touched once.
   const bool two_level = metal_marlin::is_two_level(product.kind.scale_type);
   const bool narrow = metal_marlin::format_row(product.kind.format)->code_bits < 4;
-  if (two_level && quantity == "+ scales") return 1.3;
+  // One byte of Q2_K holds a scale and a minimum, so that there are half as many bytes to ask for.
+  if (two_level && quantity == "+ scales") return narrow ? 1.34 : 1.3;
   if ((product.kind.sparse || narrow) && quantity == "+ scales") return 1.25;
-  // Two of the four simdgroups that share K load the factors of a super-block.
+  // Two of the four simdgroups that share K load the factors of a super-block. Beside those of IQ4_XS there are half as many
+  // bytes of scales as in other formats.
+  if (two_level && product.kind.format == MARLIN_IQ4 && quantity == "scale lines") return shares_a ? 1.05 : 1.4;
   if (two_level && !shares_a && quantity == "scale lines") return 1.2;
   return 0;
 }
