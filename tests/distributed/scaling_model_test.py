@@ -160,4 +160,4 @@ class Told(unittest.TextTestResult):
 
 
 if __name__ == "__main__":
-    unittest.main(testRunner=unittest.TextTestRunner(resultclass=Told))
+    unittest.main(testRunner=unittest.TextTestRunner(resultclass=Told, verbosity=0))
