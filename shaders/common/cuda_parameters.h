@@ -37,9 +37,10 @@ MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
 // MARLIN_HOPPER_FORMS, and wgmma kernels for those of MARLIN_WGMMA_FORMS, which take longest to
 // compile. Packing turns scales and zeros of other types to float16 where that is exact.
 #define MARLIN_WGMMA_FORMS_fp4(X) X(3, 0, 5) X(4, 0, 4)  // MXFP4, NVFP4
-#define MARLIN_WGMMA_FORMS_u4(X)                         \
-  X(1, 0, 7)                                             \
-  X(1, 1, 7) X(1, 0, 5) X(1, 3, 5) X(1, 0, 6) X(1, 1, 6) \
+#define MARLIN_WGMMA_FORMS_u4(X)              \
+  X(1, 0, 7)                                  \
+  X(1, 1, 7)                                  \
+  X(1, 0, 5) X(1, 3, 5) X(1, 0, 6) X(1, 1, 6) \
       X(1, 3, 6)  // GPTQ, AWQ; Q4_0, Q4_1; groups of 64, MLX, HQQ
 #define MARLIN_HOPPER_FORMS_fp4(X) MARLIN_WGMMA_FORMS_fp4(X)
 #define MARLIN_HOPPER_FORMS_u4(X) MARLIN_WGMMA_FORMS_u4(X) X(1, 1, 5)
