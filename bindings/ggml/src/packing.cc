@@ -95,10 +95,11 @@ bool is_mapped_file(uintptr_t begin, uintptr_t end) {
   for (bool starts = true; std::fgets(line, sizeof line, maps) != nullptr;) {
     uintptr_t from = 0, to = 0;
     char permissions[5] = {};
-    // Lines with long names come in pieces. NOLINTNEXTLINE(cert-err34-c)
-    if (starts &&
-        std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to, permissions) == 3 &&
-        from <= begin && end <= to) {
+    // Where a number is too large, nothing is found: the range is not let go.
+    // NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion,cert-err34-c)
+    const int read = std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %4s", &from, &to, permissions);
+    // Lines with long names come in pieces.
+    if (starts && read == 3 && from <= begin && end <= to) {
       found = std::strcmp(permissions, "r--s") == 0;
       break;
     }
