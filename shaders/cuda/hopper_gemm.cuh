@@ -5,8 +5,8 @@
 //               one that brings operands; one block a multiprocessor, which takes tiles in turn
 //   cluster     two blocks, where rows are many: each has a tile of the same rows of A, and brings
 //               half of A to both
-//   stage       boxes of 64 slots of A, swizzled, by the copy engine, and chunks
-//               of 64 slots of packed weights; a ring of stages in shared memory
+//   stage       boxes of 64 slots of A, swizzled, by the copy engine, and chunks of 64 slots of
+//               packed weights; a ring of stages in shared memory
 //   W           from shared memory to registers, a chunk ahead; decoded there, it is the register
 //               operand of wgmma or of mma.sync
 //   sums        in registers

@@ -319,7 +319,7 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
     wait_for_previous();
     const int* experts;
     table = find_ring_routes<kSortsMany>(launch, memory, experts);
-    clear_rows_of_no_expert(launch, experts, int(threadIdx.x), 32 * kRingWarps);
+    clear_rows_of_no_expert(launch, experts, 32 * kRingWarps);
     if (kSortsMany && table == reinterpret_cast<const int*>(memory)) free_memory_of_routes();
   }
   const RingWork<ROUTED> work(launch, table, first);

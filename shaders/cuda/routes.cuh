@@ -83,16 +83,16 @@ __device__ inline void tell_finish(const Launch& launch, int row, int expert) {
                  launch.constant(MARLIN_CONSTANT_BIAS_TYPE));
 }
 
-/// Lets the routed rows of no expert be 0, where the product writes C itself. Some threads of each
-/// block call it; `experts` has those of all routed rows.
-__device__ inline void clear_rows_of_no_expert(const Launch& launch, const int* experts, int thread,
+/// Lets the routed rows of no expert be 0, where the product writes C itself. The first `threads`
+/// threads of each block call it; `experts` has those of all routed rows.
+__device__ inline void clear_rows_of_no_expert(const Launch& launch, const int* experts,
                                                int threads) {
   const ProductArgs& args = launch.arguments<ProductArgs>();
   if (args.items == 0 || launch.constant(MARLIN_CONSTANT_PARTIAL) != 0) return;
   const int columns = combines_rows(launch) ? args.n / 2 : args.n;
   for (int row = int(blockIdx.x); row < args.m; row += int(gridDim.x)) {
     if (experts[row] >= 0) continue;
-    for (int column = thread; column < columns; column += threads)
+    for (int column = int(threadIdx.x); column < columns; column += threads)
       store(0.0f, row * args.ldc + column, launch);
   }
 }
@@ -162,7 +162,7 @@ __device__ inline const int* sort_routes(const Launch& launch, int tile_rows, in
   const int share = (args.m + THREADS - 1) / THREADS * kLanes;
   const int first = warp * share, end = min(first + share, args.m);
   int* const mine = counts + warp * args.experts;
-  // Calls `use` with each row, its expert and the number of rows of it before that one.
+  // Calls `use` with each row and what its expert's count is at that row, and counts on.
   const auto for_each_row = [&](const auto& use) {
     for (int begin = first; begin < end; begin += kLanes) {
       const int row = begin + lane, expert = row < end ? experts[row] : -1;

@@ -15,8 +15,7 @@ __device__ inline void clear_tile_rows(const CudaParameters& parameters, int thr
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int* const table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
-  clear_rows_of_no_expert(launch, table + route_experts_at(args.items, args.m), int(threadIdx.x),
-                          threads);
+  clear_rows_of_no_expert(launch, table + route_experts_at(args.items, args.m), threads);
 }
 
 /// Brings rows that the copy engine does not take: those of one box. A lane copies two columns of

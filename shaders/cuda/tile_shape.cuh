@@ -1,7 +1,6 @@
 // The shape of a tile of C for Hopper, its shared memory, and how tiles are shared out.
 #pragma once
 #include "epilogue.cuh"
-#include "routes.cuh"
 #include "weight_copies.cuh"
 
 constexpr int kGroupThreads = 128, kGroupRows = 64;  // of a warpgroup

@@ -105,6 +105,18 @@ TEST_P(ShardsOf, AreTheWhole) {
   });
 }
 
+/// A shard of a layer; INT8 where the file has floats.
+metal_marlin::weights load_shard(const metal_marlin::context& context, const metal_marlin::checkpoint& file,
+                                 const marlin_layer_info& layer, const marlin_shard& shard) {
+  const char* const name = layer.name;
+  auto desc = metal_marlin::make<marlin_load_desc>();
+  desc.layers = &name;
+  desc.layer_count = 1;
+  desc.shards = &shard;
+  desc.format = layer.format == MARLIN_FORMAT_NONE ? MARLIN_INT8 : MARLIN_FORMAT_NONE;
+  return metal_marlin::load(context, file, desc);
+}
+
 // By the kernels: products of columns add up to the product of the whole, but for roundings of sums.
 TEST_P(ShardsOf, AddUpToTheProduct) {
   namespace mm = metal_marlin;
@@ -113,15 +125,8 @@ TEST_P(ShardsOf, AddUpToTheProduct) {
   for (const marlin_layer_info& layer : file.layers()) {
     if (layer.status != MARLIN_OK || layer.experts != 1) continue;
     SCOPED_TRACE(layer.name);
-    const char* const name = layer.name;
     const auto load = [&](int64_t first, int64_t count) {
-      const marlin_shard shard = {{0, first, 0}, {0, count, 0}};
-      auto desc = mm::make<marlin_load_desc>();
-      desc.layers = &name;
-      desc.layer_count = 1;
-      desc.shards = &shard;
-      desc.format = layer.format == MARLIN_FORMAT_NONE ? MARLIN_INT8 : MARLIN_FORMAT_NONE;
-      return mm::load(context, file, desc);
+      return load_shard(context, file, layer, {{0, first, 0}, {0, count, 0}});
     };
     std::vector<float> a(static_cast<size_t>(layer.k)), w(static_cast<size_t>(layer.n * layer.k));
     for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(static_cast<int>(i * 37 % 64) - 31) / 32.0f;
@@ -167,15 +172,8 @@ TEST_P(ShardsOf, LoadAtAnyBorderOrNameTheNearest) {
   for (const marlin_layer_info& layer : file.layers()) {
     if (layer.status != MARLIN_OK) continue;
     SCOPED_TRACE(layer.name);
-    const char* const name = layer.name;
     const auto load = [&](int64_t first_n, int64_t count_n, int64_t first_k, int64_t count_k) {
-      const marlin_shard shard = {{first_n, first_k, 0}, {count_n, count_k, 1}};
-      auto desc = mm::make<marlin_load_desc>();
-      desc.layers = &name;
-      desc.layer_count = 1;
-      desc.shards = &shard;
-      desc.format = layer.format == MARLIN_FORMAT_NONE ? MARLIN_INT8 : MARLIN_FORMAT_NONE;
-      return mm::load(context, file, desc);
+      return load_shard(context, file, layer, {{first_n, first_k, 0}, {count_n, count_k, 1}});
     };
     std::vector<float> whole(static_cast<size_t>(layer.n * layer.k));
     mm::unpack(load(0, 0, 0, 0), mm::matrix_view(whole.data(), layer.n, layer.k));

@@ -15,11 +15,8 @@ namespace ggml_test {
 namespace {
 
 Graph product(ggml_type type, unsigned seed = 7) {
-  return {{random_input(type, {columns(type, 128), 48, 2, 1}, seed),
-           random_input(GGML_TYPE_F32, {columns(type, 128), 3, 2, 1}, 8)},
-          [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
-            return ggml_mul_mat(ctx, in[0], in[1]);
-          }};
+  return product_of(random_input(type, {columns(type, 128), 48, 2, 1}, seed),
+                    random_input(GGML_TYPE_F32, {columns(type, 128), 3, 2, 1}, 8));
 }
 
 Bytes bytes_of(const ggml_tensor* tensor, size_t piece) {
@@ -69,11 +66,8 @@ int64_t pages_of(const ggml_tensor& tensor) {
 }
 
 Graph large_product(ggml_type type) {
-  return {{random_input(type, {columns(type, 512), 300, 2, 1}, 31),
-           random_input(GGML_TYPE_F32, {columns(type, 512), 3, 2, 1}, 32)},
-          [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
-            return ggml_mul_mat(ctx, in[0], in[1]);
-          }};
+  return product_of(random_input(type, {columns(type, 512), 300, 2, 1}, 31),
+                    random_input(GGML_TYPE_F32, {columns(type, 512), 3, 2, 1}, 32));
 }
 
 // A product reads no bytes, and reading them leaves none there.

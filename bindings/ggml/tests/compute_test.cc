@@ -14,11 +14,8 @@ INSTANTIATE_TEST_SUITE_P(Ggml, Rounding, ::testing::ValuesIn(kTypes),
                          [](const auto& info) { return std::string(ggml_type_name(info.param)); });
 
 Graph product(ggml_type type) {
-  return {{random_input(type, {columns(type, 512), 256, 1, 1}, 21),
-           random_input(GGML_TYPE_F32, {columns(type, 512), 16, 1, 1}, 22)},
-          [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
-            return ggml_mul_mat(ctx, in[0], in[1]);
-          }};
+  return product_of(random_input(type, {columns(type, 512), 256, 1, 1}, 21),
+                    random_input(GGML_TYPE_F32, {columns(type, 512), 16, 1, 1}, 22));
 }
 
 // The reason for the default. A type for which this fails needs the exact compute.

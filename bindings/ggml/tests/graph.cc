@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <utility>
 
 namespace ggml_test {
 
@@ -50,6 +51,13 @@ Input random_input(ggml_type type, std::array<int64_t, 4> ne, unsigned seed) {
     ggml_quantize_chunk(type, values.data(), input.bytes.data(), 0, rows, ne[0], nullptr);
   }
   return input;
+}
+
+Graph product_of(Input weights, Input activations) {
+  return {{std::move(weights), std::move(activations)},
+          [](ggml_context* ctx, std::span<ggml_tensor* const> in) {
+            return ggml_mul_mat(ctx, in[0], in[1]);
+          }};
 }
 
 Input integers(std::array<int64_t, 4> ne, const std::vector<int32_t>& values) {

@@ -65,6 +65,8 @@ struct Graph {
   std::vector<Input> inputs;
   std::function<ggml_tensor*(ggml_context*, std::span<ggml_tensor* const>)> build;
 };
+/// ggml_mul_mat of these.
+Graph product_of(Input weights, Input activations);
 
 /// A graph in a backend's memory, its inputs filled.
 class Placed {
