@@ -51,8 +51,7 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
     shape.fetch_scales(super);
     decode_float_super<kCode>(shape, super, out.supers[s]);
     if (expands)
-      expand_avx512(*args.layout, super, 0, kColumnGroups, shape.ahead,
-                    out.expanded.supers[s].bytes);
+      expand_avx512(*args.layout, super, 0, kColumnGroups, 0, out.expanded.supers[s].bytes);
   }
 }
 
@@ -164,6 +163,9 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
           const uint32_t* const x =
               packed_a + i / 4 * a_block_size + i % 4 * kSteps * kRegdecodeRows;
           fetch_later_a_blocks<kSteps * kRegdecodeRows>(x, tile.blocks * a_block_size, v);
+          if constexpr (may_be_expanded(kCode))
+            if (i % 4 == 0)
+              for (int w = 0; w < kWide; ++w) tile.later.fetch(s * kBlocksPerSuper + i / 4, v + w);
           if constexpr (is_float_line(kCode)) {
             const uint8_t* const block = codes + i / 4 * kColumnGroups * Lines::kBytes;
             const uint8_t* const octet = block + i % 4 * kLines * 64;
