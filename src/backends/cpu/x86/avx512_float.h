@@ -45,6 +45,13 @@ MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
                        _mm512_set1_ps(first));
 }
 
+/// 32 floats that BF16 holds exactly.
+MARLIN_AVX512 MARLIN_INLINE __m512i bf16_words(__m512 low, __m512 high) {
+  const __m256i a = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(low), 16));
+  const __m256i b = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(high), 16));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+}
+
 /// The same as 32 BF16 values. 16 values are repeated, so that bit 4 of an index does not matter.
 /// With integer zeros, the index is code + 16 - zero, and the table counts from -16.
 template <CodeKind kCode>
@@ -52,10 +59,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_table() {
   const __m512 low = kCode == CodeKind::u4zero
                          ? _mm512_sub_ps(float_table<kCode>(), _mm512_set1_ps(16.0f))
                          : float_table<kCode>();
-  const __m512 high = float_table<kCode>();
-  const __m256i a = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(low), 16));
-  const __m256i b = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(high), 16));
-  return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+  return bf16_words(low, float_table<kCode>());
 }
 
 /// The values that the scale multiplies, for step kStep (0..7) of a 4-bit line of 8 slots, in F32.
@@ -82,9 +86,22 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_byte_pair(__m512i line) {
   return _mm512_or_si512(_mm512_srli_epi32(low, 16), high);
 }
 
+/// The kind of codes by which these kernels read dense weights. The lines of IQ4 are those of u4,
+/// and only the table differs. A lookup is one instruction for a pair of slots; expanding codes to
+/// bytes and converting them takes eight.
+inline CodeKind kind_of_lines(const PanelArgs& args) {
+  return args.layout->expansion == Expansion::iq4 ? CodeKind::u4 : args.code;
+}
+
 /// The table of dense weights whose codes are looked up, in F32 or as 32 BF16 values.
 template <ActivationForm kForm, CodeKind kCode>
 MARLIN_AVX512 MARLIN_INLINE __m512i table_of(const PanelLayout& layout) {
+  if constexpr (kCode == CodeKind::u4)
+    if (layout.expansion == Expansion::iq4) {
+      const __m512 values = _mm512_loadu_ps(kIq4);
+      return kForm == ActivationForm::bf16 ? bf16_words(values, values)
+                                           : _mm512_castps_si512(values);
+    }
   if constexpr (kCode == CodeKind::lut4)
     return _mm512_loadu_si512(layout.codebook);
   else if constexpr (is_real(kCode))

@@ -225,7 +225,7 @@ void multiply_tile(const PanelArgs& args, const Tile<kCode>& tile, int rows, con
 
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
-  with_any_code(args.code, [&]<CodeKind kCode>() {
+  with_any_code(kind_of_lines(args), [&]<CodeKind kCode>() {
     if constexpr (kForm == ActivationForm::f32 || !is_real(kCode) || kCode == CodeKind::bf16)
       walk_regdecode<ScaleChunk<kCode>, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
   });

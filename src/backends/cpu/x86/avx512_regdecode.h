@@ -78,12 +78,12 @@ template <class Chunk, auto kDequantize, auto kTile>
 void walk_regdecode(const PanelArgs& args) {
   const ActivationLayout& act = args.activations;
   const int64_t super_bytes = args.layout->super_bytes();
-  const bool expands = args.layout->expansion != Expansion::none;
   alignas(64) Chunk chunk;
   for (int64_t block = 0; block < act.blocks; block += act.chunk_blocks) {
     const int blocks = static_cast<int>(act.chunk_length(block));
     const uint8_t* const packed = args.panel + block / kBlocksPerSuper * super_bytes;
     kDequantize(args, packed, blocks, chunk);
+    const bool expands = chunk.codes != packed;
     for (int64_t index = args.tile_begin; index < args.tile_end; ++index) {
       const int64_t i = index - args.tile_begin;
       const LaterCodes later{.from = packed + blocks / kBlocksPerSuper * super_bytes,
