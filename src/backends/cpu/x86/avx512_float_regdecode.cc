@@ -51,7 +51,8 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
     shape.fetch_scales(super);
     decode_float_super<kCode>(shape, super, out.supers[s]);
     if (expands)
-      expand_avx512(*args.layout, super, 0, kColumnGroups, 0, out.expanded.supers[s].bytes);
+      expand_avx512(*args.layout, super, 0, kColumnGroups, shape.ahead,
+                    out.expanded.supers[s].bytes);
   }
 }
 
