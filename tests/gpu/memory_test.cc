@@ -24,7 +24,7 @@ TEST_P(GpuMemory, EveryFailureIsTypedHarmlessAndLosesNothing) {
     EXPECT_EQ(record.streams, 0);
     return status;
   };
-  fail_every_allocation(attempt);
+  fail_allocations(attempt);
 }
 
 }  // namespace

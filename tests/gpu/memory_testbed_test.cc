@@ -1,4 +1,6 @@
 // The GPU backend without memory, over the shader test-bed: what has failed must not change a bit of the next results.
+// The short form lets each 32nd allocation fail.
+// Whether all memory comes back shows over the idle device (memory_test.cc): the test-bed keeps memory of its own.
 #include "memory_calls.h"
 #include "testbed_device.h"
 
@@ -106,7 +108,8 @@ TEST_P(GpuMemoryOnTestbed, AFailureChangesNoBitOfWhatFollows) {
     return status;
   };
   ASSERT_EQ(attempt(-1), MARLIN_OK);  // compiles the shaders
-  fail_every_allocation(attempt);
+  const bool whole = std::getenv("METAL_MARLIN_WHOLE") != nullptr;
+  fail_allocations(attempt, whole ? 1 : 32, false);
 }
 
 }  // namespace
