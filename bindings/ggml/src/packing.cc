@@ -111,15 +111,15 @@ bool is_mapped_file(uintptr_t begin, uintptr_t end) {
 
 }  // namespace
 
-void let_go(const void* data, size_t size) {
+bool let_go(const void* data, size_t size) {
   constexpr size_t kWorthwhile = 64 << 10;
-  if (size < kWorthwhile) return;
+  if (size < kWorthwhile) return false;
   // Pages that other data share come back from the cache, so the range may grow to whole pages.
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(data) / page * page,
              end = reinterpret_cast<uintptr_t>(data) + size;
-  if (is_mapped_file(begin, end))
-    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  return is_mapped_file(begin, end) &&
+         madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED) == 0;
 }
 
 }  // namespace marlin_ggml

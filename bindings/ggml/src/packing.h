@@ -91,7 +91,8 @@ bool holds_all(const marlin_weights& weights, const Matrix& matrix);
 
 /// Memory that a program will hardly read again, as the part of a model's file that was packed:
 /// takes the pages of a file that is mapped read-only out of this process. They stay in the
-/// system's cache, and come back when they are read. Does nothing to any other memory.
-void let_go(const void* data, size_t size);
+/// system's cache, and come back when they are read. Does nothing to any other memory, and is then
+/// false.
+bool let_go(const void* data, size_t size);
 
 }  // namespace marlin_ggml

@@ -179,6 +179,22 @@ MARLIN_AVX512 MARLIN_INLINE void write_f32(Block32 x, const ActivationLayout& la
   write_float_sums(x, layout, a_block + 32 * layout.tile_rows + row);
 }
 
+/// Brings a later block of rows `row` to `row` + 3 of the product near. Rows lie far apart, and a
+/// tile takes a little of each in turn, which no prefetcher of the processor foresees.
+MARLIN_AVX512 MARLIN_INLINE void prefetch_rows(const PrepareArgs& args, int64_t row,
+                                               int64_t block) {
+  constexpr int64_t kAhead = 4, kLine = 64;
+  const MatrixView& a = *args.a;
+  const int64_t element = static_cast<int64_t>(float_bytes(a.dtype)),
+                first = (block + kAhead) * kBlockSlots, bytes = kBlockSlots * element;
+  if (args.slot_to_k != nullptr || first + kBlockSlots > a.cols || row + 4 > args.rows) return;
+  for (int64_t r = row; r < row + 4; ++r) {
+    const std::byte* const from =
+        static_cast<const std::byte*>(a.data) + (args.row_of_a(r) * a.stride + first) * element;
+    for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at);
+  }
+}
+
 struct Largest {
   MARLIN_AVX512 MARLIN_INLINE static __m256i of(__m256i a, __m256i b) {
     return _mm256_max_epu32(a, b);
@@ -349,10 +365,12 @@ MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t t
     for (int64_t block = 0; block < layout.blocks; ++block) {
       uint32_t* const a_block = args.out + layout.offset(tile, block);
       int r = 0;
-      for (; together && r + 4 <= rows; r += 4)
+      for (; together && r + 4 <= rows; r += 4) {
+        prefetch_rows(args, first + r, block);
         write_rows({load_row(args, first + r, block), load_row(args, first + r + 1, block),
                     load_row(args, first + r + 2, block), load_row(args, first + r + 3, block)},
                    layout, r, a_block, range);
+      }
       for (; r < rows; ++r) {
         const Block32 x = load_row(args, first + r, block);
         write_row(x, layout, r, a_block, range);
