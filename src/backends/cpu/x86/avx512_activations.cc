@@ -263,10 +263,20 @@ MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const Activat
   }
 }
 
-/// Does the work of write_int8 for four rows. Writes their d to `scales`.
+/// DRange::add for the d of four rows.
+MARLIN_AVX512 MARLIN_INLINE void add_to_range(__m128 d, int row, DRange& range) {
+  float *const largest = range.largest() + row, *const smallest = range.smallest() + row;
+  // max returns its second operand if one is NaN.
+  _mm_storeu_ps(largest, _mm_max_ps(d, _mm_loadu_ps(largest)));
+  const __m128 before = _mm_loadu_ps(smallest);
+  const __m128 less = _mm_mask_mov_ps(before, _mm_cmp_ps_mask(d, before, _CMP_LT_OQ), d);
+  _mm_storeu_ps(smallest, _mm_maskz_mov_ps(_mm_cmp_ps_mask(d, d, _CMP_ORD_Q), less));
+}
+
+/// Does the work of write_int8 for four rows.
 MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4],
                                                  const ActivationLayout& layout, int row,
-                                                 uint32_t* a_block, float (&scales)[4]) {
+                                                 uint32_t* a_block, DRange& range) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i largest[4];
 #pragma GCC unroll 4
@@ -278,12 +288,12 @@ MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4],
   d = _mm_mask_mov_ps(d, _mm_cmp_ps_mask(d, _mm_setzero_ps(), _CMP_EQ_OQ), _mm_set1_ps(1.0f));
   const __mmask8 bad = _mm_cmpge_epu32_mask(most_of_row, _mm_set1_epi32(0x7f800000));
   d = _mm_mask_mov_ps(d, bad, _mm_set1_ps(std::numeric_limits<float>::quiet_NaN()));
-  _mm_storeu_ps(scales, d);
+  add_to_range(d, row, range);
   _mm_storeu_ps(reinterpret_cast<float*>(a_block + 8 * layout.tile_rows + row), d);
   __m512i steps[4], sums[2][4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const __m512 divisor = _mm512_set1_ps(scales[i]);
+    const __m512 divisor = _mm512_broadcastss_ps(_mm_permutevar_ps(d, _mm_set1_epi32(i)));
     // If d is NaN, all values are -2^31, whose bytes are 0. 16 of them sum to 0.
     sums[0][i] = quotient(x[i].low, divisor);
     sums[1][i] = quotient(x[i].high, divisor);
@@ -311,9 +321,7 @@ MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const Activat
                                             int row, uint32_t* a_block, DRange& range) {
   __m512i steps[4];
   if (layout.form == ActivationForm::int8) {
-    float scales[4];
-    write_int8_rows(x, layout, row, a_block, scales);
-    for (int i = 0; i < 4; ++i) range.add(row + i, scales[i]);
+    write_int8_rows(x, layout, row, a_block, range);
     return;
   }
   if (layout.form == ActivationForm::bf16) {

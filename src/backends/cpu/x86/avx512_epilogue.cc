@@ -142,6 +142,14 @@ MARLIN_AVX512 MARLIN_INLINE Columns16 columns_from(const GemmProblem& problem, i
   return columns;
 }
 
+/// Whether the sums are the results as they are.
+MARLIN_INLINE bool is_plain(const GemmProblem& problem) {
+  const auto& weights = static_cast<const CpuWeights&>(*problem.weights);
+  return problem.epilogue == MARLIN_EPILOGUE_NONE && !problem.accumulate &&
+         problem.c.dtype == MARLIN_F32 && !problem.bias.present() &&
+         weights.column_multiplier.empty() && weights.column_divisor.empty();
+}
+
 }  // namespace
 
 MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel, int64_t first_row,
@@ -158,12 +166,17 @@ MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel
   // All of a row at once, and a later row on its way: rows lie far apart, and no prefetcher of the
   // processor foresees them.
   constexpr int64_t kAhead = 4;
+  const bool plain = is_plain(problem);
   for (int64_t r = 0; r < rows; ++r, to += stride) {
     float* sum = sums + r * kPanelColumns;
     for (int v = 0; v < vectors; ++v, sum += 16) {
       const Columns16& of = columns[v];
       std::byte* const at = to + 16 * v * element;
       if (r + kAhead < rows) __builtin_prefetch(at + kAhead * stride, 1);
+      if (plain) {
+        _mm512_mask_storeu_ps(at, of.mask, _mm512_load_ps(sum));
+        continue;
+      }
       __m512 x = activate(problem.epilogue, apply(of.linear, _mm512_load_ps(sum)), of.count, sum);
       if (problem.accumulate) x = _mm512_add_ps(x, load_c(c.dtype, at, of.mask));
       store_c(c.dtype, at, of.mask, x);
