@@ -11,6 +11,7 @@
 #include "backend.h"
 #include "gpu.h"
 #include "log.h"
+#include "memory.h"
 #include "packed_buffer.h"
 #include "version.h"
 
@@ -125,7 +126,11 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
 
 void get_memory(ggml_backend_dev_t, size_t* free, size_t* total) {
   *free = *total = 0;
-  if (cpu_device() != nullptr) ggml_backend_dev_memory(cpu_device(), free, total);
+  if (cpu_device() == nullptr) return;
+  ggml_backend_dev_memory(cpu_device(), free, total);
+  const HostMemory usable = usable_memory({*free, *total});
+  *free = usable.free;
+  *total = usable.total;
 }
 
 void get_props(ggml_backend_dev_t, ggml_backend_dev_props* props) {
@@ -141,10 +146,10 @@ void get_props(ggml_backend_dev_t, ggml_backend_dev_props* props) {
   get_memory(nullptr, &props->memory_free, &props->memory_total);
 }
 
-/// Whether a tensor lies in memory that the program gave to another device.
+/// Whether a tensor lies in memory of the host that the program gave to another device.
 bool is_elsewhere(const ggml_tensor& tensor) {
   const ggml_backend_buffer_t buffer = buffer_of(tensor);
-  return buffer != nullptr && buffer->buft != &plugin().buffers;
+  return buffer != nullptr && ggml_backend_buft_is_host(buffer->buft);
 }
 
 /// Whether ggml's scheduler wants an operation where its weights or its result are, and they are

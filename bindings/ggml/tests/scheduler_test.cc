@@ -179,8 +179,13 @@ TEST(Device, HasBuffersOfItsOwnAndReadsThoseOfTheCpu) {
   size_t free = 0, total = 0, cpu_free = 0, cpu_total = 0;
   ggml_backend_dev_memory(plugin_device(), &free, &total);
   ggml_backend_dev_memory(cpu, &cpu_free, &cpu_total);
-  EXPECT_EQ(total, cpu_total);
+  EXPECT_LE(total, cpu_total);
   EXPECT_GT(free, 0u);
+  EXPECT_LE(free, total);
+#ifdef __linux__
+  // ggml's CPU device calls all of it free, and some of it is never.
+  EXPECT_LT(free, cpu_total);
+#endif
 }
 
 // Keys and values of llama.cpp lie in buffers of the device that has the layer.
