@@ -13,16 +13,16 @@ namespace {
 
 /// The parts of files that were packed, and by how many tensors. It lasts until the process ends,
 /// because a program may free buffers as late as that.
-struct Parts {
-  struct Part {
+struct FileParts {
+  struct FilePart {
     size_t size = 0;
     int count = 0;
   };
   std::mutex mutex;
-  std::map<const void*, Part> all;
+  std::map<const void*, FilePart> all;
 };
-Parts& parts() {
-  static Parts& the_ones = *new Parts;
+FileParts& parts() {
+  static FileParts& the_ones = *new FileParts;
   return the_ones;
 }
 
@@ -30,7 +30,7 @@ Parts& parts() {
 
 PartOfFile::PartOfFile(const void* data, size_t size) : data_(data) {
   const std::lock_guard lock(parts().mutex);
-  Parts::Part& part = parts().all[data];
+  FileParts::FilePart& part = parts().all[data];
   part.size = size;
   ++part.count;
 }
