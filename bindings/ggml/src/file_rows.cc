@@ -62,6 +62,8 @@ ggml_status FileRows::read(const ggml_tensor& node) {
   const ggml_tensor& table = *node.src[0];
   const auto* ids = static_cast<const int32_t*>(node.src[1]->data);
   const ggml_to_float_t decode = ggml_get_type_traits(table.type)->to_float;
+  FilePages
+      pages;  // looked up anew for each node: the program may have mapped something else there
   for (int64_t i = 0; i < node.ne[1]; ++i) {
     if (ids[i] < 0 || ids[i] >= table.ne[1]) {
       log(GGML_LOG_LEVEL_ERROR, "node '%s': row %d is %d, expected 0 .. %d", node.name,
@@ -72,7 +74,9 @@ ggml_status FileRows::read(const ggml_tensor& node) {
            reinterpret_cast<float*>(static_cast<char*>(node.data) +
                                     i * static_cast<int64_t>(node.nb[1])),
            table.ne[0]);
-    if (++rows_ % kRows == 0) let_go(table.data, ggml_nbytes(&table));
+    if (++rows_ % kRows != 0) continue;
+    if (pages.begin == nullptr) pages = file_pages(table.data, ggml_nbytes(&table));
+    pages.let_go();
   }
   return GGML_STATUS_SUCCESS;
 }

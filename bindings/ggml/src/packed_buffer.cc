@@ -135,7 +135,8 @@ bool PackedBuffer::pack_alone(const ggml_tensor& tensor, const char* data) {
       return false;
     packed_.emplace(piece, std::move(packed));
     drop_pages(piece.data, piece.end());
-    from_file = let_go(from.data, static_cast<size_t>(from.end() - from.data)) && from_file;
+    const bool left = file_pages(from.data, static_cast<size_t>(from.end() - from.data)).let_go();
+    from_file = from_file && left;
     return true;
   };
   try {
