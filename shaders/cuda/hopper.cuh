@@ -68,15 +68,8 @@ __device__ inline void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrie
 __device__ inline void prefetch_tensor_map(const void* tensor) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(tensor) : "memory");
 }
-/// Copies a box of the tensor, whose first column and row are given.
-__device__ inline void copy_box(u32 to, const void* tensor, int column, int row, u32 barrier) {
-  asm volatile(
-      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
-      "{%2, %3}], [%4];" ::"r"(to),
-      "l"(tensor), "r"(column), "r"(row), "r"(barrier)
-      : "memory");
-}
-/// The same to the same place of each block of a cluster of two, whose barriers each get the bytes.
+/// Copies a box of the tensor, whose first column and row are given, to the same place of each block
+/// of a cluster of two, whose barriers each get the bytes.
 __device__ inline void copy_box_to_pair(u32 to, const void* tensor, int column, int row,
                                         u32 barrier) {
   asm volatile(

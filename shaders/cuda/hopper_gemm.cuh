@@ -5,8 +5,9 @@
 //               one that brings operands; one block a multiprocessor, which takes tiles in turn
 //   cluster     two blocks, where rows are many: each has a tile of the same rows of A, and brings
 //               half of A to both
-//   stage       boxes of 64 slots of A, swizzled, by the copy engine, and chunks of 64 slots of
-//               packed weights; a ring of stages in shared memory
+//   stage       A and chunks of 64 slots of packed weights; a ring of stages in shared memory
+//   A           tiles of up to 32 rows: rows by bulk copies, found by index if they are those of
+//               experts, which each block sorts; larger tiles: swizzled boxes of 64 slots
 //   W           from shared memory to registers, a chunk ahead; decoded there, it is the register
 //               operand of wgmma or of mma.sync
 //   sums        in registers
@@ -191,19 +192,20 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
       sums.weights.fetch(place.slot, 0);
       // The same in all lanes, which the compiler cannot know of `place`: descriptors stay in
       // uniform registers.
-      const u32 boxes = __shfl_sync(0xFFFFFFFFu, memory.stages + place.slot * Memory::kStage, 0);
+      const u32 all_activations =
+          __shfl_sync(0xFFFFFFFFu, memory.stages + place.slot * Memory::kStage, 0);
       UNROLL for (int kb = 0; kb < Tile::kChunks; kb++) {
         if (!kWhole && kb >= chunks) break;
-        const u32 box = boxes + kb * Tile::kBox;
+        const u32 activations = all_activations + kb * Tile::kChunkPitch;
         const bool more = kb + 1 < Tile::kChunks && (kWhole || kb + 1 < chunks);
         if (Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
         if constexpr (Tile::kWgmma) {
-          sums.multiply_by_wgmma(box, kb, first && kb == 0);
+          sums.multiply_by_wgmma(activations, kb, first && kb == 0);
           if (!Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
           wgmma_wait<1>();
           if (kb == 0 && last >= 0) give_back(last);
         } else {
-          sums.multiply_by_mma(box, kb, lane);
+          sums.multiply_by_mma(activations, kb, lane);
           if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
         }
       }
@@ -264,19 +266,22 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
 /// A block's tiles.
 template <class Op, class Activation, int ROWS, bool WGMMA>
 __device__ inline void make_tiles(const CudaParameters& parameters) {
-  extern __shared__ __align__(128) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_memory();
   // Scales of 16 slots need more registers.
   typedef TileShape<ROWS, WGMMA, Op::kE4m3 ? 4 : 8> Tile;
   typedef TileMemory<Tile, Op> Memory;
   constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
-  constexpr int kRegisters = Tile::kTeams == 1 ? 232 : 104;
-  constexpr int kOfProducers = Tile::kTeams == 1 ? 40 : 64;
+  // Registers of a thread that multiplies, and of one that brings operands. The sums of tiles of
+  // wgmma take most of them.
+  constexpr int kRegisters = Tile::kTeams > 1 ? 104 : (WGMMA ? 232 : 216);
+  constexpr int kOfProducers = Tile::kTeams > 1 ? 64 : (WGMMA ? 40 : 72);
   if (threadIdx.x == 0) Memory(dynamic).init();
   let_next_start();
   if (Tile::kCluster == 1)
     __syncthreads();
   else
     wait_for_cluster();
+  find_tile_routes<Memory>(parameters);
   if (threadIdx.x >= kMultipliers) {
     // What a warpgroup gives back, the others take.
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kOfProducers));
@@ -289,7 +294,6 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
     wait_for_previous();
-    clear_tile_rows(parameters, kMultipliers);
     multiply_tiles<Activation, Memory>(parameters, dynamic);
   }
   if (Tile::kCluster > 1) wait_for_cluster();  // the other block's copies come here, too

@@ -45,7 +45,7 @@ struct TileOutput {
   /// The row of C, or of the partial sums, of row `at` of A.
   __device__ long long row_of_c(int at) const {
     if (args.items == 0) return at;
-    return routed_row(launch, launch.buffer<const int>(MARLIN_BUFFER_ROUTES), at);
+    return routed_row(launch, routes_of_tile<Tile>(launch), at);
   }
 
   __device__ void write_floats(const float (&sums)[Tile::kSums], float factor, bool partial) const {

@@ -1,6 +1,6 @@
 // The shape of a tile of C for Hopper, its shared memory, and how tiles are shared out.
 #pragma once
-#include "epilogue.cuh"
+#include "routes.cuh"
 #include "weight_copies.cuh"
 
 constexpr int kGroupThreads = 128, kGroupRows = 64;  // of a warpgroup
@@ -34,6 +34,13 @@ struct TileShape {
   static constexpr int kChunks = chunks();
   static constexpr int kBoxRows = int(box_rows_of(ROWS));
   static constexpr int kBox = ROWS * kBoxRowBytes;
+  /// A of a stage in shared memory, in bytes. wgmma reads swizzled boxes of 64 slots. mma.sync reads
+  /// whole rows, 16 bytes longer than their slots, so that eight of them meet no bank conflict.
+  static constexpr int kRowPitch = WGMMA ? kBoxRowBytes : kChunks * kBoxRowBytes + 16;
+  static constexpr int kChunkPitch = WGMMA ? kBox : kBoxRowBytes;
+  static constexpr int kActivations = WGMMA ? kChunks * kBox : ROWS * kRowPitch;
+  /// Bytes of a table of routes that the block makes itself, at the begin of its memory.
+  static constexpr int kTable = WGMMA ? 0 : kOwnTableBytes;
   /// Rows of float32 results of a warpgroup that are in shared memory at once: all that there is
   /// room for beside the stages.
   static constexpr int kFloatsRows = ROWS >= 256 ? 8 : (ROWS < 32 ? ROWS : 32);
@@ -59,20 +66,28 @@ struct StageBlock {
   static constexpr int kBytes = kZeros + kGroups * Op::kStagedZeroBytes;
 };
 
-/// Shared memory of a block: stages of boxes of A and of weights, barriers, results.
+/// The dynamic shared memory of a block, whose begin has the table of routes that the block makes.
+/// (An address that is a constant takes no register.)
+__device__ inline unsigned char* dynamic_memory() {
+  extern __shared__ __align__(128) unsigned char dynamic[];
+  return dynamic;
+}
+__device__ inline int* own_table() { return reinterpret_cast<int*>(dynamic_memory()); }
+
+/// Shared memory of a block: a table of routes, stages of A and of weights, barriers, results.
 template <class Tile_, class Op_>
 struct TileMemory {
   typedef Tile_ Tile;
   typedef Op_ Op;
   typedef StageBlock<Op, Tile::kChunks> Block;
   static constexpr int kAlignment = 1024;  // of boxes
-  static constexpr int kWeights = Tile::kChunks * Tile::kBox;
+  static constexpr int kWeights = Tile::kActivations;
   static constexpr int kWeightBytes = Tile::kRowBlocks * Block::kBytes;
   static constexpr int kStage =
       (kWeights + kWeightBytes + kAlignment - 1) / kAlignment * kAlignment;
   static constexpr int kBarriers = 256, kMostStages = 8;
-  static constexpr int kRoom =
-      kTileSharedBytes - kAlignment - kBarriers - Tile::kGroups * (Tile::kOut + Tile::kTeamSums);
+  static constexpr int kRoom = kTileSharedBytes - Tile::kTable - kAlignment - kBarriers -
+                               Tile::kGroups * (Tile::kOut + Tile::kTeamSums);
   static constexpr int kStages = kRoom / kStage < kMostStages ? kRoom / kStage : kMostStages;
   static_assert(kStages >= 3, "a ring");
 
@@ -81,7 +96,7 @@ struct TileMemory {
 
   __device__ explicit TileMemory(unsigned char* begin) {
     const u32 address = shared_address(begin);
-    stages = (address + kAlignment - 1) / kAlignment * kAlignment;
+    stages = (address + Tile::kTable + kAlignment - 1) / kAlignment * kAlignment;
     full = stages + kStages * kStage;
     empty = full + 8 * kStages;
     out = begin + (full - address) + kBarriers;
@@ -109,6 +124,14 @@ struct RingPlace {
     phase ^= 1;
   }
 };
+
+/// The table of routes, of a product of experts, when the block has made its own.
+template <class Tile>
+__device__ inline const int* routes_of_tile(const Launch& launch) {
+  if constexpr (Tile::kTable != 0)
+    if (launch.arguments<ProductArgs>().experts != 0) return own_table();
+  return launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
+}
 
 /// Chunks of 64 slots of a tile. Tiles that follow each other have the same weights.
 struct Segment {
@@ -148,7 +171,7 @@ struct Work {
   /// A higher number was started earlier.
   __device__ int me() const { return int(gridDim.x - 1 - blockIdx.x) / Tile::kCluster; }
   __device__ bool routed() const { return args.items != 0; }
-  __device__ const int* table() const { return launch.buffer<const int>(MARLIN_BUFFER_ROUTES); }
+  __device__ const int* table() const { return routes_of_tile<Tile>(launch); }
   /// The item of a tile: an expert, the first of its rows, and their number.
   __device__ const int* item(int tile) const {
     return table() + kRouteItem * (1 + tile % row_tiles);
