@@ -57,6 +57,17 @@ __device__ inline void wait_for_phase(u32 barrier, u32 parity) {
       : "memory");
 }
 
+/// Copies the first `bytes` of 16 to shared memory, and 0 for the others; both addresses are
+/// multiples of 16.
+__device__ inline void copy_piece(u32 to, const void* from, u32 bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+/// Lets the phase wait for all pieces that this thread copies, beside its arrivals.
+__device__ inline void await_pieces(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 /// Copies `bytes`, a multiple of 16, to shared memory; both addresses are multiples of 16.
 __device__ inline void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
   asm volatile(
@@ -68,8 +79,15 @@ __device__ inline void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrie
 __device__ inline void prefetch_tensor_map(const void* tensor) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(tensor) : "memory");
 }
-/// Copies a box of the tensor, whose first column and row are given, to the same place of each block
-/// of a cluster of two, whose barriers each get the bytes.
+/// Copies a box of the tensor, whose first column and row are given.
+__device__ inline void copy_box(u32 to, const void* tensor, int column, int row, u32 barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, "
+      "{%2, %3}], [%4];" ::"r"(to),
+      "l"(tensor), "r"(column), "r"(row), "r"(barrier)
+      : "memory");
+}
+/// The same to the same place of each block of a cluster of two, whose barriers each get the bytes.
 __device__ inline void copy_box_to_pair(u32 to, const void* tensor, int column, int row,
                                         u32 barrier) {
   asm volatile(

@@ -5,9 +5,10 @@
 //               one that brings operands; one block a multiprocessor, which takes tiles in turn
 //   cluster     two blocks, where rows are many: each has a tile of the same rows of A, and brings
 //               half of A to both
-//   stage       A and chunks of 64 slots of packed weights; a ring of stages in shared memory
-//   A           tiles of up to 32 rows: rows by bulk copies, found by index if they are those of
-//               experts, which each block sorts; larger tiles: swizzled boxes of 64 slots
+//   stage       boxes of 64 slots of A, swizzled, and chunks of 64 slots of packed weights; a ring
+//               of stages in shared memory
+//   experts     tiles of up to 32 rows: each block sorts the routed rows, and finds those of A by
+//               index; larger tiles: their rows were gathered before
 //   W           from shared memory to registers, a chunk ahead; decoded there, it is the register
 //               operand of wgmma or of mma.sync
 //   sums        in registers
@@ -192,20 +193,19 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
       sums.weights.fetch(place.slot, 0);
       // The same in all lanes, which the compiler cannot know of `place`: descriptors stay in
       // uniform registers.
-      const u32 all_activations =
-          __shfl_sync(0xFFFFFFFFu, memory.stages + place.slot * Memory::kStage, 0);
+      const u32 boxes = __shfl_sync(0xFFFFFFFFu, memory.stages + place.slot * Memory::kStage, 0);
       UNROLL for (int kb = 0; kb < Tile::kChunks; kb++) {
         if (!kWhole && kb >= chunks) break;
-        const u32 activations = all_activations + kb * Tile::kChunkPitch;
+        const u32 box = boxes + kb * Tile::kBox;
         const bool more = kb + 1 < Tile::kChunks && (kWhole || kb + 1 < chunks);
         if (Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
         if constexpr (Tile::kWgmma) {
-          sums.multiply_by_wgmma(activations, kb, first && kb == 0);
+          sums.multiply_by_wgmma(box, kb, first && kb == 0);
           if (!Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
           wgmma_wait<1>();
           if (kb == 0 && last >= 0) give_back(last);
         } else {
-          sums.multiply_by_mma(activations, kb, lane);
+          sums.multiply_by_mma(box, kb, lane);
           if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
         }
       }
@@ -273,9 +273,12 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
   constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
   // Registers of a thread that multiplies, and of one that brings operands. The sums of tiles of
   // wgmma take most of them.
-  constexpr int kRegisters = Tile::kTeams > 1 ? 104 : (WGMMA ? 232 : 216);
-  constexpr int kOfProducers = Tile::kTeams > 1 ? 64 : (WGMMA ? 40 : 72);
-  if (threadIdx.x == 0) Memory(dynamic).init();
+  constexpr int kRegisters = Tile::kTeams > 1 ? 104 : (WGMMA ? 232 : 208);
+  constexpr int kOfProducers = Tile::kTeams > 1 ? 64 : (WGMMA ? 40 : 88);
+  typedef Copiers<Memory> ActivationWarps;
+  const Launch launch{parameters};
+  if (threadIdx.x == 0)
+    Memory(dynamic).init(ActivationWarps::count(launch.arguments<ProductArgs>()));
   let_next_start();
   if (Tile::kCluster == 1)
     __syncthreads();
@@ -286,8 +289,10 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
     // What a warpgroup gives back, the others take.
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kOfProducers));
     const int warp = (threadIdx.x - kMultipliers) / 32;
-    if (warp == 0) bring_activations<Memory>(parameters, dynamic);
-    if (warp == 1) bring_weights<Memory>(parameters, dynamic);
+    if (warp == 0)
+      bring_weights<Memory>(parameters, dynamic);
+    else if (warp <= ActivationWarps::kMost)
+      bring_activations<Memory>(parameters, dynamic, warp - 1);
     if constexpr (Op::kAdditive)
       if (warp == 2) bring_zeros<Memory>(parameters, dynamic);
     __syncwarp();

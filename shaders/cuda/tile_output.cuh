@@ -45,7 +45,7 @@ struct TileOutput {
   /// The row of C, or of the partial sums, of row `at` of A.
   __device__ long long row_of_c(int at) const {
     if (args.items == 0) return at;
-    return routed_row(launch, routes_of_tile<Tile>(launch), at);
+    return routed_row_of_tile<Tile>(launch, at);
   }
 
   __device__ void write_floats(const float (&sums)[Tile::kSums], float factor, bool partial) const {

@@ -49,14 +49,12 @@ struct StageWeights {
   }
 };
 
-/// Operands B of mma.m16n8k16 of two times eight rows of A in shared memory, from `row` on. `rows`
-/// is the address of the first row's slots of the chunk.
-template <class Tile>
-__device__ inline void load_operands(u32 rows, int row, int step, int lane, u32 (&b)[2][2]) {
-  const int of_lane = row + lane % 8 + lane / 16 * 8, piece = 2 * step + lane / 8 % 2;
+/// Operands B of mma.m16n8k16 of two times eight rows of a box, from `row` on.
+__device__ inline void load_operands(u32 box, int row, int step, int lane, u32 (&b)[2][2]) {
+  const int in_box = row + lane % 8 + lane / 16 * 8, piece = (2 * step + lane / 8 % 2) ^ (lane % 8);
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
                : "=r"(b[0][0]), "=r"(b[0][1]), "=r"(b[1][0]), "=r"(b[1][1])
-               : "r"(rows + of_lane * Tile::kRowPitch + piece * 16)
+               : "r"(box + in_box * kBoxRowBytes + piece * 16)
                : "memory");
 }
 
@@ -123,12 +121,11 @@ struct TileSums {
       wgmma_commit();
     }
   }
-  /// Multiplies chunk `kb` of a stage by rows of A.
-  __device__ void multiply_by_mma(u32 rows, int kb, int lane) {
+  __device__ void multiply_by_mma(u32 box, int kb, int lane) {
     constexpr int kPairs = Tile::kRows / 16;
     u32 b[4][kPairs][2][2];  // on their way while weights are decoded
     UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < kPairs; i++)
-        load_operands<Tile>(rows, 16 * i, step, lane, b[step][i]);
+        load_operands(box, 16 * i, step, lane, b[step][i]);
     weights.template decode<false>(kb, a[0]);
     if constexpr (kByGroup) {
       UNROLL for (int u = 0; u < 2; u += Op::kGroupUnits) add_group(kb, u, b);

@@ -11,9 +11,7 @@ namespace {
 #define MARLIN_CUDA_PRODUCT(...)
 #define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
                               activation_bytes, fp4_chunk_ns, chunk_ns, serves)                   \
-  {family "_",                                                                                      \
-   "_" suffix,                                                                                      \
-   {shared_bytes, std::string_view(family) == "wgmma" ? box_rows_of(rows) : 0}},
+  {family "_", "_" suffix, {shared_bytes, (fp4_chunk_ns) != 0 ? box_rows_of(rows) : 0}},
 struct HopperProduct {
   std::string_view begin, end;  // of the kernel's name
   LaunchRules rules;
