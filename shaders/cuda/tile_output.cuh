@@ -138,10 +138,11 @@ struct TileOutput {
 
   /// FinishedRow of a row that may lie outside of W, or nothing for partial sums.
   struct Finish {
-    const FinishedRow row;
+    FinishedRow row;
     const bool partial;
-    __device__ Finish(int n, const TileOutput& of, bool is_partial)
-        : row(min(n, of.args.n - 1), of.launch, of.expert), partial(is_partial) {}
+    __device__ Finish(int n, const TileOutput& of, bool is_partial) : partial(is_partial) {
+      if (!partial) row = FinishedRow(min(n, of.args.n - 1), of.launch, of.expert);
+    }
     __device__ float operator()(float sum) const { return partial ? sum : row.finish(sum); }
   };
 };
