@@ -70,9 +70,14 @@ Sorts routes_of_ring(const gpu::RowBlockLayout& layout) {
   const bool is_long = layout.group_shift_constant() == kLongGroup;
   return fp4 || is_long || layout.zero_kind == ZeroKind::additive ? Sorts::many : Sorts::few;
 }
-/// Tiles get A from the copy engine, which takes gathered rows.
+/// Tiles add up gathered rows over groups for additive zeros.
+Sorts routes_of_mma(const gpu::RowBlockLayout& layout) {
+  return layout.zero_kind == ZeroKind::additive ? Sorts::none : Sorts::many;
+}
+/// Tiles of wgmma get A from the copy engine, which takes gathered rows.
 constexpr SortsOf sorts_of_hopper(std::string_view family) {
-  return family == "ring" ? routes_of_ring : nullptr;
+  if (family == "ring") return routes_of_ring;
+  return family == "mma" ? routes_of_mma : nullptr;
 }
 
 #define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups)          \
