@@ -33,7 +33,7 @@ struct LaneCopies {
   __device__ bool has_any() const { return kind <= (Op::kStagedZeroBytes != 0 ? kZeros : kScales); }
   /// The bytes of a piece.
   __device__ int bytes() const {
-    if (kind == kCodes) return kChunkCodes;
+    if (kind == kCodes) return Op::kChunkCodes;
     return kind == kScales ? Op::kScaleBytes : Op::kStagedZeroBytes;
   }
   /// The place in the weights of a row block in a stage.
@@ -43,7 +43,8 @@ struct LaneCopies {
   }
   /// The bytes from one row block to the next.
   __device__ long long pitch(const ProductArgs& args) const {
-    if (kind == kCodes) return static_cast<long long>(args.slots / kMmaSlots) * kChunkCodes;
+    if (kind == kCodes)
+      return static_cast<long long>(args.slots / kMmaSlots) * Op::kChunkCodes;
     return kind == kScales ? scale_pitch<Op>(args) : zero_pitch<Op>(args);
   }
 };
@@ -84,7 +85,7 @@ __device__ inline void bring_weights(const CudaParameters& parameters, unsigned 
       if (early-- == 0) wait_for_previous();
       wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
       if (lane == 0)
-        arrive_expecting(full, count * (chunks * kChunkCodes +
+        arrive_expecting(full, count * (chunks * Op::kChunkCodes +
                                         groups * (Op::kScaleBytes + Op::kStagedZeroBytes)));
       __syncwarp();
       if (from != nullptr) {
@@ -308,5 +309,8 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
 template <class Codes, class Activation, class Form, int ROWS, bool WGMMA>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   typedef Operand<Codes, typename Activation::Number, Form> Op;
-  if constexpr (!WGMMA || Op::kHasWgmma) make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
+  // Three stages of 256 rows and INT8 codes are more than the shared memory.
+  constexpr bool kHasRoom = Codes::kWords == 1 || ROWS < 256;
+  if constexpr (!WGMMA || (Op::kHasWgmma && kHasRoom))
+    make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
 }

@@ -56,7 +56,7 @@ __device__ inline u32 rank_in_cluster() {
 template <class Op, int CHUNKS>
 struct StageBlock {
   static constexpr int kGroups = Op::kGroupsOf128 ? CHUNKS / 2 : CHUNKS;  // of scales
-  static constexpr int kScales = CHUNKS * kChunkCodes;
+  static constexpr int kScales = CHUNKS * Op::kChunkCodes;
   static constexpr int kZeros = kScales + kGroups * Op::kScaleBytes;
   static constexpr int kBytes = kZeros + kGroups * Op::kStagedZeroBytes;
 };
