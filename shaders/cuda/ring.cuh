@@ -317,7 +317,8 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   let_next_start();
   // Integers in short groups leave no registers for it (routes_of_ring of
   // src/backends/cuda/policy.cc).
-  constexpr bool kSortsMany = ROUTED && (!Codes::kZeros || Op::kGroupsOf128 || Op::kAdditive);
+  constexpr bool kIntegers = Codes::kZeros || Codes::kWords > 1;
+  constexpr bool kSortsMany = ROUTED && (!kIntegers || Op::kGroupsOf128 || Op::kAdditive);
   const int* table = nullptr;
   if constexpr (ROUTED) {
     wait_for_previous();

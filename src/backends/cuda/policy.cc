@@ -60,8 +60,12 @@ bool has_wgmma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation
   return layout.codes == gpu::KernelCodes::fp4 && is_in(layout, kWgmmaFp4) && exact;
 }
 
-/// Three stages of 256 rows and INT8 codes are more than the shared memory.
-bool has_largest_wgmma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+/// Of 192 and 256 rows. INT8 codes leave less room (kHasRoom of shaders/cuda/hopper_gemm.cuh).
+bool has_wgmma_of_192(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+  const bool is_long = layout.group_shift_constant() == kLongGroup;
+  return (layout.codes != gpu::KernelCodes::i8 || is_long) && has_wgmma(layout, activation);
+}
+bool has_wgmma_of_256(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
   return layout.codes != gpu::KernelCodes::i8 && has_wgmma(layout, activation);
 }
 
