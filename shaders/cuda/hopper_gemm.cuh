@@ -207,7 +207,6 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
           if (kb == 0 && last >= 0) give_back(last);
         } else {
           sums.multiply_by_mma(box, kb, lane);
-          if (!Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
           if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
         }
       }
@@ -310,9 +309,11 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
 template <class Codes, class Activation, class Form, int ROWS, bool WGMMA>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   typedef Operand<Codes, typename Activation::Number, Form> Op;
-  // Three stages of 256 rows and INT8 codes are more than the shared memory, and 192 rows of short
-  // groups take more registers than there are.
-  constexpr bool kHasRoom = Codes::kWords == 1 || ROWS <= (Op::kGroupsOf128 ? 192 : 128);
-  if constexpr (!WGMMA || (Op::kHasWgmma && kHasRoom))
+  // INT8 codes: three stages of 256 rows are more than the shared memory, and teams, and 192 rows of
+  // short groups, take more registers than there are.
+  constexpr int kMostRows = Op::kGroupsOf128 ? 192 : 128;
+  constexpr bool kHasRoom =
+      Codes::kWords == 1 || (tile_teams_of(ROWS) == 1 && ROWS <= kMostRows);
+  if constexpr (kHasRoom && (!WGMMA || Op::kHasWgmma))
     make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
 }

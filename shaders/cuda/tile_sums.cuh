@@ -72,10 +72,8 @@ struct TileSums {
   static constexpr bool kApart = !Op::kFolded && !Tile::kWgmma && Op::kGroupsOf128;
   static constexpr bool kByGroup = !Op::kFolded && !Tile::kWgmma && !Op::kGroupsOf128;
   static constexpr bool kInUnits = !Op::kFolded && Tile::kWgmma;
-  /// Where there are registers for it. Two scales of a chunk take more, and so do four float32.
-  static constexpr bool kFetchesEarly =
-      Tile::kRows < (kInUnits && Op::kQuads > 1 ? 192 : 256) &&
-      !(Tile::kTeams > 1 && Op::kQuads * Op::kScaleElement > 8);
+  /// Where there are registers for it. Two scales of a chunk take more.
+  static constexpr bool kFetchesEarly = Tile::kRows < (kInUnits && Op::kQuads > 1 ? 192 : 256);
 
   float total[Tile::kSums], part[kApart ? Tile::kSums : 1], unit[2];  // units of rows g, g + 8
   u32 a[2][4][4];

@@ -49,6 +49,11 @@ bool has_mma(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
   return layout.codes == gpu::KernelCodes::u4 && is_in(layout, kMmaU4);
 }
 
+/// Of 16 rows, whose teams leave INT8 codes too few registers.
+bool has_mma_of_16(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+  return layout.codes != gpu::KernelCodes::i8 && has_mma(layout, activation);
+}
+
 /// Of MARLIN_WGMMA_FORMS. Scales that bfloat16 and float16 products of a code and a scale hold
 /// exactly are multiplied into weights. Others are units of sums, and must be float16 (kHasWgmma of
 /// shaders/cuda/operand.cuh).
