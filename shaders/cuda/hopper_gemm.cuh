@@ -43,8 +43,7 @@ struct LaneCopies {
   }
   /// The bytes from one row block to the next.
   __device__ long long pitch(const ProductArgs& args) const {
-    if (kind == kCodes)
-      return static_cast<long long>(args.slots / kMmaSlots) * Op::kChunkCodes;
+    if (kind == kCodes) return static_cast<long long>(args.slots / kMmaSlots) * Op::kChunkCodes;
     return kind == kScales ? scale_pitch<Op>(args) : zero_pitch<Op>(args);
   }
 };
@@ -309,11 +308,10 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
 template <class Codes, class Activation, class Form, int ROWS, bool WGMMA>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   typedef Operand<Codes, typename Activation::Number, Form> Op;
-  // INT8 codes: three stages of 256 rows are more than the shared memory, and teams, and 192 rows of
-  // short groups, take more registers than there are.
+  // INT8 codes: three stages of 256 rows are more than the shared memory, and teams, and 192 rows
+  // of short groups, take more registers than there are.
   constexpr int kMostRows = Op::kGroupsOf128 ? 192 : 128;
-  constexpr bool kHasRoom =
-      Codes::kWords == 1 || (tile_teams_of(ROWS) == 1 && ROWS <= kMostRows);
+  constexpr bool kHasRoom = Codes::kWords == 1 || (tile_teams_of(ROWS) == 1 && ROWS <= kMostRows);
   if constexpr (kHasRoom && (!WGMMA || Op::kHasWgmma))
     make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
 }

@@ -36,7 +36,8 @@ template <class Op>
 struct StageShape {
   static constexpr int kWantedStages = 3;
   static constexpr int kUnitChunks = Op::kGroupsOf128 ? 2 : 1;  // whose scales are one piece
-  static constexpr int kUnitBytes = kUnitChunks * Op::kChunkCodes + Op::kScaleBytes + Op::kZeroBytes;
+  static constexpr int kUnitBytes =
+      kUnitChunks * Op::kChunkCodes + Op::kScaleBytes + Op::kZeroBytes;
   static constexpr int kMost = kMostStageChunks / kUnitChunks;
   int units = 1, stages = 0, stages_of_part;
 
