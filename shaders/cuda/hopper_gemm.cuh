@@ -33,7 +33,7 @@ struct LaneCopies {
   __device__ bool has_any() const { return kind <= (Op::kStagedZeroBytes != 0 ? kZeros : kScales); }
   /// The bytes of a piece.
   __device__ int bytes() const {
-    if (kind == kCodes) return kChunkCodes;
+    if (kind == kCodes) return Op::kChunkCodes;
     return kind == kScales ? Op::kScaleBytes : Op::kStagedZeroBytes;
   }
   /// The place in the weights of a row block in a stage.
@@ -43,7 +43,7 @@ struct LaneCopies {
   }
   /// The bytes from one row block to the next.
   __device__ long long pitch(const ProductArgs& args) const {
-    if (kind == kCodes) return static_cast<long long>(args.slots / kMmaSlots) * kChunkCodes;
+    if (kind == kCodes) return static_cast<long long>(args.slots / kMmaSlots) * Op::kChunkCodes;
     return kind == kScales ? scale_pitch<Op>(args) : zero_pitch<Op>(args);
   }
 };
@@ -84,7 +84,7 @@ __device__ inline void bring_weights(const CudaParameters& parameters, unsigned 
       if (early-- == 0) wait_for_previous();
       wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
       if (lane == 0)
-        arrive_expecting(full, count * (chunks * kChunkCodes +
+        arrive_expecting(full, count * (chunks * Op::kChunkCodes +
                                         groups * (Op::kScaleBytes + Op::kStagedZeroBytes)));
       __syncwarp();
       if (from != nullptr) {
@@ -308,5 +308,10 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
 template <class Codes, class Activation, class Form, int ROWS, bool WGMMA>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   typedef Operand<Codes, typename Activation::Number, Form> Op;
-  if constexpr (!WGMMA || Op::kHasWgmma) make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
+  // INT8 codes: three stages of 256 rows are more than the shared memory, and teams, and 192 rows
+  // of short groups, take more registers than there are.
+  constexpr int kMostRows = Op::kGroupsOf128 ? 192 : 128;
+  constexpr bool kHasRoom = Codes::kWords == 1 || (tile_teams_of(ROWS) == 1 && ROWS <= kMostRows);
+  if constexpr (kHasRoom && (!WGMMA || Op::kHasWgmma))
+    make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
 }

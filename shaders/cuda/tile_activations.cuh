@@ -26,8 +26,8 @@ __device__ inline void find_tile_routes(const CudaParameters& parameters) {
     constexpr int kThreads = tile_threads_of(Tile::kRows);
     if (args.experts != 0 && args.m > kFewRoutedRows) {
       // The stages are free.
-      experts = sort_routes<kThreads>(launch, Tile::kRows, own_table(),
-                                      dynamic_memory() + Tile::kTable);
+      experts =
+          sort_routes<kThreads>(launch, Tile::kRows, own_table(), dynamic_memory() + Tile::kTable);
     } else if (args.experts != 0) {
       if (threadIdx.x < kLanes) sort_few_routes(launch, Tile::kRows, own_table());
       experts = own_table() + route_experts_at(args.items, args.m);
@@ -114,8 +114,8 @@ __device__ inline void copy_boxes(const CudaParameters& parameters,
   }
 }
 
-/// Brings A of routed rows, which are found by index: every kMost-th row of a tile from row `copier`
-/// on. A lane has 16 bytes of each. A warp calls it.
+/// Brings A of routed rows, which are found by index: every kMost-th row of a tile from row
+/// `copier` on. A lane has 16 bytes of each. A warp calls it.
 template <class Memory>
 __device__ inline void bring_scattered_rows(const Launch& launch, const Memory& memory,
                                             int copier) {
@@ -134,7 +134,8 @@ __device__ inline void bring_scattered_rows(const Launch& launch, const Memory& 
     }
     for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
       const int boxes = min(Tile::kChunks, now.stop - c);
-      const u32 to = memory.stages + place.slot * Memory::kStage, full = memory.full + 8 * place.slot;
+      const u32 to = memory.stages + place.slot * Memory::kStage,
+                full = memory.full + 8 * place.slot;
       wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
       const int bytes = min(max(work.args.k - kMmaSlots * c - 8 * lane, 0) * 2, 16);
       if (!aligned) {

@@ -56,7 +56,7 @@ __device__ inline u32 rank_in_cluster() {
 template <class Op, int CHUNKS>
 struct StageBlock {
   static constexpr int kGroups = Op::kGroupsOf128 ? CHUNKS / 2 : CHUNKS;  // of scales
-  static constexpr int kScales = CHUNKS * kChunkCodes;
+  static constexpr int kScales = CHUNKS * Op::kChunkCodes;
   static constexpr int kZeros = kScales + kGroups * Op::kScaleBytes;
   static constexpr int kBytes = kZeros + kGroups * Op::kStagedZeroBytes;
 };
@@ -137,8 +137,7 @@ __device__ inline int route_number(const Launch& launch, long long i) {
 /// The routed row at a place.
 template <class Tile>
 __device__ inline int routed_row_of_tile(const Launch& launch, int place) {
-  return route_number<Tile>(
-      launch, route_sorted_at(launch.arguments<ProductArgs>().items) + place);
+  return route_number<Tile>(launch, route_sorted_at(launch.arguments<ProductArgs>().items) + place);
 }
 
 /// Chunks of 64 slots of a tile. Tiles that follow each other have the same weights.
