@@ -118,6 +118,24 @@ TEST_F(Extremes, PairsOfFieldsAreTypedErrorsOrServed) {
           }
 }
 
+/// The operands of one row of weights may have any stride.
+TEST_F(Extremes, TheStrideOfOneRowOfWeightsDoesNotMatter) {
+  std::vector<int8_t> codes(kK, 3);
+  std::vector<float> scales(2, 0.5f), zeros(2, 0.25f), found(kK);
+  auto desc = mm::make<marlin_pack_desc>();
+  desc.format = MARLIN_INT8;
+  desc.flags = MARLIN_PACK_ADDITIVE_ZEROS;
+  desc.group_size = 32;
+  desc.n = 1;
+  desc.k = kK;
+  desc.values = mm::matrix_view(codes.data(), 1, kK);
+  desc.scales = mm::matrix_view(scales.data(), 1, 2);
+  desc.zeros = mm::matrix_view(zeros.data(), 1, 2);
+  desc.values.row_stride = desc.scales.row_stride = desc.zeros.row_stride = INT64_MAX;
+  mm::unpack(mm::pack(context, desc), mm::matrix_view(found.data(), 1, kK));
+  EXPECT_EQ(found, std::vector<float>(kK, 3 * 0.5f + 0.25f));
+}
+
 TEST_F(Extremes, MoreExpertsATokenThanIdsCountAreAShapeAlsoWithoutTokens) {
   for (const int64_t cols : {int64_t{1} << 31, (int64_t{1} << 32) + 1, INT64_MAX}) {
     for (const bool sums : {false, true}) {
