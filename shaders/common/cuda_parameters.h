@@ -38,17 +38,23 @@ MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
 // compile. Packing turns scales and zeros of other types to float16 where that is exact.
 //
 // Of FP4 these are MXFP4 and NVFP4. Of INT4, long groups are those of GPTQ and AWQ; short ones
-// those of Q4_0, Q4_1, MLX, HQQ and others in groups of 64. Q4_K is widened to float32.
+// those of Q4_0, Q4_1, MLX, HQQ and others in groups of 64. Q4_K is widened to float32. Of INT8,
+// the form with groups of 32 is that of Q8_0, Q5_0 and IQ4_NL, and the long one that of whole rows;
+// Q6_K and Q5_K are widened to float32.
 #define MARLIN_WGMMA_FORMS_fp4(X) X(3, 0, 5) X(4, 0, 4)
 #define MARLIN_LONG_FORMS_u4(X) X(1, 0, 7) X(1, 1, 7)
 #define MARLIN_SHORT_FORMS_u4(X) X(1, 0, 5) X(1, 3, 5) X(1, 0, 6) X(1, 1, 6) X(1, 3, 6)
 #define MARLIN_WGMMA_FORMS_u4(X) MARLIN_LONG_FORMS_u4(X) MARLIN_SHORT_FORMS_u4(X)
+#define MARLIN_WGMMA_FORMS_i8(X) X(1, 0, 5) X(1, 0, 7)
 #define MARLIN_HOPPER_FORMS_fp4(X) MARLIN_WGMMA_FORMS_fp4(X)
 #define MARLIN_HOPPER_FORMS_u4(X) MARLIN_WGMMA_FORMS_u4(X) X(1, 1, 5)
+#define MARLIN_HOPPER_FORMS_i8(X) MARLIN_WGMMA_FORMS_i8(X)
 #define MARLIN_MMA_FORMS_fp4(X) MARLIN_HOPPER_FORMS_fp4(X)
 #define MARLIN_MMA_FORMS_u4(X) MARLIN_HOPPER_FORMS_u4(X) X(0, 2, 5)
+#define MARLIN_MMA_FORMS_i8(X) MARLIN_HOPPER_FORMS_i8(X) X(0, 0, 4) X(0, 2, 5)
 #define MARLIN_CUDA_FORMS_fp4(X) MARLIN_MMA_FORMS_fp4(X)
 #define MARLIN_CUDA_FORMS_u4(X) MARLIN_MMA_FORMS_u4(X)
+#define MARLIN_CUDA_FORMS_i8(X) MARLIN_MMA_FORMS_i8(X)
 #define MARLIN_CUDA_FORMS_fp4_sparse(X) X(3, 0, 5) X(4, 0, 4)
 #define MARLIN_CUDA_FORMS_u4_sparse(X) X(1, 0, 7)
 

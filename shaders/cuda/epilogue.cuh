@@ -55,6 +55,7 @@ struct FinishedRow {
   float bias = -0.0f;  // the one that changes nothing
   bool divides = false;
 
+  FinishedRow() = default;
   __device__ FinishedRow(int n, const Launch& launch, int expert = 0) {
     const ProductArgs& args = launch.arguments<ProductArgs>();
     const u32 kind = launch.constant(MARLIN_CONSTANT_ROW_FACTOR);

@@ -57,6 +57,17 @@ __device__ inline void wait_for_phase(u32 barrier, u32 parity) {
       : "memory");
 }
 
+/// Copies the first `bytes` of 16 to shared memory, and 0 for the others; both addresses are
+/// multiples of 16.
+__device__ inline void copy_piece(u32 to, const void* from, u32 bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+               : "memory");
+}
+/// Lets the phase wait for all pieces that this thread copies, beside its arrivals.
+__device__ inline void await_pieces(u32 barrier) {
+  asm volatile("cp.async.mbarrier.arrive.shared.b64 [%0];" ::"r"(barrier) : "memory");
+}
+
 /// Copies `bytes`, a multiple of 16, to shared memory; both addresses are multiples of 16.
 __device__ inline void copy_bulk(u32 to, const void* from, u32 bytes, u32 barrier) {
   asm volatile(

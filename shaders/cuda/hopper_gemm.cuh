@@ -5,8 +5,10 @@
 //               one that brings operands; one block a multiprocessor, which takes tiles in turn
 //   cluster     two blocks, where rows are many: each has a tile of the same rows of A, and brings
 //               half of A to both
-//   stage       boxes of 64 slots of A, swizzled, by the copy engine, and chunks of 64 slots of
-//               packed weights; a ring of stages in shared memory
+//   stage       boxes of 64 slots of A, swizzled, and chunks of 64 slots of packed weights; a ring
+//               of stages in shared memory
+//   experts     tiles of up to 32 rows: each block sorts the routed rows, and finds those of A by
+//               index; larger tiles: their rows were gathered before
 //   W           from shared memory to registers, a chunk ahead; decoded there, it is the register
 //               operand of wgmma or of mma.sync
 //   sums        in registers
@@ -31,7 +33,7 @@ struct LaneCopies {
   __device__ bool has_any() const { return kind <= (Op::kStagedZeroBytes != 0 ? kZeros : kScales); }
   /// The bytes of a piece.
   __device__ int bytes() const {
-    if (kind == kCodes) return kChunkCodes;
+    if (kind == kCodes) return Op::kChunkCodes;
     return kind == kScales ? Op::kScaleBytes : Op::kStagedZeroBytes;
   }
   /// The place in the weights of a row block in a stage.
@@ -41,7 +43,7 @@ struct LaneCopies {
   }
   /// The bytes from one row block to the next.
   __device__ long long pitch(const ProductArgs& args) const {
-    if (kind == kCodes) return static_cast<long long>(args.slots / kMmaSlots) * kChunkCodes;
+    if (kind == kCodes) return static_cast<long long>(args.slots / kMmaSlots) * Op::kChunkCodes;
     return kind == kScales ? scale_pitch<Op>(args) : zero_pitch<Op>(args);
   }
 };
@@ -82,7 +84,7 @@ __device__ inline void bring_weights(const CudaParameters& parameters, unsigned 
       if (early-- == 0) wait_for_previous();
       wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
       if (lane == 0)
-        arrive_expecting(full, count * (chunks * kChunkCodes +
+        arrive_expecting(full, count * (chunks * Op::kChunkCodes +
                                         groups * (Op::kScaleBytes + Op::kStagedZeroBytes)));
       __syncwarp();
       if (from != nullptr) {
@@ -264,32 +266,39 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
 /// A block's tiles.
 template <class Op, class Activation, int ROWS, bool WGMMA>
 __device__ inline void make_tiles(const CudaParameters& parameters) {
-  extern __shared__ __align__(128) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_memory();
   // Scales of 16 slots need more registers.
   typedef TileShape<ROWS, WGMMA, Op::kE4m3 ? 4 : 8> Tile;
   typedef TileMemory<Tile, Op> Memory;
   constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
-  constexpr int kRegisters = Tile::kTeams == 1 ? 232 : 104;
-  constexpr int kOfProducers = Tile::kTeams == 1 ? 40 : 64;
-  if (threadIdx.x == 0) Memory(dynamic).init();
+  // Registers of a thread that multiplies, and of one that brings operands. The sums of tiles of
+  // wgmma take most of them.
+  constexpr int kRegisters = Tile::kTeams > 1 ? 104 : (WGMMA ? 232 : 208);
+  constexpr int kOfProducers = Tile::kTeams > 1 ? 64 : (WGMMA ? 40 : 88);
+  typedef Copiers<Memory> ActivationWarps;
+  const Launch launch{parameters};
+  if (threadIdx.x == 0)
+    Memory(dynamic).init(ActivationWarps::count(launch.arguments<ProductArgs>()));
   let_next_start();
   if (Tile::kCluster == 1)
     __syncthreads();
   else
     wait_for_cluster();
+  find_tile_routes<Memory>(parameters);
   if (threadIdx.x >= kMultipliers) {
     // What a warpgroup gives back, the others take.
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kOfProducers));
     const int warp = (threadIdx.x - kMultipliers) / 32;
-    if (warp == 0) bring_activations<Memory>(parameters, dynamic);
-    if (warp == 1) bring_weights<Memory>(parameters, dynamic);
+    if (warp == 0)
+      bring_weights<Memory>(parameters, dynamic);
+    else if (warp <= ActivationWarps::kMost)
+      bring_activations<Memory>(parameters, dynamic, warp - 1);
     if constexpr (Op::kAdditive)
       if (warp == 2) bring_zeros<Memory>(parameters, dynamic);
     __syncwarp();
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
     wait_for_previous();
-    clear_tile_rows(parameters, kMultipliers);
     multiply_tiles<Activation, Memory>(parameters, dynamic);
   }
   if (Tile::kCluster > 1) wait_for_cluster();  // the other block's copies come here, too
@@ -299,5 +308,10 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
 template <class Codes, class Activation, class Form, int ROWS, bool WGMMA>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   typedef Operand<Codes, typename Activation::Number, Form> Op;
-  if constexpr (!WGMMA || Op::kHasWgmma) make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
+  // INT8 codes: three stages of 256 rows are more than the shared memory, and teams, and 192 rows
+  // of short groups, take more registers than there are.
+  constexpr int kMostRows = Op::kGroupsOf128 ? 192 : 128;
+  constexpr bool kHasRoom = Codes::kWords == 1 || (tile_teams_of(ROWS) == 1 && ROWS <= kMostRows);
+  if constexpr (kHasRoom && (!WGMMA || Op::kHasWgmma))
+    make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
 }

@@ -34,8 +34,11 @@ struct Operand {
   static constexpr bool kAdditive = Form::kZero >= kZeroF32;
   /// Quads of scales for 64 slots, or for 128 if that is the group.
   static constexpr int kQuads = kGroupsOf128 ? 1 : kMmaSlots >> Form::kShift;
-  /// Units of 32 slots of a group, of those in a chunk.
-  static constexpr int kGroupUnits = kQuads == 1 ? 2 : 1;
+  /// Steps of 16 slots, and units of two, of a group, of those in a chunk. A unit is the least
+  /// where groups have 16 slots.
+  static constexpr int kGroupSteps = 4 / kQuads, kGroupUnits = kQuads == 1 ? 2 : 1;
+  /// Pieces of 16 bytes of a lane, and the bytes of the codes of 32 rows of W and 64 slots.
+  static constexpr int kPieces = Codes::kWords, kChunkCodes = 1024 * kPieces;
   static constexpr int kScaleElement = scale_element_of(Form::kScale);
   static constexpr int kZeroElement = zero_element_of(Form::kZero);
   /// The bytes of these quads of a row block.
@@ -45,11 +48,11 @@ struct Operand {
   static constexpr int kStagedZeroBytes = kAdditive ? 0 : kZeroBytes;
   static constexpr int kZeroType = kAdditive ? Form::kZero - kZeroF32 : -1;  // MarlinScaleType
   static constexpr int kShift = Form::kShift;
-  static_assert(kE4m3 ? Form::kShift == 4 : Form::kShift >= 5, "forms that exist");
+  static_assert(!kE4m3 || Form::kShift == 4, "forms that exist");
   static_assert(!kE8m0 || Form::kShift == 5, "forms that exist");
   /// wgmma keeps sums in units of the scale of a group (hopper_gemm.cuh), which must be float16:
   /// ratios of others may be beyond float32.
-  static constexpr bool kHasWgmma = kFolded || Form::kScale == kScaleF16;
+  static constexpr bool kHasWgmma = kFolded || (Form::kScale == kScaleF16 && Form::kShift >= 5);
 
   /// Folded products are code * scale * 2^-14, or 2^-7 in float16, whose range ends there. Others
   /// lack what decoding left out (decode.cuh), unless e8m0_factor has it.
@@ -63,19 +66,18 @@ struct Operand {
   /// The operands of the four steps of a chunk. With WITHOUT_ZEROS, weights whose scale is 0 become
   /// 0.
   template <int HALF, bool WITHOUT_ZEROS = false, int HALVES>
-  __device__ static void decode(const uint4& q, const ChunkScales<Operand, HALVES>& scales,
-                                u32 (&a)[4][4]) {
-    const u32 words[2][2] = {{q.x, q.y}, {q.z, q.w}};
+  __device__ static void decode(const uint4 (&q)[kPieces],
+                                const ChunkScales<Operand, HALVES>& scales, u32 (&a)[4][4]) {
     UNROLL for (int row = 0; row < 2; row++) UNROLL for (int unit = 0; unit < 2; unit++) {
-      const bool is_zero = WITHOUT_ZEROS && (scale_bits<HALF>(scales, unit, row) & kMagnitude) == 0;
+      const bool is_zero =
+          WITHOUT_ZEROS && (scale_bits<HALF>(scales, 2 * unit, row) & kMagnitude) == 0;
       const u32 zero = is_zero ? u32(Number::kMagic) : zero_point<HALF>(scales, unit, row);
-      const u32 code_bits = is_zero ? 0 : kCodeBits;
-      u32 h[4];
-      const u32 word[1] = {words[unit][row]};
+      u32 h[4], word[kPieces];
+      words_of(q, unit, row, word);
       if constexpr (kFolded && kIsBf16)
         Codes::bits(word[0], h);
       else
-        decode_word(word, zero, code_bits, h);
+        decode_words(word, zero, is_zero, h);
       UNROLL for (int t = 0; t < 4; t++) {
         const int step = 2 * unit + t / 2;
         u32& to = a[step][2 * (t % 2) + row];
@@ -85,29 +87,43 @@ struct Operand {
     }
   }
 
-  /// The factor in float32 of the sum of the group of unit `unit`.
+  /// The factor in float32 of the sum of the group of step `step`.
   template <int HALF, int HALVES>
-  __device__ static float scale(const ChunkScales<Operand, HALVES>& scales, int unit, int row) {
-    const u32 bits = scale_bits<HALF>(scales, unit, row);
+  __device__ static float scale(const ChunkScales<Operand, HALVES>& scales, int step, int row) {
+    const u32 bits = scale_bits<HALF>(scales, step, row);
     return kE8m0 ? e8m0_factor(bits) : float_of<Form::kScale>(bits);
   }
-  /// The additive zero of the group of unit `unit`.
+  /// The additive zero of the group of step `step`.
   template <int HALF, int HALVES>
-  __device__ static float zero(const ChunkScales<Operand, HALVES>& scales, int unit, int row) {
+  __device__ static float zero(const ChunkScales<Operand, HALVES>& scales, int step, int row) {
     return float_of<Form::kZero - kZeroF32>(
-        element<HALF, kZeroElement>(scales.zeros[quad_of(unit)], row));
+        element<HALF, kZeroElement>(scales.zeros[quad_of(step)], row));
   }
 
  private:
   static constexpr u32 kCodeBits = 0xF * kHalves;  // of U4
   static constexpr u32 kMagnitude = 0x7FFF;        // of float16
-  __device__ static constexpr int quad_of(int unit) { return kGroupUnits == 2 ? 0 : unit; }
+  static constexpr u32 kZeroBytesOfI8 = 0x80808080u;
+  __device__ static constexpr int quad_of(int step) { return step / kGroupSteps; }
 
-  __device__ static void decode_word(const u32 (&word)[1], u32 zero, u32 code_bits, u32 (&h)[4]) {
-    if constexpr (Codes::kZeros)
-      Codes::decode(Number(), word, zero, h, code_bits);
-    else
-      Codes::decode(Number(), word, zero, h);
+  /// The codes of 32 slots: INT8 has a piece for each unit, other codes have both units in one.
+  __device__ static void words_of(const uint4 (&q)[kPieces], int unit, int row,
+                                  u32 (&word)[kPieces]) {
+    const uint4 piece = q[unit % kPieces];
+    const u32 four[4] = {piece.x, piece.y, piece.z, piece.w};
+    UNROLL for (int i = 0; i < kPieces; i++) word[i] =
+        four[kPieces == 1 ? 2 * unit + row : 2 * row + i];
+  }
+  /// Decodes codes, or makes them 0.
+  __device__ static void decode_words(const u32 (&word)[kPieces], u32 zero, bool is_zero,
+                                      u32 (&h)[4]) {
+    if constexpr (Codes::kZeros) {
+      Codes::decode(Number(), word, zero, h, is_zero ? 0 : kCodeBits);
+    } else {
+      u32 codes[kPieces];
+      UNROLL for (int i = 0; i < kPieces; i++) codes[i] = is_zero ? kZeroBytesOfI8 : word[i];
+      Codes::decode(Number(), codes, zero, h);
+    }
   }
   /// The number of a row, in the low bits.
   template <int HALF, int ELEMENT, int WORDS>
@@ -116,8 +132,8 @@ struct Operand {
     return ELEMENT == 1 ? words[0] >> (8 * (2 * HALF + row)) : words[HALF % WORDS] >> (16 * row);
   }
   template <int HALF, int HALVES>
-  __device__ static u32 scale_bits(const ChunkScales<Operand, HALVES>& scales, int unit, int row) {
-    return element<HALF, kScaleElement>(scales.scales[quad_of(unit)], row);
+  __device__ static u32 scale_bits(const ChunkScales<Operand, HALVES>& scales, int step, int row) {
+    return element<HALF, kScaleElement>(scales.scales[quad_of(step)], row);
   }
   template <int TYPE>
   __device__ static float float_of(u32 bits) {
@@ -139,6 +155,6 @@ struct Operand {
     if (!Codes::kZeros || kAdditive) return Number::kMagic;
     if (Form::kZero != kZeroInteger) return Number::kMagic | 8 * kHalves;
     return Number::kMagic |
-           __byte_perm(scales.zeros[quad_of(unit)][0], 0, 0x4040 | (2 * HALF + row) * 0x101);
+           __byte_perm(scales.zeros[quad_of(2 * unit)][0], 0, 0x4040 | (2 * HALF + row) * 0x101);
   }
 };

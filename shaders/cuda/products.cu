@@ -68,6 +68,9 @@ MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, AnyForm>(parameters
 #define MARLIN_GEMM_BLOCKS 1
 #endif
 
+/// The same with weights of a form.
+constexpr int kMostTilesOfForm = Codes::kWords > 1 ? 2 : 4;
+
 // The kernels of a form (../common/cuda_parameters.h).
 #define MARLIN_FORM(scale, zero, shift)                                           \
   MARLIN_KERNEL(gemv, m8_s##scale##z##zero##g##shift, 2) {                        \
@@ -80,7 +83,7 @@ MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, AnyForm>(parameters
     gemm_rows<32, 2, Form<scale, zero, shift>>(parameters);                       \
   }                                                                               \
   MARLIN_KERNEL(gemm, m64_n128_s##scale##z##zero##g##shift, MARLIN_GEMM_BLOCKS) { \
-    gemm_rows<64, 4, Form<scale, zero, shift>>(parameters);                       \
+    gemm_rows<64, kMostTilesOfForm, Form<scale, zero, shift>>(parameters);        \
   }
 
 #ifdef MARLIN_HAS_FORMS

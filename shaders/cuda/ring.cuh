@@ -36,7 +36,8 @@ template <class Op>
 struct StageShape {
   static constexpr int kWantedStages = 3;
   static constexpr int kUnitChunks = Op::kGroupsOf128 ? 2 : 1;  // whose scales are one piece
-  static constexpr int kUnitBytes = kUnitChunks * kChunkCodes + Op::kScaleBytes + Op::kZeroBytes;
+  static constexpr int kUnitBytes =
+      kUnitChunks * Op::kChunkCodes + Op::kScaleBytes + Op::kZeroBytes;
   static constexpr int kMost = kMostStageChunks / kUnitChunks;
   int units = 1, stages = 0, stages_of_part;
 
@@ -51,7 +52,7 @@ struct StageShape {
   }
   __device__ int chunks() const { return units * kUnitChunks; }
   __device__ int bytes() const { return units * kUnitBytes; }
-  __device__ int scales_at() const { return chunks() * kChunkCodes; }
+  __device__ int scales_at() const { return chunks() * Op::kChunkCodes; }
   __device__ int zeros_at() const { return scales_at() + units * Op::kScaleBytes; }
 };
 
@@ -93,12 +94,12 @@ struct WeightRing {
     const ProductArgs& args = work.args;
     const int chunks = min(shape.chunks(), part.end - chunk);
     const u32 to = memory + stage * shape.bytes(), barrier = barriers + 8 * stage;
-    const u32 code_bytes = chunks * kChunkCodes;
+    const u32 code_bytes = chunks * Op::kChunkCodes;
     const int groups = (chunks + shape.kUnitChunks - 1) / shape.kUnitChunks;
     const int first_group = chunk / shape.kUnitChunks;
     arrive_expecting(barrier, code_bytes + groups * (Op::kScaleBytes + Op::kZeroBytes));
-    const long long code_pitch = static_cast<long long>(args.slots / kMmaSlots) * kChunkCodes;
-    copy_pieces(of_buffer(MARLIN_BUFFER_CODES) + expert + row_block * code_pitch, kChunkCodes,
+    const long long code_pitch = static_cast<long long>(args.slots / kMmaSlots) * Op::kChunkCodes;
+    copy_pieces(of_buffer(MARLIN_BUFFER_CODES) + expert + row_block * code_pitch, Op::kChunkCodes,
                 chunk, chunks, 1, to, barrier);
     copy_pieces(of_buffer(MARLIN_BUFFER_SCALES) + expert + row_block * scale_pitch<Op>(args),
                 Op::kScaleBytes, first_group, groups, quad_blocks_of<Op>(args),
@@ -237,8 +238,9 @@ __device__ inline void add_stage(const unsigned char* stage,
     const u32 b[4][2] = {{low.x, low.y}, {low.z, low.w}, {high.x, high.y}, {high.z, high.w}};
     const auto half = [&](auto number) {
       constexpr int kHalf = decltype(number)::value;
-      const uint4 q =
-          *reinterpret_cast<const uint4*>(stage + c * kChunkCodes + 512 * kHalf + 16 * lane);
+      uint4 q[Op::kPieces];
+      UNROLL for (int i = 0; i < Op::kPieces; i++) q[i] = *reinterpret_cast<const uint4*>(
+          stage + c * Op::kChunkCodes + 1024 * i + 512 * kHalf + 16 * lane);
       u32 a[4][4];
       Op::template decode<kHalf>(q, scales, a);
       if constexpr (Op::kFolded) {
@@ -247,17 +249,20 @@ __device__ inline void add_stage(const unsigned char* stage,
         UNROLL for (int s = 0; s < 4; s++) Number::mma(part[kHalf], a[s], b[s]);
       } else {
         UNROLL for (int u = 0; u < 2; u += Op::kGroupUnits) {
-          float sum[4] = {}, sum_of_a[4] = {};  // the latter is the same in all rows of W
+          float sum[4] = {};
+          [[maybe_unused]] float sum_of_a[4] = {};  // the same in all rows of W
           UNROLL for (int s = 2 * u; s < 2 * (u + Op::kGroupUnits); s++) {
             Number::mma(sum, a[s], b[s]);
-            const u32 ones[4] = {Number::kOne, Number::kOne, Number::kOne, Number::kOne};
-            if constexpr (Op::kAdditive) Number::mma(sum_of_a, ones, b[s]);
+            if constexpr (Op::kAdditive) {
+              const u32 ones[4] = {Number::kOne, Number::kOne, Number::kOne, Number::kOne};
+              Number::mma(sum_of_a, ones, b[s]);
+            }
           }
           UNROLL for (int i = 0; i < 4; i++) {
             float& to = total[kHalf][i];
-            to = fmaf(sum[i], Op::template scale<kHalf>(scales, u, i / 2), to);
+            to = fmaf(sum[i], Op::template scale<kHalf>(scales, 2 * u, i / 2), to);
             if constexpr (Op::kAdditive)
-              to = fmaf(sum_of_a[i % 2], Op::template zero<kHalf>(scales, u, i / 2), to);
+              to = fmaf(sum_of_a[i % 2], Op::template zero<kHalf>(scales, 2 * u, i / 2), to);
           }
         }
       }
@@ -313,7 +318,8 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   let_next_start();
   // Integers in short groups leave no registers for it (routes_of_ring of
   // src/backends/cuda/policy.cc).
-  constexpr bool kSortsMany = ROUTED && (!Codes::kZeros || Op::kGroupsOf128 || Op::kAdditive);
+  constexpr bool kIntegers = Codes::kZeros || Codes::kWords > 1;
+  constexpr bool kSortsMany = ROUTED && (!kIntegers || Op::kGroupsOf128 || Op::kAdditive);
   const int* table = nullptr;
   if constexpr (ROUTED) {
     wait_for_previous();

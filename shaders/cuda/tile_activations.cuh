@@ -1,50 +1,169 @@
 // How a tile for Hopper (hopper_gemm.cuh) gets its rows of A: boxes of 64 slots of all rows, whose
 // pieces of 16 bytes are swizzled, in a ring of stages in shared memory.
 //
-//   rows that begin at multiples of 16 bytes   the copy engine brings boxes
-//   others                                     a lane copies two columns of each row
-//
-// Routed rows were gathered before.
+//   rows that follow each other   the copy engine brings boxes
+//   routed rows of small tiles    a warp finds them by index, and a lane copies 16 bytes of each
+//                                 (larger tiles: they were gathered before)
+//   rows that begin at no         a lane copies two columns of each
+//   multiple of 16 bytes
 #pragma once
 #include "routes.cuh"
 #include "tile_shape.cuh"
 #include "tile_zeros.cuh"
 
-/// Clears the rows of no expert. The first `threads` threads of a block call it.
-__device__ inline void clear_tile_rows(const CudaParameters& parameters, int threads) {
+/// Finds the table of routes of a product of experts: the one that `route` has written, or one that
+/// the block makes. Clears the rows of no expert. All threads of the block call it.
+template <class Memory>
+__device__ inline void find_tile_routes(const CudaParameters& parameters) {
+  typedef typename Memory::Tile Tile;
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
-  const int* const table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
-  clear_rows_of_no_expert(launch, table + route_experts_at(args.items, args.m), threads);
+  if (args.items == 0) return;
+  wait_for_previous();
+  const int* table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
+  const int* experts = table + route_experts_at(args.items, args.m);
+  if constexpr (Tile::kTable != 0) {
+    constexpr int kThreads = tile_threads_of(Tile::kRows);
+    if (args.experts != 0 && args.m > kFewRoutedRows) {
+      // The stages are free.
+      experts =
+          sort_routes<kThreads>(launch, Tile::kRows, own_table(), dynamic_memory() + Tile::kTable);
+    } else if (args.experts != 0) {
+      if (threadIdx.x < kLanes) sort_few_routes(launch, Tile::kRows, own_table());
+      experts = own_table() + route_experts_at(args.items, args.m);
+      __syncthreads();
+    }
+  }
+  clear_rows_of_no_expert(launch, experts, tile_threads_of(Tile::kRows));
+  if (Tile::kTable != 0) free_memory_of_routes();
 }
 
-/// Brings rows that the copy engine does not take: those of one box. A lane copies two columns of
-/// each.
+/// The rows of A of a tile.
 template <class Tile>
-__device__ inline void copy_unaligned_rows(const Launch& launch, int row, int end, int column,
-                                           u32 to) {
-  const ProductArgs& args = launch.arguments<ProductArgs>();
-  const u16* const a = launch.buffer<const u16>(MARLIN_BUFFER_A);
+struct ActivationRows {
+  const Launch& launch;
+  const ProductArgs& args;
+  const int first, count;  // places
+
+  __device__ ActivationRows(const Work<Tile>& work, int tile)
+      : launch(work.launch),
+        args(work.args),
+        first(work.first_row(tile)),
+        count(min(work.end_row(tile) - first, Tile::kRows)) {}
+  /// The number in A of row `i`, which is one of them.
+  __device__ int of_a(int i) const {
+    if (Tile::kTable == 0 || args.items == 0 || args.rows_of_a == 0) return first + i;
+    return routed_row_of_tile<Tile>(launch, first + i) / args.rows_of_a;
+  }
+  __device__ const u16* row(int of_a) const {
+    return launch.buffer<const u16>(MARLIN_BUFFER_A) + of_a * args.lda;
+  }
+};
+
+/// The warps that bring A. Warps that share a stage have every copier_count-th row each.
+template <class Memory>
+struct Copiers {
+  typedef typename Memory::Tile Tile;
+  /// Routed rows that are found by index. Those of weights with additive zeros were gathered.
+  static constexpr bool kScatter = Tile::kTable != 0 && !Memory::Op::kAdditive;
+  static constexpr int kMost = kScatter ? 3 : 1, kMostRows = (Tile::kRows + kMost - 1) / kMost;
+  static_assert(Tile::kTable == 0 || Tile::kChunks * kBoxRowBytes <= kLanes * 16, "a lane a piece");
+
+  static __device__ bool scatter(const ProductArgs& args) {
+    return kScatter && args.items != 0 && args.rows_of_a != 0;
+  }
+  static __device__ int count(const ProductArgs& args) { return scatter(args) ? kMost : 1; }
+};
+
+/// Brings a box of rows that begin anywhere, and 0 for rows past the last: every `step`-th from row
+/// `begin` on. A lane copies two columns of each. A warp calls it.
+template <class Tile>
+__device__ inline void copy_unaligned_rows(const ActivationRows<Tile>& rows, int begin, int step,
+                                           int column, u32 to) {
   const int lane = int(threadIdx.x) % kLanes, k = column + 2 * lane;
 #pragma unroll 1
-  for (int in_box = 0; in_box < Tile::kRows; in_box++) {
+  for (int i = begin; i < Tile::kRows; i += step) {
     u32 both = 0;
-    if (row + in_box < end) {
-      const u16* const from = a + (row + in_box) * args.lda;
-      both = column_or_0(from, k, args.k) | u32(column_or_0(from, k + 1, args.k)) << 16;
+    if (i < rows.count) {
+      const u16* const from = rows.row(rows.of_a(i));
+      both = column_or_0(from, k, rows.args.k) | u32(column_or_0(from, k + 1, rows.args.k)) << 16;
     }
-    const u32 at = in_box * kBoxRowBytes + ((lane / 4) ^ (in_box % 8)) * 16 + lane % 4 * 4;
+    const u32 at = i * kBoxRowBytes + ((lane / 4) ^ (i % 8)) * 16 + lane % 4 * 4;
     asm volatile("st.shared.u32 [%0], %1;" ::"r"(to + at), "r"(both) : "memory");
   }
 }
 
-/// Brings the boxes of A. A warp calls it.
-template <class Memory>
-__device__ inline void bring_activations(const CudaParameters& parameters, unsigned char* dynamic) {
-  typedef typename Memory::Tile Tile;
-  const Memory memory(dynamic);
+/// Starts to bring `boxes` boxes of rows that follow each other, from chunk `c` on. One lane calls
+/// it.
+template <class Tile>
+__device__ inline void copy_boxes(const CudaParameters& parameters,
+                                  const ActivationRows<Tile>& rows, int c, int boxes, u32 to,
+                                  u32 full) {
+  // Rows past the last of A may hold anything: their results are not written.
   const u32 rank = rank_in_cluster<Tile>();
-  const Launch launch{parameters};
+  const int pieces = (rows.count + Tile::kBoxRows - 1) / Tile::kBoxRows;
+  arrive_expecting(full, boxes * pieces * Tile::kBoxRows * kBoxRowBytes);
+  const int mine = rows.first + int(rank) * Tile::kBoxRows;
+  const u32 to_mine = to + rank * Tile::kBoxRows * kBoxRowBytes;
+  for (int i = 0; i < boxes && int(rank) < pieces; i++) {
+    const u32 box = to_mine + i * Tile::kBox;
+    if (Tile::kCluster == 1)
+      copy_box(box, parameters.tensor_map, kMmaSlots * (c + i), mine, full);
+    else
+      copy_box_to_pair(box, parameters.tensor_map, kMmaSlots * (c + i), mine, full);
+  }
+}
+
+/// Brings A of routed rows, which are found by index: every kMost-th row of a tile from row
+/// `copier` on. A lane has 16 bytes of each. A warp calls it.
+template <class Memory>
+__device__ inline void bring_scattered_rows(const Launch& launch, const Memory& memory,
+                                            int copier) {
+  typedef typename Memory::Tile Tile;
+  typedef Copiers<Memory> Warps;
+  const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
+  const int lane = threadIdx.x % 32, piece = lane % 8;
+  RingPlace<Memory::kStages> place;
+  Work<Tile> work(launch);
+  for (Segment now; work.next(now);) {
+    const ActivationRows<Tile> rows(work, now.tile);
+    const u16* from[Warps::kMostRows];
+    UNROLL for (int j = 0; j < Warps::kMostRows; j++) {
+      const int i = copier + j * Warps::kMost;
+      from[j] = i < rows.count ? rows.row(rows.of_a(i)) + 8 * lane : nullptr;
+    }
+    for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
+      const int boxes = min(Tile::kChunks, now.stop - c);
+      const u32 to = memory.stages + place.slot * Memory::kStage,
+                full = memory.full + 8 * place.slot;
+      wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
+      const int bytes = min(max(work.args.k - kMmaSlots * c - 8 * lane, 0) * 2, 16);
+      if (!aligned) {
+#pragma unroll 1
+        for (int box = 0; box < boxes; box++)
+          copy_unaligned_rows(rows, copier, Warps::kMost, kMmaSlots * (c + box),
+                              to + box * Tile::kBox);
+      } else if (lane < 8 * boxes) {
+        UNROLL for (int j = 0; j < Warps::kMostRows; j++) {
+          const int i = copier + j * Warps::kMost;
+          if (from[j] != nullptr)
+            copy_piece(to + lane / 8 * Tile::kBox + i * kBoxRowBytes + (piece ^ (i % 8)) * 16,
+                       from[j] + kMmaSlots * c, bytes);
+        }
+      }
+      await_pieces(full);
+      __syncwarp();
+      if (lane == 0) arrive(full);
+      place.advance();
+    }
+  }
+}
+
+/// Brings A of rows that follow each other. A warp calls it.
+template <class Memory>
+__device__ inline void bring_rows(const CudaParameters& parameters, const Launch& launch,
+                                  const Memory& memory) {
+  typedef typename Memory::Tile Tile;
   const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
   const int lane = threadIdx.x % 32;
   if (aligned && lane != 0) return;
@@ -53,31 +172,18 @@ __device__ inline void bring_activations(const CudaParameters& parameters, unsig
   RingPlace<Memory::kStages> place;
   Work<Tile> work(launch);
   for (Segment now; work.next(now);) {
-    const int row = work.first_row(now.tile);
+    const ActivationRows<Tile> rows(work, now.tile);
     for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
       const int boxes = min(Tile::kChunks, now.stop - c);
       const u32 to = memory.stages + place.slot * Memory::kStage;
       const u32 full = memory.full + 8 * place.slot;
       wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
       if (aligned) {
-        // Rows past the last of A may hold anything: their results are not written.
-        const int rows = min(Tile::kRows, work.end_row(now.tile) - row);
-        const int pieces = (rows + Tile::kBoxRows - 1) / Tile::kBoxRows;
-        arrive_expecting(full, boxes * pieces * Tile::kBoxRows * kBoxRowBytes);
-        const int mine = row + int(rank) * Tile::kBoxRows;
-        const u32 to_mine = to + rank * Tile::kBoxRows * kBoxRowBytes;
-        for (int i = 0; i < boxes && int(rank) < pieces; i++) {
-          const u32 box = to_mine + i * Tile::kBox;
-          if (Tile::kCluster == 1)
-            copy_box(box, parameters.tensor_map, kMmaSlots * (c + i), mine, full);
-          else
-            copy_box_to_pair(box, parameters.tensor_map, kMmaSlots * (c + i), mine, full);
-        }
+        copy_boxes(parameters, rows, c, boxes, to, full);
       } else {
 #pragma unroll 1
         for (int box = 0; box < boxes; box++)
-          copy_unaligned_rows<Tile>(launch, row, work.end_row(now.tile), kMmaSlots * (c + box),
-                                    to + box * Tile::kBox);
+          copy_unaligned_rows(rows, 0, 1, kMmaSlots * (c + box), to + box * Tile::kBox);
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
         __syncwarp();
         if (lane == 0) arrive(full);
@@ -86,4 +192,17 @@ __device__ inline void bring_activations(const CudaParameters& parameters, unsig
     }
     if constexpr (Memory::Op::kAdditive) pass_zeros(memory, now, place);
   }
+}
+
+/// Brings A. The warps of Copiers call it.
+template <class Memory>
+__device__ inline void bring_activations(const CudaParameters& parameters, unsigned char* dynamic,
+                                         int copier) {
+  typedef Copiers<Memory> Warps;
+  const Memory memory(dynamic);
+  const Launch launch{parameters};
+  if constexpr (Warps::kScatter)
+    if (Warps::scatter(launch.arguments<ProductArgs>()))
+      return bring_scattered_rows(launch, memory, copier);
+  if (copier == 0) bring_rows(parameters, launch, memory);
 }

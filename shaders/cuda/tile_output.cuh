@@ -45,7 +45,7 @@ struct TileOutput {
   /// The row of C, or of the partial sums, of row `at` of A.
   __device__ long long row_of_c(int at) const {
     if (args.items == 0) return at;
-    return routed_row(launch, launch.buffer<const int>(MARLIN_BUFFER_ROUTES), at);
+    return routed_row_of_tile<Tile>(launch, at);
   }
 
   __device__ void write_floats(const float (&sums)[Tile::kSums], float factor, bool partial) const {
@@ -138,10 +138,11 @@ struct TileOutput {
 
   /// FinishedRow of a row that may lie outside of W, or nothing for partial sums.
   struct Finish {
-    const FinishedRow row;
+    FinishedRow row;
     const bool partial;
-    __device__ Finish(int n, const TileOutput& of, bool is_partial)
-        : row(min(n, of.args.n - 1), of.launch, of.expert), partial(is_partial) {}
+    __device__ Finish(int n, const TileOutput& of, bool is_partial) : partial(is_partial) {
+      if (!partial) row = FinishedRow(min(n, of.args.n - 1), of.launch, of.expert);
+    }
     __device__ float operator()(float sum) const { return partial ? sum : row.finish(sum); }
   };
 };

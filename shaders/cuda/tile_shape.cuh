@@ -1,6 +1,6 @@
 // The shape of a tile of C for Hopper, its shared memory, and how tiles are shared out.
 #pragma once
-#include "epilogue.cuh"
+#include "routes.cuh"
 #include "weight_copies.cuh"
 
 constexpr int kGroupThreads = 128, kGroupRows = 64;  // of a warpgroup
@@ -34,6 +34,8 @@ struct TileShape {
   static constexpr int kChunks = chunks();
   static constexpr int kBoxRows = int(box_rows_of(ROWS));
   static constexpr int kBox = ROWS * kBoxRowBytes;
+  /// Bytes of a table of routes that the block makes itself, at the begin of its memory.
+  static constexpr int kTable = WGMMA ? 0 : kOwnTableBytes;
   /// Rows of float32 results of a warpgroup that are in shared memory at once: all that there is
   /// room for beside the stages.
   static constexpr int kFloatsRows = ROWS >= 256 ? 8 : (ROWS < 32 ? ROWS : 32);
@@ -54,12 +56,21 @@ __device__ inline u32 rank_in_cluster() {
 template <class Op, int CHUNKS>
 struct StageBlock {
   static constexpr int kGroups = Op::kGroupsOf128 ? CHUNKS / 2 : CHUNKS;  // of scales
-  static constexpr int kScales = CHUNKS * kChunkCodes;
+  static constexpr int kScales = CHUNKS * Op::kChunkCodes;
   static constexpr int kZeros = kScales + kGroups * Op::kScaleBytes;
   static constexpr int kBytes = kZeros + kGroups * Op::kStagedZeroBytes;
 };
 
-/// Shared memory of a block: stages of boxes of A and of weights, barriers, results.
+/// The dynamic shared memory of a block, whose begin has the table of routes that the block makes.
+/// (An address that is a constant takes no register.)
+__device__ inline unsigned char* dynamic_memory() {
+  extern __shared__ __align__(128) unsigned char dynamic[];
+  return dynamic;
+}
+__device__ inline int* own_table() { return reinterpret_cast<int*>(dynamic_memory()); }
+
+/// Shared memory of a block: a table of routes, stages of boxes of A and of weights, barriers,
+/// results.
 template <class Tile_, class Op_>
 struct TileMemory {
   typedef Tile_ Tile;
@@ -71,8 +82,8 @@ struct TileMemory {
   static constexpr int kStage =
       (kWeights + kWeightBytes + kAlignment - 1) / kAlignment * kAlignment;
   static constexpr int kBarriers = 256, kMostStages = 8;
-  static constexpr int kRoom =
-      kTileSharedBytes - kAlignment - kBarriers - Tile::kGroups * (Tile::kOut + Tile::kTeamSums);
+  static constexpr int kRoom = kTileSharedBytes - Tile::kTable - kAlignment - kBarriers -
+                               Tile::kGroups * (Tile::kOut + Tile::kTeamSums);
   static constexpr int kStages = kRoom / kStage < kMostStages ? kRoom / kStage : kMostStages;
   static_assert(kStages >= 3, "a ring");
 
@@ -81,17 +92,17 @@ struct TileMemory {
 
   __device__ explicit TileMemory(unsigned char* begin) {
     const u32 address = shared_address(begin);
-    stages = (address + kAlignment - 1) / kAlignment * kAlignment;
+    stages = (address + Tile::kTable + kAlignment - 1) / kAlignment * kAlignment;
     full = stages + kStages * kStage;
     empty = full + 8 * kStages;
     out = begin + (full - address) + kBarriers;
     team_sums = out + Tile::kGroups * Tile::kOut;
   }
-  /// One thread calls it. A stage is full when A and the weights are there, and empty when all
-  /// warps have read it, those of the cluster's other block, too.
-  __device__ void init() const {
+  /// One thread calls it. A stage is full when the weights are there and A, which so many warps
+  /// bring, and empty when all warps have read it, those of the cluster's other block, too.
+  __device__ void init(int copiers) const {
     for (int i = 0; i < kStages; i++) {
-      init_barrier(full + 8 * i, 2);
+      init_barrier(full + 8 * i, copiers + 1);
       init_barrier(empty + 8 * i, Tile::kGroups * kGroupThreads / 32 * Tile::kCluster);
     }
     publish_barriers();
@@ -109,6 +120,25 @@ struct RingPlace {
     phase ^= 1;
   }
 };
+
+/// Number `i` of the table of routes (../common/arguments.h): of the block's own, if it has made
+/// one.
+template <class Tile>
+__device__ inline int route_number(const Launch& launch, long long i) {
+  if constexpr (Tile::kTable != 0)
+    if (launch.arguments<ProductArgs>().experts != 0) {
+      // (nvcc 13 reads one address for both tables from global memory.)
+      u32 number;
+      load_shared(shared_address(own_table()) + u32(i) * 4, number);
+      return int(number);
+    }
+  return launch.buffer<const int>(MARLIN_BUFFER_ROUTES)[i];
+}
+/// The routed row at a place.
+template <class Tile>
+__device__ inline int routed_row_of_tile(const Launch& launch, int place) {
+  return route_number<Tile>(launch, route_sorted_at(launch.arguments<ProductArgs>().items) + place);
+}
 
 /// Chunks of 64 slots of a tile. Tiles that follow each other have the same weights.
 struct Segment {
@@ -131,7 +161,7 @@ struct Work {
     row_tiles = (args.m + Tile::kRows - 1) / Tile::kRows;
     if (routed()) {
       wait_for_previous();
-      row_tiles = table()[0];
+      row_tiles = route_number<Tile>(launch, 0);
     }
     const int tiles = row_tiles * ((args.n + kColumns - 1) / kColumns);
     const int waves = tiles / blocks() - (tiles % blocks() == 0 || tiles < blocks() ? 0 : 1);
@@ -148,10 +178,10 @@ struct Work {
   /// A higher number was started earlier.
   __device__ int me() const { return int(gridDim.x - 1 - blockIdx.x) / Tile::kCluster; }
   __device__ bool routed() const { return args.items != 0; }
-  __device__ const int* table() const { return launch.buffer<const int>(MARLIN_BUFFER_ROUTES); }
-  /// The item of a tile: an expert, the first of its rows, and their number.
-  __device__ const int* item(int tile) const {
-    return table() + kRouteItem * (1 + tile % row_tiles);
+  /// Of the item of a tile: an expert, the first of its rows, or their number.
+  enum Item { kExpert, kFirstRow, kRows };
+  __device__ int item(int tile, Item which) const {
+    return route_number<Tile>(launch, kRouteItem * (1 + tile % row_tiles) + which);
   }
   /// The first part of block i.
   __device__ int start(int i) const { return int(static_cast<long long>(units) * i / blocks()); }
@@ -179,10 +209,10 @@ struct Work {
   /// The first row of A of a tile, the end of its rows, and the first row block of a block's part
   /// of it.
   __device__ int first_row(int tile) const {
-    return routed() ? item(tile)[1] : tile % row_tiles * Tile::kRows;
+    return routed() ? item(tile, kFirstRow) : tile % row_tiles * Tile::kRows;
   }
   __device__ int end_row(int tile) const {
-    return routed() ? item(tile)[1] + item(tile)[2] : args.m;
+    return routed() ? item(tile, kFirstRow) + item(tile, kRows) : args.m;
   }
   __device__ int first_row_block(int tile, u32 rank) const {
     return (tile / row_tiles * Tile::kCluster + int(rank)) * Tile::kRowBlocks;
@@ -193,7 +223,7 @@ struct Work {
     if (!pairs_halves(launch)) return first + i;
     return (first + i) / 2 + i % 2 * (args.n / (2 * kRowBlock));
   }
-  __device__ int expert(int tile) const { return routed() ? item(tile)[0] : 0; }
+  __device__ int expert(int tile) const { return routed() ? item(tile, kExpert) : 0; }
   /// The bytes from the first expert's weights to those of the tile.
   __device__ long long weights_at(int tile) const { return expert(tile) * args.expert_stride; }
 };

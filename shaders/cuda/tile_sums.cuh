@@ -12,14 +12,15 @@ struct StageWeights {
   static constexpr int kChunks = Memory::Tile::kChunks;
   u32 memory;  // the address of the row block in the first stage
   int half, lane;
-  uint4 q[kChunks];
+  uint4 q[kChunks][Op::kPieces];
   ChunkScales<Op, 1> s[kChunks];
 
   /// Reads chunk `kb` of a stage into place kb.
   __device__ void fetch(int slot, int kb) {
     const u32 stage = memory + slot * Memory::kStage;
     const int g = lane / 4;
-    load_shared(stage + kb * kChunkCodes + half * 512 + lane * 16, q[kb]);
+    UNROLL for (int i = 0; i < Op::kPieces; i++)
+        load_shared(stage + kb * Op::kChunkCodes + i * 1024 + half * 512 + lane * 16, q[kb][i]);
     const int piece = Op::kGroupsOf128 ? kb / 2 : kb;
     const u32 scales = stage + Block::kScales + piece * Op::kScaleBytes;
     const u32 zeros = stage + Block::kZeros + piece * Op::kStagedZeroBytes;
@@ -96,7 +97,7 @@ struct TileSums {
   __device__ void change_units(int kb, int u) {
     float ratio[2];
     UNROLL for (int row = 0; row < 2; row++) {
-      const float scale = Op::template scale<0>(weights.s[kb], u, row);
+      const float scale = Op::template scale<0>(weights.s[kb], 2 * u, row);
       ratio[row] = scale == 0.0f ? 1.0f : __fdividef(unit[row], scale);
       unit[row] = scale == 0.0f ? unit[row] : scale;
     }
@@ -128,7 +129,7 @@ struct TileSums {
         load_operands(box, 16 * i, step, lane, b[step][i]);
     weights.template decode<false>(kb, a[0]);
     if constexpr (kByGroup) {
-      UNROLL for (int u = 0; u < 2; u += Op::kGroupUnits) add_group(kb, u, b);
+      UNROLL for (int step = 0; step < 4; step += Op::kGroupSteps) add_group(kb, step, b);
     } else {
       float(&to)[Tile::kSums] = sums_of_chunk();
       if (kApart && kb % 2 == 0) UNROLL for (int i = 0; i < Tile::kSums; i++) to[i] = 0.0f;
@@ -136,15 +137,15 @@ struct TileSums {
           Number::mma(reinterpret_cast<float(&)[4]>(to[4 * i]), a[0][step], b[step][i / 2][i % 2]);
     }
   }
-  /// Adds the products of the group that begins with unit `u` of chunk `kb`.
+  /// Adds the products of the group that begins with step `first` of chunk `kb`.
   template <int PAIRS>
-  __device__ void add_group(int kb, int u, const u32 (&b)[4][PAIRS][2][2]) {
+  __device__ void add_group(int kb, int first, const u32 (&b)[4][PAIRS][2][2]) {
     float scales[2];
     UNROLL for (int row = 0; row < 2; row++) scales[row] =
-        Op::template scale<0>(weights.s[kb], u, row);
+        Op::template scale<0>(weights.s[kb], first, row);
     UNROLL for (int i = 0; i < 2 * PAIRS; i++) {
       float sum[4] = {};
-      UNROLL for (int step = 2 * u; step < 2 * (u + Op::kGroupUnits); step++)
+      UNROLL for (int step = first; step < first + Op::kGroupSteps; step++)
           Number::mma(sum, a[0][step], b[step][i / 2][i % 2]);
       UNROLL for (int e = 0; e < 4; e++) total[4 * i + e] =
           fmaf(sum[e], scales[e / 2], total[4 * i + e]);

@@ -3,8 +3,6 @@
 #include "hopper.cuh"
 #include "operand.cuh"
 
-constexpr int kChunkCodes = 1024;  // bytes of the codes of 32 rows of W and 64 slots
-
 /// Of a row block, `count` pieces of `bytes` from number `first` on: codes of 64 slots, or scales
 /// or zeros of groups. Groups of `quad_blocks` times 128 slots, if that is not 1, have their scales
 /// copied for each 128.

@@ -81,8 +81,7 @@ class FileCheckpoint final : public Checkpoint {
   Result<TensorView> tensor(std::string_view name) const override {
     TensorView view = tensors_.view(name);
     if (view.data != nullptr) return view;
-    return Status::error(MARLIN_E_NOT_FOUND, "tensor '%.*s' is in none of the files",
-                         static_cast<int>(std::min<size_t>(name.size(), 160)), name.data());
+    return TensorTable::not_found(name, "in none of the files");
   }
 
   const TensorTable& tensors() const override { return tensors_; }

@@ -17,7 +17,7 @@ GroupSizes::GroupSizes(std::span<const int64_t> sizes) {
   const size_t count = sizes_.size();
   first_.resize(2 * count);
   for (size_t i = 0; i < count; ++i) first_[count + i] = static_cast<uint32_t>(i);
-  for (size_t i = count; i-- > 1;) {
+  for (size_t i = std::max<size_t>(count, 1) - 1; i > 0; --i) {
     const uint32_t a = first_[2 * i], b = first_[2 * i + 1];
     first_[i] = sizes_[a].place < sizes_[b].place ? a : b;
   }

@@ -188,7 +188,7 @@ class Characters {
     uint32_t code = hex_digits();
     if (code >= 0xd800 && code < 0xdc00) {  // the first half of a pair: \uXXXX\uXXXX
       at_ += 2;
-      code = 0x10000 + ((code - 0xd800) << 10) + hex_digits() - 0xdc00;
+      code = 0x10000 + ((code - 0xd800) << 10 | (hex_digits() & 0x3ff));
     }
     return encode(code);
   }
@@ -197,7 +197,9 @@ class Characters {
     uint32_t value = 0;
     for (const size_t end = at_ + 4; at_ < end; ++at_) {
       const char c = peek();
-      value = value * 16 + static_cast<uint32_t>(c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10);
+      const int digit = c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
+      value =
+          value * 16 + (static_cast<uint32_t>(digit) & 15u);  // any value, if the file has changed
     }
     return value;
   }

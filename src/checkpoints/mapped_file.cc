@@ -60,8 +60,8 @@ MappedFile::~MappedFile() {
 
 void MappedFile::release_pages(std::span<const std::byte> part) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto before = static_cast<size_t>(-reinterpret_cast<uintptr_t>(part.data()) %
-                                          page);  // bytes to a page's begin
+  // Bytes to a page's begin.
+  const size_t before = (page - reinterpret_cast<uintptr_t>(part.data()) % page) % page;
   if (before >= part.size()) return;
   std::byte* begin = const_cast<std::byte*>(part.data()) + before;
   const size_t whole = (part.size() - before) / page * page;

@@ -20,6 +20,12 @@ const char* file_label(const std::string& name) {
   return label;
 }
 
+Status TensorTable::not_found(std::string_view name, const std::string& place) {
+  constexpr size_t kMost = 160;
+  return Status::error(MARLIN_E_NOT_FOUND, "tensor '%.*s' is %s",
+                       static_cast<int>(std::min(name.size(), kMost)), name.data(), place.c_str());
+}
+
 uint32_t TensorTable::add_file(std::string name, std::span<const std::byte> bytes) {
   files_.push_back({std::move(name), bytes});
   return static_cast<uint32_t>(files_.size() - 1);

@@ -21,6 +21,8 @@ const char* file_label(const std::string& name);
 /// common pool, where a dimension takes fewer bytes than in any header.
 class TensorTable {
  public:
+  /// The error for a name of no tensor; `place` says where it is not: "in none of the files".
+  static Status not_found(std::string_view name, const std::string& place);
   /// Adds a file, whose bytes must outlive the table, and returns its number.
   uint32_t add_file(std::string name, std::span<const std::byte> bytes);
   /// If these are the first tensors, reserves memory for exactly this many, with this sum of their

@@ -12,6 +12,15 @@
 
 namespace metal_marlin {
 
+/// One task after the other, on the thread that calls.
+class SequentialRunner final : public TaskRunner {
+ public:
+  void run(uint32_t tasks, TaskRef task) override {
+    for (uint32_t i = 0; i < tasks; ++i) task(i);
+  }
+  uint32_t width() const override { return 1; }
+};
+
 /// Calls worker(item) once for every item in [0, count). At most runner.width() workers exist, each
 /// made by make_worker() on its own thread, so that a worker may keep buffers from item to item.
 /// After a failure no new items are begun; the Status of the lowest failed item is returned, which

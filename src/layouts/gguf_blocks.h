@@ -177,8 +177,8 @@ struct Nvfp4 : Nvfp4Codes {
   static bool needs_f16_scales(const std::byte* blocks, int64_t count) {
     for (int64_t i = 0; i < count; ++i) {
       const auto four = load<uint32_t>(blocks + i * kBytes);
-      // One of the four bytes is all ones if their complement has a zero byte.
-      if (((~four - 0x01010101u) & four & 0x80808080u) != 0) return true;
+      // A byte is all ones if one more than its lower seven bits reaches the eighth, which is set.
+      if ((((four & 0x7f7f7f7fu) + 0x01010101u) & four & 0x80808080u) != 0) return true;
     }
     return false;
   }

@@ -90,7 +90,7 @@ struct Iq4Xs {
     const unsigned high = load<uint16_t>(block + 2);
     for (int i = 0; i < 8; ++i) {
       const unsigned low = unsigned{byte_at(block, 4 + i / 2)} >> 4 * (i % 2) & 15u;
-      to.scales[i] = static_cast<uint8_t>((low | (high >> 2 * i & 3u) << 4) - 32u);
+      to.scales[i] = static_cast<uint8_t>(static_cast<int>(low | (high >> 2 * i & 3u) << 4) - 32);
       split_16(block + 8 + 16 * i, to.codes + 32 * i);
     }
   }
@@ -187,7 +187,7 @@ struct Q3_K {  // NOLINT(readability-identifier-naming): the name of the type in
     for (int i = 0; i < 16; ++i) {
       const unsigned low = unsigned{byte_at(scales, i % 8)} >> (i < 8 ? 0 : 4) & 15u;
       const unsigned high = unsigned{byte_at(scales, 8 + i % 4)} >> 2 * (i / 4) & 3u;
-      to.scales[i] = static_cast<uint8_t>((low | high << 4) - 32u);
+      to.scales[i] = static_cast<uint8_t>(static_cast<int>(low | high << 4) - 32);
     }
     store(to.scale_factor, load<uint16_t>(block + 108));
   }

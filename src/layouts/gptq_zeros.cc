@@ -38,7 +38,9 @@ GptqZeros::GptqZeros(const std::byte* words, int64_t n, int64_t groups, int bits
 int64_t GptqZeros::words_of_row(int64_t n, int bits) { return ceil_div(n * bits, 32); }
 
 uint32_t GptqZeros::word(int64_t group, int64_t index) const {
-  return load<uint32_t>(words_ + (group * row_words_ + index) * 4) + add_to_word_[index % 3];
+  const uint64_t sum =
+      uint64_t{load<uint32_t>(words_ + (group * row_words_ + index) * 4)} + add_to_word_[index % 3];
+  return static_cast<uint32_t>(sum);  // modulo 2^32
 }
 
 uint32_t GptqZeros::code(int64_t group, int64_t n) const {

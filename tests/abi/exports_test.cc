@@ -19,19 +19,20 @@ class Exports : public testing::TestWithParam<Export> {
     static void* const handle = dlopen(MARLIN_LIBRARY, RTLD_NOW | RTLD_LOCAL);
     return handle;
   }
-  static bool only_for_cpu() { return !abi_test::kOnCpu && GetParam().name == "marlin_checkpoint_save"; }
-  static constexpr const char* kOnlyForCpu = "only the CPU keeps packed weights in files";
+  /// What good arguments give: only the CPU keeps packed weights in files.
+  static marlin_status good() {
+    return !abi_test::kOnCpu && GetParam().name == "marlin_checkpoint_save" ? MARLIN_E_UNSUPPORTED : MARLIN_OK;
+  }
   void* const function_ = dlsym(library(), GetParam().name.c_str());
 };
 
 TEST_P(Exports, GoodArgumentsSucceed) {
   const Export& signature = GetParam();
   ASSERT_NE(function_, nullptr);
-  if (only_for_cpu()) GTEST_SKIP() << kOnlyForCpu;
   World world;
   const uint64_t result = call_in(world, function_, signature);
   if (signature.fails()) {
-    EXPECT_EQ(static_cast<marlin_status>(result), MARLIN_OK) << world.error().message;
+    EXPECT_EQ(static_cast<marlin_status>(result), good()) << world.error().message;
   } else if (signature.returns != Kind::nothing) {
     EXPECT_NE(result, 0u);
   }
@@ -39,7 +40,6 @@ TEST_P(Exports, GoodArgumentsSucceed) {
 
 TEST_P(Exports, EveryBadValueInEveryPositionIsATypedErrorAndTheNextCallWorks) {
   const Export& signature = GetParam();
-  if (only_for_cpu()) GTEST_SKIP() << kOnlyForCpu;
   for (size_t position = 0; position < signature.args.size(); ++position)
     for (size_t i = 0; i < World().bad(signature.args[position]).size(); ++i) {
       World world;
@@ -48,11 +48,14 @@ TEST_P(Exports, EveryBadValueInEveryPositionIsATypedErrorAndTheNextCallWorks) {
       const uint64_t result = call_in(world, function_, signature, position, &bad);
       if (signature.fails()) {
         const auto status = static_cast<marlin_status>(result);
-        EXPECT_TRUE(bad.expected == kAny || bad.expected == status)
-            << marlin_status_name(status) << " and not " << marlin_status_name(bad.expected) << ": " << world.error().message;
+        // A backend that keeps no files does not look at the path.
+        const bool needs_files = bad.expected == MARLIN_OK || (bad.expected == MARLIN_E_FILE && good() != MARLIN_OK);
+        const auto expected = needs_files ? good() : bad.expected;
+        EXPECT_TRUE(bad.expected == kAny || expected == status)
+            << marlin_status_name(status) << " and not " << marlin_status_name(expected) << ": " << world.error().message;
         EXPECT_TRUE(status == MARLIN_OK || world.created_nothing());
         EXPECT_TRUE(signature.args[position] == Arg::err || world.error().status == status);
-        EXPECT_EQ(static_cast<marlin_status>(call_in(world, function_, signature)), MARLIN_OK) << world.error().message;
+        EXPECT_EQ(static_cast<marlin_status>(call_in(world, function_, signature)), good()) << world.error().message;
       } else if (signature.returns == Kind::nothing) {
         call_in(world, function_, signature);
       }

@@ -226,6 +226,12 @@ TEST(Container, KeepsWhatWasPacked) {
   auto prune = load_of(names);
   prune.flags = MARLIN_LOAD_PRUNE_2_4;
   EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "packed dense", mm::load(context, int4, prune));
+  auto cancelled = load_of(names);
+  cancelled.progress = [](void*, uint64_t, uint64_t) -> int32_t { return 1; };
+  EXPECT_ERROR(MARLIN_E_CANCELLED, "cancelled", mm::load(context, int4, cancelled));
+  auto experts = load_of(names);
+  experts.expert_count = 2;
+  EXPECT_ERROR(MARLIN_E_SHAPE, "expert_count", mm::load(context, int4, experts));
   auto open = mm::make<marlin_open_desc>();
   open.layout = MARLIN_LAYOUT_ROWS;
   EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "packed", mm::checkpoint(folder / "int4.marlin", open));
@@ -258,6 +264,17 @@ TEST(Container, RefusesWhatItCannotWrite) {
   desc.flags = 2;
   EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "unknown bits", mm::save(context, source, path, desc));
   desc.flags = MARLIN_SAVE_OVERWRITE;
+  desc.reserved = 1;
+  EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "desc->reserved is 1", mm::save(context, source, path, desc));
+  desc.reserved = 0;
+  desc.load_count = 1;
+  EXPECT_ERROR(MARLIN_E_ARGUMENT, "desc->loads is NULL", mm::save(context, source, path, desc));
+  const marlin_load_desc* none = nullptr;
+  desc.loads = &none;
+  EXPECT_ERROR(MARLIN_E_ARGUMENT, "desc->loads[0]", mm::save(context, source, path, desc));
+  EXPECT_EQ(read(path), before);
+  desc.loads = nullptr;
+  desc.load_count = 0;
   std::filesystem::copy(data("gptq-v1-sym-g128"), folder / "input");
   const mm::checkpoint own(folder / "input");
   for (const auto& entry : std::filesystem::directory_iterator(folder / "input"))

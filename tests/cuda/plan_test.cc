@@ -72,7 +72,20 @@ TEST_F(CudaPlan, GivesFormsThatHaveNoKernelOfTheirOwnAGeneralOne) {
   EXPECT_EQ(name(mxfp4, 1, MARLIN_F32), "gemv_fp4_f32_m8");
   EXPECT_EQ(name(mxfp4, 64, MARLIN_F16), "mma_fp4_f16_m32_n128");  // the scale of a product may leave float16
   EXPECT_EQ(name({MARLIN_INT4, 32, ScaleType::bf16, 512, 4096}, 1), "gemv_u4_bf16_m8");
-  EXPECT_EQ(name({MARLIN_INT8, 128, ScaleType::f16, 512, 4096}, 64), "gemm_i8_bf16_m64_n128");
+  EXPECT_EQ(name({MARLIN_INT8, 64, ScaleType::f16, 512, 4096}, 64), "gemm_i8_bf16_m64_n128");
+}
+
+/// INT8 codes leave less room in tiles.
+TEST_F(CudaPlan, GivesInt8KernelsOfHopper) {
+  const Model q8_0(MARLIN_INT8, 32, ScaleType::f16, 11776, 4096), of_128(MARLIN_INT8, 128, ScaleType::f16, 11776, 4096);
+  const Model q6_k(MARLIN_INT8, 16, ScaleType::f32, 11776, 4096);
+  for (const Model* model : {&q8_0, &of_128}) {
+    EXPECT_EQ(name(*model, 8), "ring_i8_bf16_m8");
+    EXPECT_EQ(name(*model, 16), "mma_i8_bf16_m32_n128");
+  }
+  EXPECT_EQ(name(q8_0, 2048), "wgmma_i8_bf16_m128_n256");
+  EXPECT_EQ(name(of_128, 2048), "wgmma_i8_bf16_m192_n256");
+  for (const int64_t m : {1, 16, 512}) EXPECT_EQ(name(q6_k, m), "mma_i8_bf16_m32_n128");
 }
 
 /// Short groups, as GGUF and MLX have them.
@@ -233,9 +246,11 @@ TEST_F(CudaPlan, ChoosesTilesForTheRowsOfAnExpert) {
   EXPECT_EQ(plan_of(64).grid(256, 2880), (device::Size3{132, 1, 1}));
   EXPECT_EQ(name_of(plan_of(128)), "ring_fp4_bf16_m8");  // 4 rows an expert: a few have two tiles
   EXPECT_EQ(name_of(plan_of(256)), "mma_fp4_bf16_m16_n128");
-  EXPECT_TRUE(plan_of(256).gathers);  // so that the copy engine finds the rows of an expert together
+  EXPECT_FALSE(plan_of(256).sorts);
+  EXPECT_FALSE(plan_of(256).gathers);
   EXPECT_EQ(plan_of(256).items, 128 + (1024 - 128) / 16);
   EXPECT_EQ(name_of(plan_of(4096)), "wgmma_fp4_bf16_m192_n256");
+  EXPECT_TRUE(plan_of(4096).gathers);  // so that the copy engine finds the rows of an expert together
 }
 
 /// A threadgroup sorts what its table has room for, experts that it can count, and with short groups a warp's rows alone.
@@ -255,7 +270,11 @@ TEST_F(CudaPlan, SortsRoutedRowsInAThreadgroupWhereThereIsRoom) {
   EXPECT_TRUE(sorts(mxfp4, 513, 9, "ring_fp4_bf16_m8"));
   EXPECT_FALSE(sorts(q4_0, 128, 8, "ring_u4_bf16_m8"));
   EXPECT_TRUE(sorts(q4_0, 128, 9, "ring_u4_bf16_m8"));
-  EXPECT_TRUE(sorts(mxfp4, 128, 9, "mma_fp4_bf16_m16_n128"));  // whose rows are gathered
+  EXPECT_FALSE(sorts(mxfp4, 128, 9, "mma_fp4_bf16_m16_n128"));
+  EXPECT_TRUE(sorts(mxfp4, 128, 9, "wgmma_fp4_bf16_m64_n256"));  // whose rows are gathered
+  Model q4_1 = q4_0;
+  q4_1.meta.zero_kind = ZeroKind::additive;
+  EXPECT_TRUE(sorts(q4_1, 128, 9, "mma_u4_bf16_m16_n128"));  // whose gathered rows are added up
 }
 
 /// Every T has the kernel, and no more scratch than one, of the values of T that marlin_prepare asks for.

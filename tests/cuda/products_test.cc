@@ -133,15 +133,23 @@ trial::Case case_of_form(uint32_t i) {
   };
   trial::Case c;
   c.seed = i + 1;
-  c.format = one_of(MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT4, MARLIN_INT4);
+  c.format = one_of(MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT4, MARLIN_INT4, MARLIN_INT8);
   c.group = c.format == MARLIN_NVFP4 ? 16 : c.format == MARLIN_MXFP4 ? 32 : one_of(128, 256, 0, 32, 64);
   c.scale_type = c.format == MARLIN_NVFP4 ? MARLIN_E4M3 : c.format == MARLIN_MXFP4 ? MARLIN_E8M0 : MARLIN_F16;
   const bool is_short = c.group == 32 || c.group == 64;
   if (c.format == MARLIN_INT4)
     c.zeros = one_of(trial::Zeros::none, trial::Zeros::integer, is_short ? trial::Zeros::additive : trial::Zeros::none);
   c.zero_type = MARLIN_F16;
+  if (c.format == MARLIN_INT8) {
+    // Q8_0, long groups, and Q6_K and Q5_K on a GPU.
+    c.group = one_of(32, 128, 256, 0, 16, 32);
+    const bool is_q5_k = c.group == 32 && random() % 3 == 0;
+    if (c.group == 16 || is_q5_k) c.scale_type = c.zero_type = MARLIN_F32;
+    if (is_q5_k) c.zeros = trial::Zeros::additive;
+  }
   // Q4_K on a GPU.
-  if (c.group == 32 && c.zeros == trial::Zeros::additive && random() % 2 == 0) c.scale_type = c.zero_type = MARLIN_F32;
+  if (c.format == MARLIN_INT4 && c.group == 32 && c.zeros == trial::Zeros::additive && random() % 2 == 0)
+    c.scale_type = c.zero_type = MARLIN_F32;
   c.a_type = one_of(MARLIN_F16, MARLIN_BF16);
   c.c_type = one_of(MARLIN_F16, MARLIN_BF16, MARLIN_F32);
   c.bias_type = random() % 3 == 0 ? MARLIN_F32 : marlin_dtype{0};
@@ -155,7 +163,8 @@ trial::Case case_of_form(uint32_t i) {
   c.n = 2 * one_of(1, 4, 16, 17, 32, 64, 96, 100, 129, 288);
   c.k = one_of(32, 64, 100, 128, 200, 256, 512, 1000, 1024, 2048, 3072);
   if (c.m > 64 && c.n > 256) c.k = std::min<int64_t>(c.k, 1000);
-  if (c.format == MARLIN_INT4) c.k = std::max<int64_t>(c.k, 128);  // shorter rows have groups of their length
+  if (c.format == MARLIN_INT4 || c.format == MARLIN_INT8)
+    c.k = std::max<int64_t>(c.k, 128);  // shorter rows have groups of their length
   if (c.group > 0) c.k = (c.k + c.group - 1) / c.group * c.group;
   return c;
 }
@@ -176,6 +185,9 @@ void for_each_form(uint32_t count, const Try& try_one) {
       // Float32 scales have mma kernels alone, and groups of 32 with zero points no wgmma kernels.
       if (c.scale_type == MARLIN_F32 && !name.starts_with("mma_")) continue;
       if (is_wgmma && c.group == 32 && c.zeros == trial::Zeros::integer) continue;
+      // INT8 codes leave less room.
+      const int64_t most_of_int8 = c.group == 32 ? 128 : 192;
+      if (c.format == MARLIN_INT8 && (name.starts_with("mma_") ? kernel.rows == 16 : kernel.rows > most_of_int8)) continue;
       const testing::AssertionResult right = try_one(i, c, name);
       ++ran[name];
       if (!right && ++failed[name] <= 3) ADD_FAILURE() << right.message() << c.describe() << " by " << name;

@@ -55,8 +55,11 @@ std::vector<bool> kept_of(const oracle::Weights& weights) {
 
 }  // namespace
 
+int64_t bits_of(const Format& format) { return format.format == MARLIN_INT8 ? 8 : 4; }
+
 size_t packed_bytes(const Shape& shape, const Format& format) {
-  const int64_t bits = format.sparse ? 3 : 4;    // of a slot: half a code, and a position
+  // Of a slot; of 2:4 weights half a code, and a position.
+  const int64_t bits = format.sparse ? 3 : bits_of(format);
   const int64_t numbers = format.zeros ? 2 : 1;  // of a group
   return static_cast<size_t>(shape.n * shape.k * bits / 8 +
                              shape.n * groups_of(shape, format) * numbers * oracle::bytes_of(format.scales));
@@ -79,7 +82,7 @@ std::vector<uint16_t> random_numbers(size_t count, marlin_dtype dtype, uint32_t 
 
 RandomWeights::RandomWeights(std::span<const Shape* const> shapes) {
   size_t most = 0;
-  for (const Shape* shape : shapes) most = std::max(most, static_cast<size_t>(shape->n * shape->k / 2));
+  for (const Shape* shape : shapes) most = std::max(most, static_cast<size_t>(shape->n * shape->k));
   codes_ = random_words<uint8_t>(most + kPlaces, 1);
 }
 
@@ -100,7 +103,8 @@ mm::weights RandomWeights::pack_experts(const mm::context& context, const Shape&
     desc.group_size = static_cast<uint32_t>(format.group);
     desc.n = shape.n;
     desc.k = shape.k;
-    desc.values = mm::matrix_view(codes_of(copy), shape.n, shape.k / 2);
+    desc.values = mm::matrix_view(codes_of(copy), shape.n, shape.k * bits_of(format) / 8);
+    if (bits_of(format) == 8) desc.values.dtype = MARLIN_I8;
     desc.scales.data = scales.back().data();
     desc.scales.rows = shape.n;
     desc.scales.cols = groups_of(shape, format);
@@ -126,8 +130,12 @@ oracle::Weights RandomWeights::sample(const Shape& shape, const Format& format, 
   weights.groups = groups_of(shape, format);
   for (const int64_t row : rows) {
     for (int64_t k = 0; k < shape.k; ++k) {
-      const uint8_t pair = codes[(row * shape.k + k) / 2];
-      weights.codes.push_back(k % 2 == 0 ? pair & 15 : pair >> 4);
+      const int64_t at = row * shape.k + k;
+      const uint8_t pair = codes[at / 2];
+      if (bits_of(format) == 8)
+        weights.codes.push_back(codes[at]);
+      else
+        weights.codes.push_back(k % 2 == 0 ? pair & 15 : pair >> 4);
     }
     for (int64_t group = 0; group < weights.groups; ++group)
       weights.scale.push_back(oracle::read(format.scales, scales.data(), row * weights.groups + group));

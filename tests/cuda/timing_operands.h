@@ -38,11 +38,16 @@ inline constexpr Format kFormats[] = {{"mxfp4", MARLIN_MXFP4, 32, MARLIN_E8M0},
                                       {"q4_k", MARLIN_INT4, 32, MARLIN_F32, false, true},
                                       {"int4-g64", MARLIN_INT4, 64, MARLIN_F16},
                                       {"mlx", MARLIN_INT4, 64, MARLIN_BF16, false, true},
+                                      {"q8_0", MARLIN_INT8, 32, MARLIN_F16},
+                                      {"int8", MARLIN_INT8, 128, MARLIN_F16},
+                                      {"q6_k", MARLIN_INT8, 16, MARLIN_F32},
+                                      {"q5_k", MARLIN_INT8, 32, MARLIN_F32, false, true},
                                       {"mxfp4-2:4", MARLIN_MXFP4, 32, MARLIN_E8M0, true},
                                       {"int4-2:4", MARLIN_INT4, 128, MARLIN_F16, true}};
 
 inline constexpr size_t kElementBytes = 2;  // of activations, of C, and of cuBLAS's weights
 
+int64_t bits_of(const Format& format);  // of a code
 /// Codes and scales.
 size_t packed_bytes(const Shape& shape, const Format& format);
 size_t dense_bytes(const Shape& shape);

@@ -1,6 +1,7 @@
 // marlin_checkpoint_convert: checkpoints of every layout, to every scheme. Most calls are dry runs; the others write.
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 
@@ -19,11 +20,17 @@ struct Opened {
   std::vector<std::string> names;
 };
 
+/// Where the tests' checkpoints lie: where they were at the build, unless the program was taken to another machine.
+std::string test_data() {
+  const char* moved = std::getenv("METAL_MARLIN_FUZZ_DATA");
+  return moved != nullptr ? moved : MARLIN_TEST_DATA;
+}
+
 const Opened& some_checkpoint(uint32_t which) {
   static const std::vector<Opened> all = [] {
     std::vector<Opened> opened;
     for (const char* name : kInputs) {
-      Opened one{checkpoint(std::string(MARLIN_TEST_DATA) + "/" + name), {}};
+      Opened one{checkpoint(test_data() + "/" + name), {}};
       for (const auto& layer : one.file.layers()) one.names.emplace_back(layer.name);
       opened.push_back(std::move(one));
     }

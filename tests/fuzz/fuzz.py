@@ -1,10 +1,11 @@
-"""Runs fuzz targets: fuzz.py BUILD_FOLDER [TARGET] [SECONDS] [--keep]
+"""Runs fuzz targets: fuzz.py BUILD_FOLDER [TARGET] [SECONDS] [--keep] [--pack FOLDER] [--import SUMMARY]
 
 An eighth of a run learns: libFuzzer then notes every pair of numbers that is compared, which takes most of the time. The rest
 of the run only executes. Corpora grow from run to run in build/fuzz/corpus, and an input that breaks a promise stays in
 build/fuzz/found. Executions are counted in build/fuzz/executions.json by target and by state of the sources, run by run, so
 that a long run can be several short ones. --keep runs nothing: it reduces the corpora to the inputs that reach something
-new, and moves them and the counts to tests/fuzz, where later runs begin with them and every build replays them.
+new, and moves them and the counts to tests/fuzz, where later runs begin with them and every build replays them. --pack writes a folder
+that runs the targets on another machine (away.py), and --import adds the executions that its summary counts.
 """
 
 import concurrent.futures
@@ -28,13 +29,14 @@ SECONDS = 60
 MOST_IN_CORPUS = 4000  # files; libFuzzer executes all of them at the begin of a run
 
 
-def options(target, build, learns):
+def options(target, build, learns, corpus=None, found=None):
+    """Of libFuzzer; corpora and what is found lie in the build folder unless others are named."""
     made, dictionary = build / "seeds", build / "seeds" / f"{target}.dict"
     return [
-        str(build / "corpus" / target),
+        str((corpus or build / "corpus") / target),
         str(made / target),
         *(str(folder) for folder in [ROOT / "tests/fuzz/kept" / target] if folder.exists()),
-        f"-artifact_prefix={build}/found/{target}-",
+        f"-artifact_prefix={found or build / 'found'}/{target}-",
         f"-max_len={LONGEST[target]}",
         "-timeout=20",  # of the clock; a target itself counts its second of this process
         "-rss_limit_mb=1500",  # of a process whose inputs are kilobytes; most of it is AddressSanitizer's
@@ -48,16 +50,16 @@ def options(target, build, learns):
     ]
 
 
-def execute(target, build, *arguments):
+def execute(target, build, *arguments, log=None):
     """Runs the program of a target: its exit status, its log and its seconds of CPU."""
     environment = os.environ | {
         # Short stacks of allocations and little freed memory kept take a quarter less time; uses after free are still seen.
-        "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=0:detect_stack_use_after_return=0:malloc_context_size=6"
+        "ASAN_OPTIONS": f"detect_leaks={os.environ.get('METAL_MARLIN_FUZZ_LEAKS', '1')}:allocator_may_return_null=0:detect_stack_use_after_return=0:malloc_context_size=6"
                         ":quarantine_size_mb=8",
         "UBSAN_OPTIONS": "print_stacktrace=1",
         "METAL_MARLIN_PROFILE": "off",
     }
-    log = build / f"{target}.log"
+    log = log or build / f"{target}.log"
     with log.open("w") as said:
         process = subprocess.Popen([build / "tests/fuzz" / f"fuzz_{target}", *arguments], stderr=said, stdout=subprocess.DEVNULL,
                                    env=environment)
@@ -77,6 +79,17 @@ def reduce(target, build, *others):
     reduced.rename(corpus)
 
 
+def figures(text):
+    """What libFuzzer printed of a run: executions, edges and features reached, and memory."""
+    number = lambda pattern: int((re.findall(pattern, text) or ["0"])[-1])
+    return {"executions": number(r"stat::number_of_executed_units:\s*(\d+)"), "edges": number(r"cov: (\d+)"),
+            "features": number(r"ft: (\d+)"), "peak_mb": number(r"stat::peak_rss_mb:\s*(\d+)")}
+
+
+def reason(status, text):
+    return (re.findall(r"(?:ERROR: .*|broken: .*|runtime error: .*)", text) or [f"exit status {status}"])[0]
+
+
 def run(target, seconds, build):
     for folder in (build / "corpus" / target, build / "found"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -88,14 +101,14 @@ def run(target, seconds, build):
         if part == 0 or result["failed"]:
             continue
         status, text, cpu = execute(target, build, f"-max_total_time={part}", *options(target, build, learns))
-        number = lambda pattern: int((re.findall(pattern, text) or ["0"])[-1])
-        result["executions"] += number(r"stat::number_of_executed_units:\s*(\d+)")
-        result["edges"], result["features"] = number(r"cov: (\d+)"), number(r"ft: (\d+)")
-        result["peak_mb"] = max(result["peak_mb"], number(r"stat::peak_rss_mb:\s*(\d+)"))
+        read = figures(text)
+        result["executions"] += read["executions"]
+        result["edges"], result["features"] = read["edges"], read["features"]
+        result["peak_mb"] = max(result["peak_mb"], read["peak_mb"])
         result["cpu"] += cpu
         if status != 0:
             result["failed"] = True
-            result["why"] = (re.findall(r"(?:ERROR: .*|broken: .*|runtime error: .*)", text) or [f"exit status {status}"])[0]
+            result["why"] = reason(status, text)
     return result | {"date": datetime.date.today().isoformat()}
 
 
@@ -104,7 +117,7 @@ def show(results, total):
     for r in results:
         said = "nothing found" if not r["failed"] else f"FAILED: {r['why']}"
         rate, in_all = r["executions"] / max(r["cpu"], 0.01), total.get(r["target"], 0)
-        print(f"{r['target']:12} {r['executions']:11} {rate:8.0f} {in_all:11} {r['edges']:7} {r['peak_mb']:8}  {said}")
+        print(f"{r['target']:12} {r['executions']:11} {rate:8.0f} {in_all:11} {r['edges']:7} {r.get('peak_mb', 0):8}  {said}")
 
 
 def keep(build, targets):
@@ -114,6 +127,16 @@ def keep(build, targets):
             inputs = [path.read_bytes() for path in (build / "corpus" / target).iterdir()]
             print(f"{target}: {corpora.write(ROOT, target, inputs)} of {len(inputs)} inputs are kept")
     counts.keep(ROOT, build)
+
+
+def take_in(summary):
+    """Adds what was executed on another machine to the counts of the repository."""
+    read = json.loads(summary.read_text())
+    why_not = counts.take_in(ROOT, read)
+    if why_not:
+        sys.exit(f"fuzz: {summary}: {why_not}")
+    show(read["targets"], counts.executions(ROOT, ROOT / "build/fuzz"))
+    return 1 if any(one["failed"] for one in read["targets"]) else 0
 
 
 def chosen(arguments):
@@ -132,11 +155,18 @@ def chosen(arguments):
 
 def main(build, *arguments):
     build = pathlib.Path(build).resolve()
-    targets, seconds = chosen(arguments)
+    if len(arguments) == 2 and arguments[0] == "--import":
+        return take_in(pathlib.Path(arguments[1]))
+    packs = len(arguments) == 2 and arguments[0] == "--pack"
+    targets, seconds = chosen(() if packs else arguments)
     shutil.rmtree(build / "seeds", ignore_errors=True)
     seeds.write_all(ROOT, build / "seeds")
     for target in targets:
         corpora.unpack(ROOT, target, build / "seeds" / target)
+    if packs:
+        import away  # which imports this file
+
+        return away.pack(ROOT, build, pathlib.Path(arguments[1]).resolve())
     if seconds == 0:
         return keep(build, targets)
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as workers:

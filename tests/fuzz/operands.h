@@ -43,7 +43,9 @@ class Operands {
     m.dtype = in.number32(dtype);
     m.offset_bytes = static_cast<uint64_t>(in.number(0));
     place(m, in);
-    if (in.byte() >= 224) m.memory = in.number32(MARLIN_MEM_HOST);
+    // Whether an address is of the host or of a marlin_buffer is true, too: no library can tell.
+    const marlin_memory memory = in.byte() >= 224 ? in.number32(MARLIN_MEM_HOST) : MARLIN_MEM_HOST;
+    if (memory != MARLIN_MEM_HOST && memory != MARLIN_MEM_BUFFER) m.memory = memory;
     return m;
   }
   /// All bytes that results could be written to.

@@ -60,9 +60,12 @@ void explain_and_prepare(const std::vector<const marlin_gemm_desc*>& descs, Read
   size_t needed = 0;
   const size_t capacity = in.byte();
   expect_typed(marlin_explain(descs[0], text, capacity, &needed, &err), err.message);
-  // A size that would be served takes as much memory as it says.
-  int64_t max_m = in.number(4);
+  // A size that would be served takes as much memory as it says: so much for each expert of each row.
+  int64_t max_m = in.number(4), experts = 1;
+  for (const marlin_gemm_desc* d : descs) experts = std::max(experts, d->expert_ids.cols);
+  if (experts > 600 && experts < int64_t{1} << 60) return;
   if (max_m > 300 && max_m < int64_t{1} << 60) max_m = 300;
+  if (experts <= 600) max_m = std::min(max_m, std::max<int64_t>(600 / experts, 1));
   uint64_t scratch = 0;
   err = make<marlin_error>();
   const marlin_status status =

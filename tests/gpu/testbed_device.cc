@@ -249,6 +249,24 @@ bool put_header(std::string& text, const std::string& file) {
   return false;
 }
 
+/// The library of a text, made once in a process: tests have devices of their own, most of them with the same shaders. The
+/// headers that a text includes are those of the tree, which do not change meanwhile.
+bed::Result<bed::Library> library_of(const std::string& text, const bed::CompileOptions& options, const std::string& name) {
+  static std::mutex mutex;
+  static std::map<std::string, bed::Library> libraries;
+  std::string key = std::to_string(options.language) + " " + std::to_string(static_cast<int>(options.contraction));
+  for (const std::string& define : options.defines) key += "\n" + define;
+  key += "\n" + name + "\n" + text;
+  {
+    const std::lock_guard lock(mutex);
+    if (const auto found = libraries.find(key); found != libraries.end()) return found->second;
+  }
+  auto made = bed::Library::from_source(text, options, name);
+  if (!made) return made.error();
+  const std::lock_guard lock(mutex);
+  return libraries.emplace(key, made.take()).first->second;
+}
+
 }  // namespace
 
 TestbedDevice::TestbedDevice(TestbedOptions options) : options_(std::move(options)) {
@@ -301,12 +319,12 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   options.include_folders = {MARLIN_SHADERS};
   options.contraction = options_.contraction;
   if (source.tensor) options.language = 17;
-  auto made = bed::Library::from_source(changed, options, source.file);
+  const auto made = library_of(changed, options, source.file);
   if (!made) return Status::error(MARLIN_E_DEVICE, "%s", made.message().c_str());
   const auto& names = made.value().kernel_names();
   if (std::find(names.begin(), names.end(), name) == names.end())
     return Status::error(MARLIN_E_NOT_FOUND, "%s has no kernel %s", source.file.c_str(), name.c_str());
-  return libraries_.emplace(name, made.take()).first->second;
+  return libraries_.emplace(name, made.value()).first->second;
 }
 
 Result<dv::KernelRef> TestbedDevice::kernel(std::string_view name, std::span<const dv::Constant> constants) {

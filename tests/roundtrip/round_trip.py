@@ -3,8 +3,10 @@
 usage: round_trip.py COMMAND
 
 Each check writes a file, has a package of PyPI decode it, and compares every value, bit for bit, with what `metal-marlin unpack`
-says of the same file. Prints "passed NAME", "FAILED NAME: why" or "skipped NAME: why", a line each; exit status 1 when one failed.
+says of the same file. (Files of bitsandbytes are those of tests/data, because the library does not write them.) Prints "passed NAME", "FAILED NAME: why" or "skipped NAME: why", a line each; exit status 1 when one failed.
 """
+import ctypes
+import importlib.util
 import json
 import pathlib
 import re
@@ -13,6 +15,7 @@ import sys
 import tempfile
 
 import numpy as np
+from safetensors import safe_open
 from safetensors.numpy import load_file, save, save_file
 
 command = sys.argv[1]
@@ -200,6 +203,41 @@ def check_comparison(_scratch):
     assert re.search("candidates: ours, .*mlx", done.stdout), done.stdout
 
 
+# --- bitsandbytes, whose files only its package writes ----------------------------------------------------------------------------
+
+
+def bitsandbytes_library():
+    """The compiled decoders of the package for the CPU. Importing the package would need torch."""
+    spec = importlib.util.find_spec("bitsandbytes")
+    if spec is None:
+        raise Skip("bitsandbytes is not installed here")
+    return ctypes.CDLL(str(pathlib.Path(spec.origin).parent / "libbitsandbytes_cpu.so"))
+
+
+def check_bitsandbytes(scratch, folder):
+    """A layer that the package wrote, decoded by the package, has the bits that we give. The matrix is one row for its decoder,
+    because blocks run across rows, and its code for AVX-512 is wrong where a row is no multiple of a block."""
+    library, data = bitsandbytes_library(), pathlib.Path(__file__).resolve().parents[1] / "data" / folder
+    with safe_open(data / "model.safetensors", "np") as file:
+        name = next(name for name in file.keys() if ".quant_state.bitsandbytes__" in name)
+        tensors = {part: file.get_tensor(part) for part in file.keys() if part.startswith(name.split(".quant_state.")[0])}
+    weight, state = name.split(".quant_state.")[0], json.loads(tensors[name].tobytes())
+    n, k = state["shape"]
+    codes, absmax = np.ascontiguousarray(tensors[weight]), np.ascontiguousarray(tensors[f"{weight}.absmax"])
+    pointer, number = (lambda array: array.ctypes.data_as(ctypes.c_void_p)), ctypes.c_longlong
+    if "nested_blocksize" in state:
+        table, units = (np.ascontiguousarray(tensors[f"{weight}.nested_{part}"]) for part in ("quant_map", "absmax"))
+        scales = np.empty(len(absmax), np.float32)
+        library.cdequantize_blockwise_cpu_fp32(pointer(table), pointer(absmax), pointer(units), pointer(scales),
+                                               number(state["nested_blocksize"]), number(len(absmax)))
+        absmax = scales + np.float32(state["nested_offset"])
+    values = np.empty((n, k), np.float32)
+    decode = getattr(library, f"cdequantize_blockwise_cpu_{state['quant_type']}_fp32")
+    decode(pointer(codes), pointer(absmax), pointer(values), number(state["blocksize"]), number(1), number(n * k))
+    run("unpack", data, "-o", scratch / "values.safetensors")
+    same_bits(values, load_file(scratch / "values.safetensors")[weight.removesuffix(".weight")])
+
+
 # --- compressed-tensors, where its user has installed it with torch -----------------------------------------------------------------
 
 
@@ -243,6 +281,7 @@ CHECKS = [
     *((f"mlx-of-{form}", check_gguf_to_mlx, form, bits) for form, bits in (("q4_k", 4), ("q5_k", 5), ("q5_0", 5), ("q8_0", 8))),
     ("imatrix", check_imatrix),
     ("comparison", check_comparison),
+    *((folder, check_bitsandbytes, folder) for folder in ("bnb-nf4-b64", "bnb-nf4-b64-double", "bnb-fp4-b64", "bnb-fp4-b128-double")),
     ("compressed-tensors-mxfp4", check_compressed_tensors, "mxfp4-pack-quantized", "--format", "mxfp4"),
     ("compressed-tensors-nvfp4", check_compressed_tensors, "nvfp4-pack-quantized", "--format", "nvfp4"),
     ("compressed-tensors-int4", check_compressed_tensors, "pack-quantized", "--format", "int4", "--group", "64"),

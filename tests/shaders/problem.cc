@@ -11,6 +11,7 @@
 #include <memory>
 #include <sstream>
 
+#include "core/parallel.h"
 #include "expected_scales.h"
 #include "formats/format_table.h"
 
@@ -80,13 +81,6 @@ AssertionResult run_dispatch(Dispatch& dispatch, const Setting& setting, const s
 void set_constants(metal_on_cpu::Kernel& kernel, const Constants& constants) {
   for (const auto& [index, value] : constants) kernel.constant(index, value);
 }
-
-struct SerialRunner final : metal_marlin::TaskRunner {
-  void run(uint32_t tasks, metal_marlin::TaskRef task) override {
-    for (uint32_t i = 0; i < tasks; ++i) task(i);
-  }
-  uint32_t width() const override { return 1; }
-};
 
 }  // namespace
 
@@ -202,7 +196,7 @@ void Problem::set_scale(int64_t index, double value, uint8_t byte) {
 }
 
 AssertionResult Problem::pack(const Packer& packer) {
-  SerialRunner runner;
+  metal_marlin::SequentialRunner runner;
   for (const auto exponents : {gpu::Exponents::bytes, gpu::Exponents::floats}) {
     auto planned = packer.plan(source.meta(), exponents, gpu::SlotOrder::simdgroup);
     if (!planned.ok()) return AssertionFailure() << planned.status().message();

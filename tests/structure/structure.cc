@@ -162,6 +162,85 @@ Breaches file_lengths(const fs::path& root) {
   return breaches;
 }
 
+namespace {
+
+constexpr size_t kMaxFunctionLines = 60;
+
+// The longer functions that there are: file, a part of the head, lines. Nothing is to be added.
+struct LongFunction {
+  const char *file, *head;
+  size_t lines;
+};
+constexpr LongFunction kLongFunctions[] = {
+    {"tests/unit/checkpoint_mixed_test.cc", "WhatIsWrongWithALayerNamesItsTensor", 112},
+    {"tests/gpu/dispatch_test.cc", "IsDispatchedByItsContract", 71},
+    {"tests/abi/exports_signatures.h", "meaning(", 67},
+    {"tests/abi/exports_world.h", "World::bad(", 66},
+    {"tools/bench.cc", "ExitCode run(", 61},
+    {"tests/unit/kernels_problem.h", "random_weights(", 61},
+};
+
+size_t indentation(const std::string& line) { return std::min(line.find_first_not_of(' '), line.size()); }
+
+// The first line of the head whose last one is given.
+size_t head_of(const std::vector<std::string>& lines, size_t last) {
+  const auto ends_something = [](const std::string& line) {
+    const size_t begin = indentation(line);
+    const std::string code = line.substr(0, line.find("  //"));
+    if (begin == line.size()) return true;
+    return std::string(";{}:").find(code.back()) != std::string::npos || line[begin] == '#' ||
+           line.compare(begin, 2, "//") == 0 || line.compare(begin, 8, "template") == 0 ||
+           line.compare(begin, 8, "requires") == 0;
+  };
+  while (last > 0 && !ends_something(lines[last - 1])) --last;
+  return last;
+}
+
+// Whether a brace behind this head, whose first and last lines are given, may be a function's: clang-format ends it so. A head
+// has parentheses, and no other statement with a block stands so far to the left.
+bool opens_function(const std::string& first, const std::string& last) {
+  static const std::set<std::string> others = {"namespace", "struct", "class", "enum", "union", "extern", "if", "for", "while"};
+  const std::string code = last.substr(0, last.find("  //"));
+  const size_t begin = indentation(first);
+  if (begin > 4 || !code.ends_with("{") || code.find(')') == std::string::npos) return false;
+  const size_t end = first.find_first_not_of("abcdefghijklmnopqrstuvwxyz", begin);
+  return !others.contains(first.substr(begin, end - begin)) && std::string("{}#").find(first[begin]) == std::string::npos;
+}
+
+// Says what is wrong with a function of so many lines, or nothing.
+std::string judge_length(const std::string& path, const std::string& head, size_t lines) {
+  for (const LongFunction& known : kLongFunctions) {
+    if (path != known.file || head.find(known.head) == std::string::npos) continue;
+    if (lines == known.lines) return "";
+    const std::string listed = std::to_string(known.lines);
+    return lines > known.lines ? "has grown from " + listed + " lines to " + std::to_string(lines)
+                               : "is listed with " + listed + " lines and has " + std::to_string(lines) + ": shorten the list";
+  }
+  return lines <= kMaxFunctionLines ? "" : "has " + std::to_string(lines) + " lines, more than 60";
+}
+
+}  // namespace
+
+Breaches function_lengths(const fs::path& root) {
+  Breaches breaches;
+  for (const File& file : files(root, {"include", "src", "tools", "examples", "bindings", "tests"}, kCode)) {
+    const std::string path = file.path.generic_string();
+    if (path.starts_with("src/backends/cpu/x86/") || path.starts_with("src/backends/cpu/arm64/")) continue;
+    for (size_t i = 0; i < file.lines.size(); ++i) {
+      if (!file.lines[i].ends_with("{") && file.lines[i].find("{  //") == std::string::npos) continue;
+      const size_t head = head_of(file.lines, i);
+      if (!opens_function(file.lines[head], file.lines[i])) continue;
+      const std::string close = std::string(indentation(file.lines[head]), ' ') + "}";
+      size_t end = i + 1;
+      while (end < file.lines.size() && !file.lines[end].starts_with(close)) ++end;
+      const std::string wrong = judge_length(path, file.lines[head], end - head + 1);
+      if (!wrong.empty()) breaches.push_back(at(file, head, "this function " + wrong));
+      i = end;
+    }
+  }
+  return breaches;
+}
+
 Breaches line_widths(const fs::path& root) {
   Breaches breaches;
   for (const File& file : files(root, {"src", "shaders"}, kCode)) {

@@ -38,6 +38,7 @@ class Tree {
 
 TEST(Structure, IncludesFollowTheArrows) { EXPECT_THAT(include_arrows(kProject), IsEmpty()); }
 TEST(Structure, FilesAreShort) { EXPECT_THAT(file_lengths(kProject), IsEmpty()); }
+TEST(Structure, FunctionsAreShort) { EXPECT_THAT(function_lengths(kProject), IsEmpty()); }
 TEST(Structure, LinesAreNarrow) { EXPECT_THAT(line_widths(kProject), IsEmpty()); }
 TEST(Structure, ConditionalsAreNotNested) { EXPECT_THAT(nested_conditionals(kProject), IsEmpty()); }
 TEST(Structure, NothingIsLeftUndone) { EXPECT_THAT(words(kProject), IsEmpty()); }
@@ -96,6 +97,30 @@ TEST(StructureRules, FindALongFile) {
   EXPECT_THAT(found, Contains(HasSubstr("src/core/long.cc:501: has 501 lines")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/excused.cc")));
   EXPECT_THAT(found, Contains(HasSubstr("dev:501")));
+}
+
+TEST(StructureRules, FindALongFunction) {
+  const auto function = [](const std::string& head, int lines) {
+    std::string text = head + " {\n";
+    for (int i = 2; i < lines; ++i) text += "  work();\n";
+    return text + "}\n";
+  };
+  const std::string member = "struct S {\n  void f(int a,\n         int b) const {\n";
+  std::string body;
+  for (int i = 0; i < 58; ++i) body += "    work();\n";
+  const Tree tree({{"src/core/short.cc", function("void f()", 60) + function("void g()", 60)},
+                   {"src/core/long.cc", function("void f()", 60) + "\n" + function("TEST(A, B)", 61)},
+                   {"src/core/member.cc", member + body + "  }\n};\n"},
+                   {"src/core/class.h", "class A : public B(1) {\n"},
+                   {"src/backends/cpu/x86/kernel.cc", function("void f()", 90)},
+                   {"tools/bench.cc", function("ExitCode run(int x)", 62)},
+                   {"tests/gpu/dispatch_test.cc", function("TEST_P(A, IsDispatchedByItsContract)", 50)}});
+  const Breaches found = function_lengths(tree.root());
+  EXPECT_EQ(found.size(), 4u);
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/long.cc:62: this function has 61 lines")));
+  EXPECT_THAT(found, Contains(HasSubstr("src/core/member.cc:2: this function has 61 lines")));
+  EXPECT_THAT(found, Contains(HasSubstr("tools/bench.cc:1: this function has grown from 61 lines to 62")));
+  EXPECT_THAT(found, Contains(HasSubstr("tests/gpu/dispatch_test.cc:1: this function is listed with 71 lines and has 50")));
 }
 
 TEST(StructureRules, FindAWideLine) {

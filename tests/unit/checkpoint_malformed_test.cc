@@ -9,6 +9,7 @@
 #include "backends/gpu/pack.h"
 #include "base/bits.h"
 #include "checkpoint_files.h"
+#include "core/parallel.h"
 #include "formats/widen.h"
 
 namespace metal_marlin::testing {
@@ -16,13 +17,6 @@ namespace {
 
 struct Tally {
   size_t files = 0, refused = 0, layers_refused = 0, packed = 0;
-};
-
-struct HereRunner final : TaskRunner {
-  void run(uint32_t tasks, TaskRef task) override {
-    for (uint32_t i = 0; i < tasks; ++i) task(i);
-  }
-  uint32_t width() const override { return 1; }
 };
 
 /// Packs a source that is `read` as Metal's backend does: the error of reading, or none.
@@ -43,7 +37,7 @@ void pack_for_metal(const WeightSource& source, const Status& read, Tally& tally
       return;
     }
     if (plan.value().layout.bytes > kMostBytes) return;
-    HereRunner runner;
+    SequentialRunner runner;
     std::vector<std::byte> memory(plan.value().layout.bytes);  // the sanitizers see its end
     const auto done = gpu::pack_weights(packed, plan.value(), memory, runner);
     ASSERT_EQ(done.status().code(), read.code()) << done.status().message();

@@ -283,6 +283,42 @@ TEST(Int8Activations, NeverPass127) {
   }
 }
 
+/// Rows in fours, alone and past the end; blocks of zeros, of NaN and of an infinity; scales over the whole range of floats.
+/// The range of d that follows the blocks is part of what is compared.
+TEST(Int8Activations, HaveTheSameBytesInVectors) {
+  constexpr int64_t kRows = 14, kK = 250;
+  std::mt19937 rng(4);
+  std::vector<float> a(kRows * kK);
+  for (size_t i = 0; i < a.size(); ++i)
+    a[i] = std::ldexp(static_cast<float>(static_cast<int>(rng() % 255) - 127), static_cast<int>(i / 32 * 37 % 200) - 120);
+  std::fill_n(a.begin() + 2 * kK, 64, 0.0f);
+  a[5 * kK + 40] = std::nanf("");
+  a[6 * kK + 3] = -std::numeric_limits<float>::infinity();
+  const MatrixView view{a.data(), kRows, kK, kK, MARLIN_F32};
+  PrepareArgs args;
+  args.a = &view;
+  args.rows = kRows;
+  for (const int sums : {0, 1, 2}) {
+    args.layout = {.form = ActivationForm::int8,
+                   .tile_rows = 8,
+                   .chunk_blocks = 4,
+                   .sums_per_block = sums,
+                   .rows = kRows,
+                   .tiles = 2,
+                   .blocks = 8};
+    std::vector<uint32_t> portable(args.layout.bytes() / 4), other(portable.size());
+    args.out = portable.data();
+    prepare_activations(args, 0, 2);
+    args.out = other.data();
+    for (const KernelRow& row : kernel_rows()) {
+      if (!this_machine().has(row.features)) continue;
+      std::fill(other.begin(), other.end(), 0u);
+      row.steps.prepare(args, 0, 2);
+      EXPECT_EQ(portable, other) << sums << " " << row.name;
+    }
+  }
+}
+
 TEST(KernelNames, FollowTheGrammarAndAreUnique) {
   const std::regex grammar(
       "cpu_(generic|avx2|avx512|avx512vnni|avx512bf16|amx|neon|neondotprod|neoni8mm|neonbf16)_"

@@ -139,7 +139,9 @@ void Backend::give_back(size_t count) {
 void Backend::run(const Product& product) noexcept {
   ggml_status status;
   try {
-    status = products_.compute(product.original, product.other_originals);
+    status = product.original.op == GGML_OP_GET_ROWS
+                 ? file_rows_.read(product.original)
+                 : products_.compute(product.original, product.other_originals);
   } catch (const std::bad_alloc&) {
     log(GGML_LOG_LEVEL_ERROR, "node '%s': no memory for activations", product.original.name);
     status = GGML_STATUS_ALLOC_FAILED;
@@ -187,6 +189,10 @@ ggml_status Backend::compute(ggml_cgraph* graph) {
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
       ggml_tensor& node = *ggml_graph_node(graph, i);
       if (!moves_data(node)) continue;
+      if (FileRows::takes(node)) {
+        take(node, count++);
+        continue;
+      }
       if (!is_product(node, buffers_) || !has_weights(node)) {
         lay_out_sources(node);
         continue;

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "file_rows.h"
 #include "host.h"
 #include "products.h"
 #include "team.h"
@@ -33,8 +34,8 @@ class Backend {
   void set_abort_callback(ggml_abort_callback callback, void* user);
 
  private:
-  /// A node that the library computes. While ggml's CPU backend runs the graph, the node is an
-  /// operation that calls back here.
+  /// A node that is computed here: a product by the library, or rows of a file. While ggml's CPU
+  /// backend runs the graph, the node is an operation that calls back here.
   struct Product {
     Backend* backend = nullptr;
     ggml_tensor* node = nullptr;
@@ -61,6 +62,7 @@ class Backend {
   std::unique_ptr<Host> host_;
   ggml_backend_buffer_type_t buffers_;
   Products products_;
+  FileRows file_rows_;
   std::deque<Product> taken_;  // made once, used by graph after graph
   ggml_op callback_op_ = GGML_OP_NONE;
   // Written by the thread that leads a product, read between nodes by the one that asks whether to

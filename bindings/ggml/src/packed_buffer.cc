@@ -124,6 +124,7 @@ bool PackedBuffer::is_written(const ggml_tensor& tensor) {
 /// Packs the bytes at `data` as this tensor, which has no gaps. False if they cannot be packed or
 /// if the packed copy would not give all of them back.
 bool PackedBuffer::pack_alone(const ggml_tensor& tensor, const char* data) {
+  bool from_file = true;
   const auto pack_piece = [&](const Matrix& piece, int64_t) {
     Matrix from = piece;
     from.data = data + (piece.data - static_cast<const char*>(tensor.data));
@@ -134,7 +135,8 @@ bool PackedBuffer::pack_alone(const ggml_tensor& tensor, const char* data) {
       return false;
     packed_.emplace(piece, std::move(packed));
     drop_pages(piece.data, piece.end());
-    let_go(from.data, static_cast<size_t>(from.end() - from.data));
+    const bool left = file_pages(from.data, static_cast<size_t>(from.end() - from.data)).let_go();
+    from_file = from_file && left;
     return true;
   };
   try {
@@ -143,6 +145,7 @@ bool PackedBuffer::pack_alone(const ggml_tensor& tensor, const char* data) {
         if (!for_each_piece(tensor, i2, i3, pack_piece)) return false;
       }
     }
+    if (from_file) packed_from_.emplace_back(data, ggml_nbytes(&tensor));
   } catch (const std::bad_alloc&) {
     return false;
   }

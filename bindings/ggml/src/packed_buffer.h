@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
+#include "file_rows.h"
 #include "ggml_interface.h"
 #include "packing.h"
 
@@ -56,6 +58,7 @@ class PackedBuffer {
   std::mutex mutex_;
   std::map<Matrix, Packed> packed_;
   std::map<const char*, const char*> written_;  // begin and end of what graphs write
+  std::vector<PartOfFile> packed_from_;
 };
 
 /// Where a tensor's memory lies; NULL before it is allocated.

@@ -111,15 +111,19 @@ bool is_mapped_file(uintptr_t begin, uintptr_t end) {
 
 }  // namespace
 
-void let_go(const void* data, size_t size) {
+FilePages file_pages(const void* data, size_t size) {
   constexpr size_t kWorthwhile = 64 << 10;
-  if (size < kWorthwhile) return;
+  if (size < kWorthwhile) return {};
   // Pages that other data share come back from the cache, so the range may grow to whole pages.
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<uintptr_t>(data) / page * page,
              end = reinterpret_cast<uintptr_t>(data) + size;
-  if (is_mapped_file(begin, end))
-    madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  if (!is_mapped_file(begin, end)) return {};
+  return {reinterpret_cast<void*>(begin), end - begin};
+}
+
+bool FilePages::let_go() const {
+  return begin != nullptr && madvise(begin, size, MADV_DONTNEED) == 0;
 }
 
 }  // namespace marlin_ggml

@@ -89,9 +89,16 @@ bool unpack_rows(const marlin_weights& weights, const Matrix& matrix, int64_t fi
 /// Whether unpack_rows gives exactly the bytes of `matrix`, which has no gaps.
 bool holds_all(const marlin_weights& weights, const Matrix& matrix);
 
-/// Memory that a program will hardly read again, as the part of a model's file that was packed:
-/// takes the pages of a file that is mapped read-only out of this process. They stay in the
-/// system's cache, and come back when they are read. Does nothing to any other memory.
-void let_go(const void* data, size_t size);
+/// Pages of a file that is mapped read-only and shared with the system's cache.
+struct FilePages {
+  void* begin = nullptr;
+  size_t size = 0;
+  /// Takes them out of this process. They stay in the cache, and come back when they are read.
+  /// False if there are none.
+  bool let_go() const;
+};
+/// The pages that hold this memory; none if it is any other memory, or too little to matter. Reads
+/// a list of all mappings of the process.
+FilePages file_pages(const void* data, size_t size);
 
 }  // namespace marlin_ggml

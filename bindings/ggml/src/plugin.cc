@@ -2,6 +2,7 @@
 // buffers pack weights.
 #include <metal_marlin/metal_marlin.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -10,6 +11,7 @@
 #include "backend.h"
 #include "gpu.h"
 #include "log.h"
+#include "memory.h"
 #include "packed_buffer.h"
 #include "version.h"
 
@@ -124,7 +126,11 @@ ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size)
 
 void get_memory(ggml_backend_dev_t, size_t* free, size_t* total) {
   *free = *total = 0;
-  if (cpu_device() != nullptr) ggml_backend_dev_memory(cpu_device(), free, total);
+  if (cpu_device() == nullptr) return;
+  ggml_backend_dev_memory(cpu_device(), free, total);
+  const HostMemory usable = usable_memory({*free, *total});
+  *free = usable.free;
+  *total = usable.total;
 }
 
 void get_props(ggml_backend_dev_t, ggml_backend_dev_props* props) {
@@ -140,16 +146,35 @@ void get_props(ggml_backend_dev_t, ggml_backend_dev_props* props) {
   get_memory(nullptr, &props->memory_free, &props->memory_total);
 }
 
+/// Whether a tensor lies in memory of the host that the program gave to another device.
+bool is_elsewhere(const ggml_tensor& tensor) {
+  const ggml_backend_buffer_t buffer = buffer_of(tensor);
+  return buffer != nullptr && ggml_backend_buft_is_host(buffer->buft);
+}
+
+/// Whether ggml's scheduler wants an operation where its weights or its result are, and they are
+/// elsewhere: a layer that a program leaves on the CPU stays there whole.
+bool belongs_elsewhere(const ggml_tensor& op) {
+  if (is_elsewhere(op)) return true;
+  if (op.op == GGML_OP_ROPE || op.op == GGML_OP_FLASH_ATTN_EXT) return false;  // small weights
+  return std::ranges::any_of(op.src, [](const ggml_tensor* source) {
+    return source != nullptr && is_elsewhere(*source) &&
+           buffer_of(*source)->usage == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+  });
+}
+
 /// Products by packed weights are the library's. ggml's CPU backend computes all else inside of
 /// this one, so that all layers of a model are one piece of its graph.
 bool supports_op(ggml_backend_dev_t, const ggml_tensor* op) {
-  return is_product(*op, &plugin().buffers) ||
-         (cpu_device() != nullptr && ggml_backend_dev_supports_op(cpu_device(), op));
+  if (FileRows::takes(*op)) return true;
+  return !belongs_elsewhere(*op) &&
+         (is_product(*op, &plugin().buffers) ||
+          (cpu_device() != nullptr && ggml_backend_dev_supports_op(cpu_device(), op)));
 }
 
-/// None of the CPU's: a layer that a program leaves on the CPU stays there whole.
+/// Operations read memory of the host where it is.
 bool supports_buft(ggml_backend_dev_t, ggml_backend_buffer_type_t buft) {
-  return buft == &plugin().buffers;
+  return buft == &plugin().buffers || ggml_backend_buft_is_host(buft);
 }
 
 Plugin::Plugin() {

@@ -3,10 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <thread>
 
 #include "graph.h"
@@ -175,20 +172,6 @@ TEST(BytesThatAPackedCopyLoses, StayBesideIt) {
 }
 
 #ifdef __linux__
-/// Kilobytes of the mapping that begins at `address`, as the process has them.
-int64_t resident_kilobytes(const void* address) {
-  char begin[32];
-  std::snprintf(begin, sizeof begin, "%" PRIxPTR "-", reinterpret_cast<uintptr_t>(address));
-  std::ifstream maps("/proc/self/smaps");
-  bool here = false;
-  for (std::string line; std::getline(maps, line);) {
-    if (line.starts_with(begin)) here = true;
-    if (here && line.starts_with("Rss:")) return std::stoll(line.substr(4));
-  }
-  ADD_FAILURE() << "no mapping " << begin;
-  return 0;
-}
-
 // As llama.cpp maps a model's file. A private mapping could hold what no file has.
 TEST(MappedFiles, LeaveTheProcessOncePacked) {
   const Graph graph = large_product(GGML_TYPE_Q4_1);

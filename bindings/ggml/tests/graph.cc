@@ -2,8 +2,11 @@
 
 #include <ggml-cpu.h>
 
+#include <cinttypes>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
+#include <fstream>
 #include <random>
 #include <utility>
 
@@ -168,5 +171,18 @@ Log::Log() {
       this);
 }
 Log::~Log() { ggml_log_set(nullptr, nullptr); }
+
+int64_t resident_kilobytes(const void* address) {
+  char begin[32];
+  std::snprintf(begin, sizeof begin, "%" PRIxPTR "-", reinterpret_cast<uintptr_t>(address));
+  std::ifstream maps("/proc/self/smaps");
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.starts_with(begin)) here = true;
+    if (here && line.starts_with("Rss:")) return std::stoll(line.substr(4));
+  }
+  ADD_FAILURE() << "no mapping " << begin;
+  return 0;
+}
 
 }  // namespace ggml_test

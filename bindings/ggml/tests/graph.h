@@ -108,6 +108,10 @@ Expected expected(const Graph& product);
 /// all of INT8, and ggml's CPU backend where it takes the product, near the float64 product.
 void check_product(const Graph& product, bool cpu_takes_it = true);
 
+/// Kilobytes of the mapping that begins at `address`, as the process has them.
+/// Linux alone tells.
+int64_t resident_kilobytes(const void* address);
+
 /// What ggml logged while this lives.
 class Log {
  public:

@@ -15,7 +15,7 @@ TEXT = """Once upon a time in a small village by the sea, there lived an old fis
 found a letter in a bottle, written by a child on the other shore, who asked what the fish say to each other at night."""
 # llama.cpp alone rounds activations to 8 bits: so many nats may log-probabilities be off in the square mean, and in one place.
 NEAR, FARTHEST = 0.2, 1.5
-COUNT = 200
+COUNT, RANDOM = 200, 400
 MOST_MEMORY = 1.15  # of that of llama.cpp alone
 
 
@@ -25,6 +25,13 @@ def log_probabilities_are_near(alone, plugin, *sequences):
     mean, most = float((off ** 2).mean() ** 0.5), float(off.max())
     assert mean < NEAR and most < FARTHEST, f"{mean:.3f} nats apart in the mean and {most:.3f} at most, expected {NEAR} and {FARTHEST}"
     return f"{mean:.3f} nats apart in the mean, {most:.3f} at most"
+
+
+def losses_are_near(alone, plugin, tokens):
+    """With keys and values of 4 bits, single log-probabilities of llama.cpp alone are half a nat from those with floats."""
+    a, b = (each.nats(None, tokens) for each in (alone, plugin))
+    assert abs(a - b) < NEAR, f"{a:.3f} and {b:.3f} nats per token"
+    return f"{a:.3f} and {b:.3f} nats per token"
 
 
 def greedy_tokens_are_the_same(alone, plugin, tokens):
@@ -46,21 +53,26 @@ def one_by_one_is_as_together(_alone, plugin, tokens):
 
 
 def memory_is_that_of_llama(alone, plugin, tokens):
-    """Of processes that did no more than this."""
+    """Of processes that did no more than this: text, and random tokens, which need rows from all over the embedding."""
     for each in alone, plugin:
         each.generate(tokens, COUNT)
+        each.time(RANDOM, 0)
     ratio = plugin.kilobytes() / alone.kilobytes()
     assert ratio < MOST_MEMORY, f"{plugin.kilobytes()} KB at most, {ratio:.2f} of llama.cpp's, expected less than {MOST_MEMORY}"
     return f"{plugin.kilobytes() / 1000:.1f} MB at most, {ratio:.2f} of llama.cpp's {alone.kilobytes() / 1000:.1f} MB"
 
 
 def a_model_may_be_loaded_twice(_alone, plugin, tokens):
-    before, kilobytes = plugin.log_probabilities(tokens), plugin.kilobytes("VmRSS")
+    before = plugin.log_probabilities(tokens)
+    plugin.load_again()
+    plugin.log_probabilities(tokens)
+    kilobytes = plugin.kilobytes("VmRSS")
     for _ in range(2):
         plugin.load_again()
         assert (plugin.log_probabilities(tokens) == before).all(), "other results"
     growth = plugin.kilobytes("VmRSS") / kilobytes
-    assert growth < 1.1, f"the process grew {growth:.2f} times"
+    # Two models that stay would triple it. What malloc keeps for later differs by a sixth from load to load.
+    assert growth < 1.3, f"the process grew {growth:.2f} times"
 
 
 def write_adapter(file):
@@ -106,12 +118,18 @@ def sequences_of_one_batch_are_apart(alone, plugin, tokens):
     return found
 
 
-# A process each: its settings, how it computes, and its tests. A cache of keys and values in Q8_0, and a file that is read and not mapped.
+# A process each: its settings, how it computes, and its tests. Caches of keys and values in blocks and outside of the device, a file that
+# is read and not mapped, and a model that is split between devices: 10 layers of 30, or all layers by rows.
 CASES = (
     ("", {}, "int8", (memory_is_that_of_llama, log_probabilities_are_near, greedy_tokens_are_the_same, one_by_one_is_as_together,
                       a_model_may_be_loaded_twice, adapters_change_the_same)),
     ("", {}, "exact", (log_probabilities_are_near, greedy_tokens_are_the_same, one_by_one_is_as_together)),
     ("q8_0 cache, 3 sequences, ", {"context_settings": (("type_k", 8), ("type_v", 8), ("n_seq_max", 3))}, "int8", (sequences_of_one_batch_are_apart,)),
+    ("q4_0 cache, ", {"context_settings": (("type_k", 2), ("type_v", 2))}, "int8", (losses_are_near,)),
+    ("cache on the CPU, ", {"context_settings": (("offload_kqv", False),)}, "int8", (log_probabilities_are_near,)),
+    ("10 layers, ", {"model_settings": (("n_gpu_layers", 10),)}, "int8", (log_probabilities_are_near,)),
+    ("split by rows, ", {"model_settings": (("split_mode", 3),)}, "int8", (log_probabilities_are_near, a_model_may_be_loaded_twice)),
+    ("no layers, ", {"model_settings": (("n_gpu_layers", 0),)}, "int8", (log_probabilities_are_near,)),
     ("not mapped, ", {"model_settings": (("load_mode", 0),)}, "int8", (log_probabilities_are_near, a_model_may_be_loaded_twice)),
     ("mapped, ", {"model_settings": (("load_mode", 1),)}, "int8", (log_probabilities_are_near,)),
 )
@@ -120,7 +138,7 @@ CASES = (
 def main(folder, plugin_file, model):
     failed = 0
     for words, settings, compute, tests in CASES:
-        alone = llama.Apart(folder, model, 1, 512, **settings)
+        alone = llama.Apart(folder, model, 1, 512, context_settings=settings.get("context_settings", ()))
         tokens = alone.tokens(TEXT)
         plugin = llama.Apart(folder, model, 1, 512, plugin=plugin_file, compute=compute, **settings)
         for test in tests:

@@ -140,6 +140,9 @@ class DRange {
     if (!(d >= smallest_[row])) smallest_[row] = d < smallest_[row] ? d : 0;
   }
 
+  float* largest() const { return largest_; }
+  float* smallest() const { return smallest_; }
+
  private:
   float *largest_, *smallest_;
 };

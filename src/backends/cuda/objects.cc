@@ -37,8 +37,9 @@ std::string name_of_form(std::string_view name, std::string_view module,
   std::string text(name);
   if (!module.ends_with("16")) return text;
   std::span<const Form> forms;
-  for (const gpu::KernelCodes codes : {gpu::KernelCodes::fp4, gpu::KernelCodes::u4,
-                                       gpu::KernelCodes::fp4_sparse, gpu::KernelCodes::u4_sparse})
+  for (const gpu::KernelCodes codes :
+       {gpu::KernelCodes::fp4, gpu::KernelCodes::u4, gpu::KernelCodes::i8,
+        gpu::KernelCodes::fp4_sparse, gpu::KernelCodes::u4_sparse})
     if (module.substr(0, module.rfind('_')) == gpu::kernel_codes_name(codes))
       forms = forms_of(codes);
   uint32_t values[MARLIN_CONSTANT_ROUTING + 1] = {};  // by index

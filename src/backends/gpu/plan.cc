@@ -305,7 +305,9 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   GemmPlan plan;
   plan.kernel = &kernel;
   plan.activation = activation_of(problem);
-  plan.gathers = routed && (layout.permuted || kernel.shares_tiles);
+  const bool finds_rows =
+      !kernel.shares_tiles || kernel.sorts_of(layout) != ProductKernel::Sorts::none;
+  plan.gathers = routed && (layout.permuted || !finds_rows);
   plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted || plan.gathers;
   plan.sums_groups = kernel.shares_tiles && layout.zero_kind == ZeroKind::additive;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));

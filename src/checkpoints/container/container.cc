@@ -86,9 +86,7 @@ class PackedCheckpoint final : public Checkpoint, public Container {
   Result<TensorView> tensor(std::string_view name) const override {
     const auto index = tensors_.find(name);
     if (!index)
-      return Status::error(MARLIN_E_NOT_FOUND, "tensor '%.*s' is not in the container %s",
-                           static_cast<int>(std::min<size_t>(name.size(), 120)), name.data(),
-                           file_label(file_));
+      return TensorTable::not_found(name, std::string("not in the container ") + file_label(file_));
     // The table has the order of the directory.
     MARLIN_RETURN_IF_ERROR(
         check(directory_.tensors[*index].data, directory_.tensors[*index].name.c_str()));
@@ -129,7 +127,7 @@ class PackedCheckpoint final : public Checkpoint, public Container {
   const PackedForm& form() const override { return directory_.form; }
   const std::string& source_name() const override { return directory_.source; }
   std::string repack_command() const override {
-    std::string command = "metal-marlin pack SOURCE -o OUT.marlin";
+    std::string command = kPackCommand;
     if (directory_.ranks > 1) command += " --ranks " + std::to_string(directory_.ranks);
     return command + " (SOURCE: " + directory_.source.substr(0, 80) + " or its folder)";
   }

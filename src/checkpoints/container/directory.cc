@@ -314,10 +314,9 @@ Result<ContainerHead> decode_head(const std::string& file, std::span<const std::
   const auto version = load<uint32_t>(bytes.data() + 12);
   if (version != kContainerVersion)
     return Status::error(MARLIN_E_UNSUPPORTED,
-                         "%s: byte 12: version of the container: expected %u, found %u: %s", name,
-                         kContainerVersion, version,
-                         "a newer library wrote it; pack its source with this one: "
-                         "metal-marlin pack SOURCE -o OUT.marlin");
+                         "%s: byte 12: version of the container: expected %u, found %u: a newer "
+                         "library wrote it; pack its source with this one: %s",
+                         name, kContainerVersion, version, kPackCommand);
   ContainerHead head;
   head.file_bytes = load<uint64_t>(bytes.data() + 16);
   head.directory = {load<uint64_t>(bytes.data() + 24), load<uint64_t>(bytes.data() + 32),

@@ -19,6 +19,9 @@ inline constexpr uint32_t kContainerVersion = 1;
 /// Packed matrices begin at multiples of a page, so that a mapping of the file has them aligned.
 inline constexpr uint64_t kContainerAlign = 4096;
 
+/// How a user makes a container of a source file; for messages.
+inline constexpr char kPackCommand[] = "metal-marlin pack SOURCE -o OUT.marlin";
+
 /// A piece of the file.
 struct ContainerBlock {
   uint64_t offset = 0, bytes = 0;

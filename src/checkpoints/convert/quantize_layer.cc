@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <new>
 
 #include "base/bits.h"
+#include "core/parallel.h"
 #include "core/thread_pool.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
@@ -18,21 +18,6 @@ namespace {
 constexpr int64_t kStripeWeights =
     int64_t{1} << 18;            // few enough for a core's caches, many enough to outweigh a task
 constexpr uint32_t kBatch = 64;  // stripes between two calls of progress; 1 without parallel_for
-
-struct TaskList {
-  const std::function<Status(uint32_t)>& body;
-  std::vector<Status>& results;
-};
-
-void run_task(const TaskList& list, uint32_t index) noexcept {
-  try {
-    list.results[index] = list.body(index);
-  } catch (const std::bad_alloc&) {
-    list.results[index] = Status::error(MARLIN_E_MEMORY, "out of memory");
-  } catch (...) {
-    list.results[index] = Status::error(MARLIN_E_INTERNAL, "unexpected exception");
-  }
-}
 
 /// The kept elements [n, k / 2] with the zeros between them.
 Result<std::vector<float>> with_zeros(const TensorView& values, const TensorView& pattern,
@@ -94,15 +79,15 @@ int64_t stripe_rows(int64_t k) {
 
 Status run_tasks(const ConvertHost& host, uint32_t count,
                  const std::function<Status(uint32_t)>& body) {
-  std::vector<Status> results(count);
-  const TaskList list{body, results};
+  const auto make_worker = [&] {
+    return [&](int64_t i) { return body(static_cast<uint32_t>(i)); };
+  };
   if (host.parallel_for != nullptr && count > 1) {
-    HostRunner(host.parallel_for, host.user, 1).run(count, [&](uint32_t i) { run_task(list, i); });
-  } else {
-    for (uint32_t i = 0; i < count; ++i) run_task(list, i);
+    HostRunner runner(host.parallel_for, host.user, count);
+    return for_each_item(runner, count, make_worker);
   }
-  for (const Status& status : results) MARLIN_RETURN_IF_ERROR(status);
-  return {};
+  SequentialRunner runner;
+  return for_each_item(runner, count, make_worker);
 }
 
 Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t expert,

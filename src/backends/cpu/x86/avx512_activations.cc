@@ -179,6 +179,22 @@ MARLIN_AVX512 MARLIN_INLINE void write_f32(Block32 x, const ActivationLayout& la
   write_float_sums(x, layout, a_block + 32 * layout.tile_rows + row);
 }
 
+/// Brings a later block of rows `row` to `row` + 3 of the product near. Rows lie far apart, and a
+/// tile takes a little of each in turn, which no prefetcher of the processor foresees.
+MARLIN_AVX512 MARLIN_INLINE void prefetch_rows(const PrepareArgs& args, int64_t row,
+                                               int64_t block) {
+  constexpr int64_t kAhead = 4, kLine = 64;
+  const MatrixView& a = *args.a;
+  const int64_t element = static_cast<int64_t>(float_bytes(a.dtype)),
+                first = (block + kAhead) * kBlockSlots, bytes = kBlockSlots * element;
+  if (args.slot_to_k != nullptr || first + kBlockSlots > a.cols || row + 4 > args.rows) return;
+  for (int64_t r = row; r < row + 4; ++r) {
+    const std::byte* const from =
+        static_cast<const std::byte*>(a.data) + (args.row_of_a(r) * a.stride + first) * element;
+    for (int64_t at = 0; at < bytes; at += kLine) __builtin_prefetch(from + at);
+  }
+}
+
 struct Largest {
   MARLIN_AVX512 MARLIN_INLINE static __m256i of(__m256i a, __m256i b) {
     return _mm256_max_epu32(a, b);
@@ -247,10 +263,20 @@ MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const Activat
   }
 }
 
-/// Does the work of write_int8 for four rows. Writes their d to `scales`.
+/// DRange::add for the d of four rows.
+MARLIN_AVX512 MARLIN_INLINE void add_to_range(__m128 d, int row, DRange& range) {
+  float *const largest = range.largest() + row, *const smallest = range.smallest() + row;
+  // max returns its second operand if one is NaN.
+  _mm_storeu_ps(largest, _mm_max_ps(d, _mm_loadu_ps(largest)));
+  const __m128 before = _mm_loadu_ps(smallest);
+  const __m128 less = _mm_mask_mov_ps(before, _mm_cmp_ps_mask(d, before, _CMP_LT_OQ), d);
+  _mm_storeu_ps(smallest, _mm_maskz_mov_ps(_mm_cmp_ps_mask(d, d, _CMP_ORD_Q), less));
+}
+
+/// Does the work of write_int8 for four rows.
 MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4],
                                                  const ActivationLayout& layout, int row,
-                                                 uint32_t* a_block, float (&scales)[4]) {
+                                                 uint32_t* a_block, DRange& range) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i largest[4];
 #pragma GCC unroll 4
@@ -262,12 +288,12 @@ MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4],
   d = _mm_mask_mov_ps(d, _mm_cmp_ps_mask(d, _mm_setzero_ps(), _CMP_EQ_OQ), _mm_set1_ps(1.0f));
   const __mmask8 bad = _mm_cmpge_epu32_mask(most_of_row, _mm_set1_epi32(0x7f800000));
   d = _mm_mask_mov_ps(d, bad, _mm_set1_ps(std::numeric_limits<float>::quiet_NaN()));
-  _mm_storeu_ps(scales, d);
+  add_to_range(d, row, range);
   _mm_storeu_ps(reinterpret_cast<float*>(a_block + 8 * layout.tile_rows + row), d);
   __m512i steps[4], sums[2][4];
 #pragma GCC unroll 4
   for (int i = 0; i < 4; ++i) {
-    const __m512 divisor = _mm512_set1_ps(scales[i]);
+    const __m512 divisor = _mm512_broadcastss_ps(_mm_permutevar_ps(d, _mm_set1_epi32(i)));
     // If d is NaN, all values are -2^31, whose bytes are 0. 16 of them sum to 0.
     sums[0][i] = quotient(x[i].low, divisor);
     sums[1][i] = quotient(x[i].high, divisor);
@@ -295,9 +321,7 @@ MARLIN_AVX512 MARLIN_INLINE void write_rows(const Block32 (&x)[4], const Activat
                                             int row, uint32_t* a_block, DRange& range) {
   __m512i steps[4];
   if (layout.form == ActivationForm::int8) {
-    float scales[4];
-    write_int8_rows(x, layout, row, a_block, scales);
-    for (int i = 0; i < 4; ++i) range.add(row + i, scales[i]);
+    write_int8_rows(x, layout, row, a_block, range);
     return;
   }
   if (layout.form == ActivationForm::bf16) {
@@ -349,10 +373,12 @@ MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t t
     for (int64_t block = 0; block < layout.blocks; ++block) {
       uint32_t* const a_block = args.out + layout.offset(tile, block);
       int r = 0;
-      for (; together && r + 4 <= rows; r += 4)
+      for (; together && r + 4 <= rows; r += 4) {
+        prefetch_rows(args, first + r, block);
         write_rows({load_row(args, first + r, block), load_row(args, first + r + 1, block),
                     load_row(args, first + r + 2, block), load_row(args, first + r + 3, block)},
                    layout, r, a_block, range);
+      }
       for (; r < rows; ++r) {
         const Block32 x = load_row(args, first + r, block);
         write_row(x, layout, r, a_block, range);

@@ -108,41 +108,78 @@ MARLIN_AVX512 MARLIN_INLINE __m512 activate_pair(marlin_epilogue epilogue, __m51
                        _mm512_add_ps(u, _mm512_set1_ps(1.0f)));
 }
 
+/// 16 columns of C, or the last ones.
+struct Columns16 {
+  Linear linear;
+  int64_t count;
+  __mmask16 mask;
+};
+
+/// Columns from `first` on, of which `left` are left.
+MARLIN_AVX512 MARLIN_INLINE Columns16 columns_from(const GemmProblem& problem, int64_t first,
+                                                   int64_t left) {
+  const auto& weights = static_cast<const CpuWeights&>(*problem.weights);
+  Columns16 columns;
+  columns.count = std::min<int64_t>(16, left);
+  columns.mask = static_cast<__mmask16>((1u << columns.count) - 1);
+  const auto bias_element = static_cast<int64_t>(float_bytes(problem.bias.dtype));
+  Linear& linear = columns.linear;
+  // Adding -0 does not change any sum.
+  linear.bias =
+      problem.bias.present()
+          ? load_c(problem.bias.dtype,
+                   static_cast<const std::byte*>(problem.bias.data) + first * bias_element,
+                   columns.mask)
+          : _mm512_set1_ps(-0.0f);
+  linear.multiplies = !weights.column_multiplier.empty();
+  linear.multiplier = linear.multiplies ? _mm512_loadu_ps(weights.column_multiplier.data() + first)
+                                        : _mm512_set1_ps(1.0f);
+  linear.divides = !weights.column_divisor.empty();
+  linear.divisor = linear.divides ? _mm512_loadu_ps(weights.column_divisor.data() + first)
+                                  : _mm512_set1_ps(1.0f);
+  linear.divides =
+      linear.divides && _mm512_cmpneq_ps_mask(linear.divisor, _mm512_set1_ps(1.0f)) != 0;
+  return columns;
+}
+
+/// Whether the sums are the results as they are.
+MARLIN_INLINE bool is_plain(const GemmProblem& problem) {
+  const auto& weights = static_cast<const CpuWeights&>(*problem.weights);
+  return problem.epilogue == MARLIN_EPILOGUE_NONE && !problem.accumulate &&
+         problem.c.dtype == MARLIN_F32 && !problem.bias.present() &&
+         weights.column_multiplier.empty() && weights.column_divisor.empty();
+}
+
 }  // namespace
 
 MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel, int64_t first_row,
                                        int64_t rows, float* sums) {
-  const auto& weights = static_cast<const CpuWeights&>(*problem.weights);
-  const MatrixView& c = problem.c;
   const int64_t column = panel * kPanelColumns,
-                columns = std::min<int64_t>(kPanelColumns, weights.layout.n - column);
-  const int64_t element = static_cast<int64_t>(float_bytes(c.dtype)),
-                bias_element = static_cast<int64_t>(float_bytes(problem.bias.dtype));
-  for (int v = 0; v < 4 && 16 * v < columns; ++v) {
-    const int64_t first = column + 16 * v, n = std::min<int64_t>(16, columns - 16 * v);
-    const auto mask = static_cast<__mmask16>((1u << n) - 1);
-    const bool scaled = !weights.column_multiplier.empty();
-    Linear linear;
-    // Adding -0 does not change any sum.
-    linear.bias =
-        problem.bias.present()
-            ? load_c(problem.bias.dtype,
-                     static_cast<const std::byte*>(problem.bias.data) + first * bias_element, mask)
-            : _mm512_set1_ps(-0.0f);
-    linear.multiplier =
-        scaled ? _mm512_loadu_ps(weights.column_multiplier.data() + first) : _mm512_set1_ps(1.0f);
-    linear.multiplies = scaled;
-    linear.divides = !weights.column_divisor.empty();
-    linear.divisor = linear.divides ? _mm512_loadu_ps(weights.column_divisor.data() + first)
-                                    : _mm512_set1_ps(1.0f);
-    linear.divides =
-        linear.divides && _mm512_cmpneq_ps_mask(linear.divisor, _mm512_set1_ps(1.0f)) != 0;
-    std::byte* to = static_cast<std::byte*>(c.data) + (first_row * c.stride + first) * element;
-    for (int64_t r = 0; r < rows; ++r, to += c.stride * element) {
-      float* sum = sums + r * kPanelColumns + 16 * v;
-      __m512 x = activate(problem.epilogue, apply(linear, _mm512_load_ps(sum)), n, sum);
-      if (problem.accumulate) x = _mm512_add_ps(x, load_c(c.dtype, to, mask));
-      store_c(c.dtype, to, mask, x);
+                left = static_cast<const CpuWeights&>(*problem.weights).layout.n - column;
+  Columns16 columns[kPanelColumns / 16];
+  int vectors = 0;
+  for (; vectors < kPanelColumns / 16 && 16 * vectors < left; ++vectors)
+    columns[vectors] = columns_from(problem, column + 16 * vectors, left - 16 * vectors);
+  const MatrixView& c = problem.c;
+  const int64_t element = static_cast<int64_t>(float_bytes(c.dtype)), stride = c.stride * element;
+  std::byte* to = static_cast<std::byte*>(c.data) + first_row * stride + column * element;
+  // All of a row at once, and a later row on its way: rows lie far apart, and no prefetcher of the
+  // processor foresees them.
+  constexpr int64_t kAhead = 4;
+  const bool plain = is_plain(problem);
+  for (int64_t r = 0; r < rows; ++r, to += stride) {
+    float* sum = sums + r * kPanelColumns;
+    for (int v = 0; v < vectors; ++v, sum += 16) {
+      const Columns16& of = columns[v];
+      std::byte* const at = to + 16 * v * element;
+      if (r + kAhead < rows) __builtin_prefetch(at + kAhead * stride, 1);
+      if (plain) {
+        _mm512_mask_storeu_ps(at, of.mask, _mm512_load_ps(sum));
+        continue;
+      }
+      __m512 x = activate(problem.epilogue, apply(of.linear, _mm512_load_ps(sum)), of.count, sum);
+      if (problem.accumulate) x = _mm512_add_ps(x, load_c(c.dtype, at, of.mask));
+      store_c(c.dtype, at, of.mask, x);
     }
   }
 }

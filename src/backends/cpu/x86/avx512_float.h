@@ -45,6 +45,13 @@ MARLIN_AVX512 MARLIN_INLINE __m512 float_table() {
                        _mm512_set1_ps(first));
 }
 
+/// 32 floats that BF16 holds exactly.
+MARLIN_AVX512 MARLIN_INLINE __m512i bf16_words(__m512 low, __m512 high) {
+  const __m256i a = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(low), 16));
+  const __m256i b = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(high), 16));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+}
+
 /// The same as 32 BF16 values. 16 values are repeated, so that bit 4 of an index does not matter.
 /// With integer zeros, the index is code + 16 - zero, and the table counts from -16.
 template <CodeKind kCode>
@@ -52,10 +59,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_table() {
   const __m512 low = kCode == CodeKind::u4zero
                          ? _mm512_sub_ps(float_table<kCode>(), _mm512_set1_ps(16.0f))
                          : float_table<kCode>();
-  const __m512 high = float_table<kCode>();
-  const __m256i a = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(low), 16));
-  const __m256i b = _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_castps_si512(high), 16));
-  return _mm512_inserti64x4(_mm512_castsi256_si512(a), b, 1);
+  return bf16_words(low, float_table<kCode>());
 }
 
 /// The values that the scale multiplies, for step kStep (0..7) of a 4-bit line of 8 slots, in F32.
@@ -82,9 +86,50 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_byte_pair(__m512i line) {
   return _mm512_or_si512(_mm512_srli_epi32(low, 16), high);
 }
 
+/// The integers of expanded codes of up to 6 bits in BF16, by the lowest 6 bits of a byte: unsigned
+/// with additive zeros, else in two's complement.
+template <bool kSigned>
+struct NarrowIntegers {
+  alignas(64) uint16_t of[64] = {};
+  constexpr NarrowIntegers() {
+    for (int i = 0; i < 64; ++i)
+      of[i] = f32_to_bf16(static_cast<float>(kSigned && i >= 32 ? i - 64 : i));
+  }
+};
+template <bool kSigned>
+inline constexpr NarrowIntegers<kSigned> kNarrowIntegers{};
+
+/// Whether BF16 kernels look expanded codes up in NarrowIntegers. Less an integer zero, a code may
+/// take 7 bits.
+inline bool has_narrow_integers(const PanelLayout& layout) {
+  return layout.expansion == Expansion::integers && layout.zero_kind != ZeroKind::integer;
+}
+
+/// Bytes kByte and kByte + 2 of an 8-bit line of narrow integers as a BF16 pair. `table` are the
+/// first 32 of NarrowIntegers. This is one lookup, where bf16_byte_pair takes seven instructions.
+template <CodeKind kCode, int kByte>
+MARLIN_AVX512 MARLIN_INLINE __m512i narrow_pair(__m512i line, __m512i table) {
+  const __m512i upper = _mm512_load_si512(kNarrowIntegers<!is_additive(kCode)>.of + 32);
+  return _mm512_permutex2var_epi16(table, kByte == 0 ? line : _mm512_srli_epi16(line, 8), upper);
+}
+
+/// The kind of codes by which these kernels read dense weights. The lines of IQ4 are those of u4,
+/// and only the table differs. A lookup is one instruction for a pair of slots; expanding codes to
+/// bytes and converting them takes eight.
+inline CodeKind kind_of_lines(const PanelArgs& args) {
+  return args.layout->expansion == Expansion::iq4 ? CodeKind::u4 : args.code;
+}
+
 /// The table of dense weights whose codes are looked up, in F32 or as 32 BF16 values.
-template <ActivationForm kForm, CodeKind kCode>
+template <ActivationForm kForm, CodeKind kCode, bool kNarrow = false>
 MARLIN_AVX512 MARLIN_INLINE __m512i table_of(const PanelLayout& layout) {
+  if constexpr (kNarrow) return _mm512_load_si512(kNarrowIntegers<!is_additive(kCode)>.of);
+  if constexpr (kCode == CodeKind::u4)
+    if (layout.expansion == Expansion::iq4) {
+      const __m512 values = _mm512_loadu_ps(kIq4);
+      return kForm == ActivationForm::bf16 ? bf16_words(values, values)
+                                           : _mm512_castps_si512(values);
+    }
   if constexpr (kCode == CodeKind::lut4)
     return _mm512_loadu_si512(layout.codebook);
   else if constexpr (is_real(kCode))
@@ -111,8 +156,10 @@ MARLIN_AVX512 MARLIN_INLINE __m512i float_line(__m512i line) {
 
 /// The weights of one step of a line of dense weights. The line has 8 slots of 4-bit codes, 4 slots
 /// of 8-bit codes, a pair of slots or one slot of floats.
-template <ActivationForm kForm, CodeKind kCode, int kStep, bool kSpare = false>
+template <ActivationForm kForm, CodeKind kCode, int kStep, bool kSpare = false,
+          bool kNarrow = false>
 MARLIN_AVX512 MARLIN_INLINE __m512i decode_step(Codes codes, __m512i table) {
+  if constexpr (kNarrow) return narrow_pair<kCode, kStep>(codes.low, table);
   if constexpr (is_float_line(kCode)) {
     if constexpr (kForm == ActivationForm::bf16) return codes.low;
     return float_line<kCode, kStep>(codes.low);

@@ -72,13 +72,13 @@ inline constexpr int kVectors = kForm == ActivationForm::bf16 && kRows <= 4 ? 2 
 
 /// Multiplies step kStep of 8 slots, whose codes are one line of 4 bits or two lines of 8 bits.
 /// With 8 bits, every second step belongs to the same line (activations.h).
-template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int kStep>
+template <ActivationForm kForm, CodeKind kCode, bool kNarrow, int kRows, int kWide, int kStep>
 MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[kWide][2], __m512i table,
                                                const uint32_t* x, __m512 (&part)[kWide][kRows]) {
   constexpr bool kEight = is_eight_bits(kCode);
 #pragma GCC unroll 2
   for (int i = 0; i < kWide; ++i) {
-    const __m512i w = decode_step<kForm, kCode, kEight ? kStep / 2 : kStep>(
+    const __m512i w = decode_step<kForm, kCode, kEight ? kStep / 2 : kStep, false, kNarrow>(
         lines[i][kEight ? kStep % 2 : 0], table);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r)
@@ -127,22 +127,22 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_float_slots(std::integer_sequence<int,
   (multiply_float_step<kForm, kCode, kRows, kWide, kStep>(codes, x, part), ...);
 }
 
-template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int... kStep>
+template <ActivationForm kForm, CodeKind kCode, bool kNarrow, int kRows, int kWide, int... kStep>
 MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep...>,
                                                 const Codes (&lines)[kWide][2], __m512i table,
                                                 const uint32_t* x, __m512 (&part)[kWide][kRows]) {
-  (multiply_step<kForm, kCode, kRows, kWide, kStep>(lines, table, x, part), ...);
+  (multiply_step<kForm, kCode, kNarrow, kRows, kWide, kStep>(lines, table, x, part), ...);
 }
 
 /// Multiplies kRows rows by 64 columns, a few vectors at a time. It is longer than other functions,
 /// because its parts share registers. NOLINTBEGIN(readability-function-size)
-template <ActivationForm kForm, CodeKind kCode, int kRows>
+template <ActivationForm kForm, CodeKind kCode, bool kNarrow, int kRows>
 MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const Tile<kCode>& tile) {
   using Lines = CodeLines<kCode, false>;
   constexpr int kWide = kVectors<kForm, kRows>;
   constexpr int kSteps = kForm == ActivationForm::bf16 ? 4 : 8;  // of 8 slots
   constexpr int kLines = Lines::kLines / 4;                      // the same; of floats up to 8
-  const __m512i table = table_of<kForm, kCode>(*args.layout);
+  const __m512i table = table_of<kForm, kCode, kNarrow>(*args.layout);
   const int units = args.layout->slot_group / 16;  // of a group
   const int64_t super_bytes = tile.chunk.super_bytes,
                 a_block_size = args.activations.a_block_size();
@@ -164,6 +164,9 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
           const uint32_t* const x =
               packed_a + i / 4 * a_block_size + i % 4 * kSteps * kRegdecodeRows;
           fetch_later_a_blocks<kSteps * kRegdecodeRows>(x, tile.blocks * a_block_size, v);
+          if constexpr (may_be_expanded(kCode))
+            if (i % 4 == 0)
+              for (int w = 0; w < kWide; ++w) tile.later.fetch(s * kBlocksPerSuper + i / 4, v + w);
           if constexpr (is_float_line(kCode)) {
             const uint8_t* const block = codes + i / 4 * kColumnGroups * Lines::kBytes;
             const uint8_t* const octet = block + i % 4 * kLines * 64;
@@ -186,8 +189,8 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
                 if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
               }
             }
-            multiply_slots<kForm, kCode, kRows, kWide>(steps_line_by_line<kForm, kCode>(), lines,
-                                                       table, x, part);
+            multiply_slots<kForm, kCode, kNarrow, kRows, kWide>(steps_line_by_line<kForm, kCode>(),
+                                                                lines, table, x, part);
           }
         }
 #pragma GCC unroll 2
@@ -217,13 +220,17 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
 
 template <ActivationForm kForm, CodeKind kCode>
 void multiply_tile(const PanelArgs& args, const Tile<kCode>& tile, int rows, const float*) {
-  dispatch_rows<kRegdecodeRows>(
-      rows, [&]<int kRows>() { multiply_rows<kForm, kCode, kRows>(args, tile); });
+  constexpr bool kMayBeNarrow = kForm == ActivationForm::bf16 && is_eight_bits(kCode);
+  const bool narrow = kMayBeNarrow && has_narrow_integers(*args.layout);
+  dispatch_rows<kRegdecodeRows>(rows, [&]<int kRows>() {
+    narrow ? multiply_rows<kForm, kCode, kMayBeNarrow, kRows>(args, tile)
+           : multiply_rows<kForm, kCode, false, kRows>(args, tile);
+  });
 }
 
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
-  with_any_code(args.code, [&]<CodeKind kCode>() {
+  with_any_code(kind_of_lines(args), [&]<CodeKind kCode>() {
     if constexpr (kForm == ActivationForm::f32 || !is_real(kCode) || kCode == CodeKind::bf16)
       walk_regdecode<ScaleChunk<kCode>, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
   });

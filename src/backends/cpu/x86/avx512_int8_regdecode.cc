@@ -71,7 +71,7 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s) {
     shape.fetch_scales(super + s * shape.bytes);
     if (expands)
-      expand_avx512(*args.layout, super + s * shape.bytes, 0, kColumnGroups, shape.ahead,
+      expand_avx512(*args.layout, super + s * shape.bytes, 0, kColumnGroups, 0,
                     out.expanded.supers[s].bytes);
   }
   float power = 0;
@@ -165,6 +165,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
     for (int b = 0; b < tile.blocks; ++b, a_block += kABlock) {
       const uint8_t* const group = chunk.group(b, v, Lines::kBytes);
       fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
+      if constexpr (is_eight_bits(kCode)) tile.later.fetch(b, v);
 #pragma GCC unroll 2
       for (int part = 0; part < kParts; ++part) {
         const int row = kParts == 2 ? 2 * b + part : b >> chunk.shift;
@@ -213,6 +214,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
         const uint32_t* const count = d + kRegdecodeRows;
         __m512i dot[kRows];
         fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
+        if constexpr (is_eight_bits(kCode)) tile.later.fetch(b, v);
         dot_lines<kCode, kRows, Lines::kLines>(chunk.group(b, v, Lines::kBytes), 0,
                                                &chunk.offset[row][16 * v], a_block, count,
                                                tile.ahead, dot);

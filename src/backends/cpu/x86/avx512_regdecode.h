@@ -21,6 +21,20 @@ struct ExpandedChunk {
   ExpandedCodes<kCode> supers[kRegdecodeBlocks / kBlocksPerSuper];
 };
 
+/// The packed codes of the next chunk, while the expanded codes of this chunk are multiplied.
+/// Expansion alone would prefetch them all at once, and memory would rest during multiplication.
+struct LaterCodes {
+  const uint8_t* from = nullptr;  ///< null: nothing is prefetched
+  int64_t super_bytes = 0, group_bytes = 0;
+
+  /// Prefetches the codes of column group v of block b.
+  MARLIN_INLINE void fetch(int b, int v) const {
+    if (from == nullptr) return;
+    const int64_t group = b % kBlocksPerSuper * kColumnGroups + v;
+    fetch_lines(from + b / kBlocksPerSuper * super_bytes + group * group_bytes, group_bytes);
+  }
+};
+
 /// Some rows of a tile, and a chunk. Packed A blocks have room for kRegdecodeRows rows.
 template <class Chunk>
 struct RegdecodeTile {
@@ -28,11 +42,18 @@ struct RegdecodeTile {
   int blocks;
   bool first;  ///< the first chunk: sums start from 0
   const uint32_t* a_block;
-  float* sums;    ///< [row][kPanelColumns]
-  int64_t ahead;  ///< prefetch distance of codes; 0: an earlier tile prefetched them
+  float* sums;       ///< [row][kPanelColumns]
+  int64_t ahead;     ///< prefetch distance of codes; 0: an earlier tile prefetched them
+  LaterCodes later;  ///< instead of `ahead`, of codes that were expanded
 
   RegdecodeTile from_row(int r, bool fetches) const {
-    return {chunk, blocks, first, a_block + r, sums + r * kPanelColumns, fetches ? ahead : 0};
+    return {chunk,
+            blocks,
+            first,
+            a_block + r,
+            sums + r * kPanelColumns,
+            fetches ? ahead : 0,
+            fetches ? later : LaterCodes{}};
   }
 };
 
@@ -60,17 +81,21 @@ void walk_regdecode(const PanelArgs& args) {
   alignas(64) Chunk chunk;
   for (int64_t block = 0; block < act.blocks; block += act.chunk_blocks) {
     const int blocks = static_cast<int>(act.chunk_length(block));
-    kDequantize(args, args.panel + block / kBlocksPerSuper * super_bytes, blocks, chunk);
+    const uint8_t* const packed = args.panel + block / kBlocksPerSuper * super_bytes;
+    kDequantize(args, packed, blocks, chunk);
+    const bool expands = chunk.codes != packed;
     for (int64_t index = args.tile_begin; index < args.tile_end; ++index) {
       const int64_t i = index - args.tile_begin;
+      const LaterCodes later{.from = packed + blocks / kBlocksPerSuper * super_bytes,
+                             .super_bytes = super_bytes,
+                             .group_bytes = args.layout->group_bytes()};
       const RegdecodeTile<Chunk> tile{.chunk = chunk,
                                       .blocks = blocks,
                                       .first = block == 0,
                                       .a_block = args.packed_a + act.offset(index, block),
                                       .sums = args.sums + i * kRegdecodeRows * kPanelColumns,
-                                      .ahead = i == 0 && args.layout->expansion == Expansion::none
-                                                   ? fetch_distance(super_bytes)
-                                                   : 0};
+                                      .ahead = i == 0 && !expands ? fetch_distance(super_bytes) : 0,
+                                      .later = i == 0 && expands ? later : LaterCodes{}};
       kTile(args, tile, act.rows_of(index),
             reinterpret_cast<const float*>(args.packed_a + act.rows_offset(index)));
     }

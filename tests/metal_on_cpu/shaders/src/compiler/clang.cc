@@ -1,5 +1,7 @@
 #include "clang.h"
 
+#include <sstream>
+
 #include "cache.h"
 
 namespace metal_on_cpu {
@@ -18,6 +20,36 @@ fs::path precompiled(const std::string& header, const fs::path& folder, const Wo
   return result.exit_code == 0 && publish(made, kept) ? kept : fs::path();
 }
 
+// The words of a line of clang -###: each is quoted, and a backslash stands before quotes, dollars and backslashes in it.
+Words quoted_words(const std::string& line) {
+  Words words;
+  bool inside = false;
+  for (size_t i = 0; i < line.size(); ++i) {
+    if (line[i] == '"') {
+      inside = !inside;
+      if (inside) words.emplace_back();
+    } else if (inside) {
+      if (line[i] == '\\' && i + 1 < line.size()) ++i;
+      words.back() += line[i];
+    }
+  }
+  return words;
+}
+
+constexpr const char *kObject = "/object-of-msl.o", *kShared = "/shared-of-msl.so";  // stand for the names in the command
+
+// As an input, clang would look for the object.
+const Words& link_command() {
+  static const Words command = [] {
+    std::istringstream lines(clang({"-###", "-shared", "-o", kShared, std::string("-Wl,") + kObject}, {}).errors);
+    Words last;
+    for (std::string line; std::getline(lines, line);)
+      if (Words words = quoted_words(line); !words.empty()) last = std::move(words);
+    return last;
+  }();
+  return command;
+}
+
 }  // namespace
 
 Words operator+(Words a, const Words& b) {
@@ -33,6 +65,23 @@ std::string join(const Words& words) {
 
 ProcessResult clang(const Words& arguments, const std::string& input) {
   return run_process(Words{"clang-19"} + arguments, input);
+}
+
+ProcessResult link_shared(const std::string& object, const fs::path& shared) {
+  const fs::path kept = temporary_name(shared.string() + ".o");
+  ProcessResult result;
+  if (!write_file(kept, object)) {
+    result.exit_code = 1;
+    result.errors = kept.string() + ": cannot be written";
+    return result;
+  }
+  Words command = link_command();
+  for (std::string& word : command) word = word == kObject ? kept.string() : word == kShared ? shared.string() : word;
+  if (command.empty()) command = {"clang-19", "-shared", "-o", shared.string(), kept.string()};
+  result = run_process(command, {});
+  std::error_code ignored;
+  fs::remove(kept, ignored);
+  return result;
 }
 
 Error compile_error(const std::vector<Diagnostic>& errors, const ProcessResult& result) {

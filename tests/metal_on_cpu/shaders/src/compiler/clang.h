@@ -18,6 +18,8 @@ std::string join(const Words& words);
 
 /// Runs clang-19.
 ProcessResult clang(const Words& arguments, const std::string& input);
+/// Makes a shared object of an object's bytes. clang says once in a process how it links, and is not started for each.
+ProcessResult link_shared(const std::string& object, const std::filesystem::path& shared);
 /// What clang says was wrong with the shader.
 Error compile_error(const std::vector<Diagnostic>& errors, const ProcessResult& clang);
 

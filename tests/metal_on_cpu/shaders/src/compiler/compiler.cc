@@ -32,26 +32,21 @@ Result<bool> check_language(const std::string& preprocessed, const CompileOption
   return true;
 }
 
-// Fast mode: one run of clang, with the pass only because it refuses recursion. Checked mode: one that optimizes with our pass,
-// and one that makes code. The second does so in clang's quickest way: the checks take the time of a checked run, and most of
-// them are short.
+// Fast mode has the pass only because it refuses recursion. In checked mode the pass makes the object, too.
 Result<bool> build_image(const std::string& text, bool source, const Words& language, bool checked, const fs::path& folder,
                          const fs::path& image) {
-  const std::string header = prelude_path() + "/msl/prelude.h", out = image.string();
+  const std::string header = prelude_path() + "/msl/prelude.h";
   Words flags = language + Words{"-O2", "-fPIC"};
   if (checked) flags = flags + checking_flags();
   flags.push_back("-fno-optimize-sibling-calls");  // the pass would not see a recursion that became a loop
-  const Words more =
-      Words{"-fpass-plugin=" + pass_path()} + (checked ? Words{"-c", "-emit-llvm", "-o", "-"} : Words{"-shared", "-o", out});
-  const ProcessResult first =
+  Words more = {"-fpass-plugin=" + pass_path(), "-c", "-o", "-"};
+  if (checked) more = more + Words{"-emit-llvm", "-Xclang", "-load", "-Xclang", pass_path(), "-mllvm", "-msl-object"};
+  const ProcessResult object =
       source ? compile_behind(header, folder, flags, more, text) : clang(Words{"-x", "ir", "-"} + flags + more, text);
-  if (first.exit_code != 0) return compile_error(shader_errors(parse_messages(first.errors)), first);
-  if (!checked) return add_length(out) ? Result<bool>(true) : Error{out + ": cannot be written"};
-  const ProcessResult second = clang(Words{"-x", "ir", "-", "-O0", "-fPIC"} + target_flags() +
-                                         Words{"-fpass-plugin=" + pass_path(), "-Wno-everything", "-shared", "-o", out},
-                                     first.output);
-  if (second.exit_code != 0) return compile_error({}, second);
-  return add_length(out) ? Result<bool>(true) : Error{out + ": cannot be written"};
+  if (object.exit_code != 0) return compile_error(shader_errors(parse_messages(object.errors)), object);
+  const ProcessResult linked = link_shared(object.output, image);
+  if (linked.exit_code != 0) return compile_error({}, linked);
+  return add_length(image) ? Result<bool>(true) : Error{image.string() + ": cannot be written"};
 }
 
 }  // namespace

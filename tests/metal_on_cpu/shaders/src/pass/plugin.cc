@@ -1,18 +1,20 @@
 // The pass that clang loads for checked mode. Before anything is optimized it has everything inlined, as Apple's compiler does,
 // and marks variables without a value; behind the optimizer, before AddressSanitizer, it counts what each basic block computes
-// and makes it report itself to the runtime, and estimates registers; in a second run of clang, which only makes code, it gives
-// the sanitizers' hooks names of our own.
+// and makes it report itself to the runtime, and estimates registers; at the end it gives the sanitizers' hooks names of our
+// own, and makes the object.
 #include <llvm/IR/CFG.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InstIterator.h>
 #include <llvm/Passes/PassBuilder.h>
 #include <llvm/Passes/PassPlugin.h>
+#include <llvm/Support/CommandLine.h>
 #include <llvm/Support/raw_ostream.h>
 
 #include <cstdlib>
 
 #include "hooks.h"
 #include "language.h"
+#include "object.h"
 #include "operations.h"
 #include "registers.h"
 #include "uninitialized.h"
@@ -20,8 +22,10 @@
 namespace metal_on_cpu::pass {
 namespace {
 
-constexpr const char* kDone = "msl.instrumented";
 constexpr const char* kSection = "msl_kernels";
+constexpr const char* kLastPass = "RelLookupTableConverterPass";  // of clang -O2, behind AddressSanitizer
+
+llvm::cl::opt<bool> make_object("msl-object", llvm::cl::desc("Write a checked object to the standard output"));
 
 bool is_shader(const llvm::Function& f) { return !f.isDeclaration() && f.hasFnAttribute(llvm::Attribute::SanitizeAddress); }
 
@@ -51,10 +55,6 @@ void complete_lines(llvm::Function& f) {
 class Prepare : public llvm::PassInfoMixin<Prepare> {
  public:
   llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
-    if (module.getNamedMetadata(kDone)) {
-      rename_hooks(module);
-      return llvm::PreservedAnalyses::none();
-    }
     const auto recursive = recursive_functions(module, true);
     for (llvm::Function& f : module) {
       if (!is_shader(f)) continue;
@@ -73,7 +73,6 @@ class Prepare : public llvm::PassInfoMixin<Prepare> {
 class Instrument : public llvm::PassInfoMixin<Instrument> {
  public:
   llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
-    if (module.getNamedMetadata(kDone)) return llvm::PreservedAnalyses::all();
     if (const auto errors = language_errors(module); !errors.empty()) {
       for (const std::string& error : errors) llvm::errs() << error << "\n";
       llvm::errs().flush();
@@ -90,7 +89,6 @@ class Instrument : public llvm::PassInfoMixin<Instrument> {
       f.removeFnAttr(llvm::Attribute::SanitizeMemory);
     }
     write_tables(module);
-    module.getOrInsertNamedMetadata(kDone);
     return llvm::PreservedAnalyses::none();
   }
 
@@ -134,6 +132,15 @@ class Instrument : public llvm::PassInfoMixin<Instrument> {
   std::vector<std::pair<llvm::Function*, uint32_t>> registers_;
 };
 
+/// LLVM asks no plugin after the sanitizers, so this looks at each pass that has run.
+void after_pass(llvm::StringRef name, llvm::Any ir, const llvm::PreservedAnalyses&) {
+  const auto* const unit = llvm::any_cast<const llvm::Module*>(&ir);
+  if (name != kLastPass || !unit) return;
+  auto& module = const_cast<llvm::Module&>(**unit);
+  rename_hooks(module);
+  write_object_and_exit(module);
+}
+
 }  // namespace
 }  // namespace metal_on_cpu::pass
 
@@ -145,5 +152,7 @@ extern "C" __attribute__((visibility("default"))) llvm::PassPluginLibraryInfo ll
             builder.registerOptimizerLastEPCallback([](llvm::ModulePassManager& passes, llvm::OptimizationLevel) {
               passes.addPass(metal_on_cpu::pass::Instrument());
             });
+            if (metal_on_cpu::pass::make_object)
+              builder.getPassInstrumentationCallbacks()->registerAfterPassCallback(metal_on_cpu::pass::after_pass);
           }};
 }
