@@ -13,9 +13,9 @@
  *
  * STRUCTS
  * The caller sets struct_size to sizeof the struct that it was compiled with. A struct_size that is 0, smaller than version 1
- * of the struct, or above 4096 is MARLIN_E_STRUCT_SIZE; this holds for `err` too. A descriptor that is longer than this
- * version's is accepted if its unknown tail is zero; otherwise it is MARLIN_E_UNSUPPORTED. An output struct is filled up to
- * the caller's struct_size; the fields that this version does not know become zero. No struct has implicit padding.
+ * of the struct, above 4096, or no multiple of 8 is MARLIN_E_STRUCT_SIZE; this holds for `err` too. A descriptor that is longer
+ * than this version's is accepted if its unknown tail is zero; otherwise it is MARLIN_E_UNSUPPORTED. An output struct is filled
+ * up to the caller's struct_size; the fields that this version does not know become zero. No struct has implicit padding.
  * marlin_matrix and marlin_shard have no struct_size: they are frozen and never grow. `reserved` fields and unknown bits of
  * flags must be 0; otherwise the call is MARLIN_E_UNSUPPORTED. An unknown enum value is MARLIN_E_ARGUMENT.
  *
@@ -115,7 +115,7 @@ typedef struct marlin_checkpoint marlin_checkpoint; /* an open .safetensors, its
 typedef int32_t marlin_status; /* values never change; they are spaced by kind */
 #define MARLIN_OK ((marlin_status)0)
 #define MARLIN_E_ARGUMENT ((marlin_status) - 10)     /* a value that no caller may pass: NULL, unknown enum, overlap */
-#define MARLIN_E_STRUCT_SIZE ((marlin_status) - 11)  /* struct_size is 0 or shorter than version 1 */
+#define MARLIN_E_STRUCT_SIZE ((marlin_status) - 11)  /* struct_size is no size of any version */
 #define MARLIN_E_SHAPE ((marlin_status) - 12)        /* sizes that do not fit each other */
 #define MARLIN_E_UNSUPPORTED ((marlin_status) - 20)  /* legal, but not served by this version or device */
 #define MARLIN_E_NOT_PREPARED ((marlin_status) - 21) /* the host's scratch is too small: marlin_prepare says how much */

@@ -14,6 +14,10 @@ Result<uint32_t> struct_size_of(const void* caller, uint32_t version1_size, cons
     return Status::error(MARLIN_E_STRUCT_SIZE,
                          "%s->struct_size is %u, expected %u or more (sizeof the struct)", name,
                          size, version1_size);
+  if (size % kStructSizeUnit != 0)
+    return Status::error(MARLIN_E_STRUCT_SIZE,
+                         "%s->struct_size is %u, expected a multiple of %u (sizeof the struct)",
+                         name, size, kStructSizeUnit);
   return size;
 }
 

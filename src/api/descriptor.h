@@ -39,6 +39,13 @@ inline constexpr uint32_t kVersion1Size<marlin_value> = 80;
 /// No struct will ever be longer. A larger struct_size is uninitialized memory, and the library
 /// must not read that many bytes.
 inline constexpr uint32_t kMaxStructSize = 4096;
+/// Each version of each struct ends at such a multiple. A size that is none could end inside a
+/// pointer, and the library would follow half of an address.
+inline constexpr uint32_t kStructSizeUnit = 8;
+template <class T>
+inline constexpr bool kMayCross =
+    kVersion1Size<T> != 0 && kVersion1Size<T> % kStructSizeUnit == 0 &&
+    sizeof(T) % kStructSizeUnit == 0 && sizeof(T) <= kMaxStructSize;
 
 /// The struct_size of a caller's struct of any alignment, if it is legal.
 Result<uint32_t> struct_size_of(const void* caller, uint32_t version1_size, const char* name);
@@ -55,7 +62,7 @@ Status write_struct(void* caller, const void* from, uint32_t size, uint32_t vers
 /// `caller` must not be NULL.
 template <class T>
 Result<T> read_descriptor(const T* caller, const char* name) {
-  static_assert(kVersion1Size<T> != 0 && sizeof(T) <= kMaxStructSize);
+  static_assert(kMayCross<T>);
   T local;
   MARLIN_RETURN_IF_ERROR(read_struct(caller, &local, sizeof local, kVersion1Size<T>, name));
   return local;
@@ -77,7 +84,7 @@ Status check_output(const T* caller, const char* name) {
 }
 template <class T>
 Status write_descriptor(T* caller, const T& from, const char* name) {
-  static_assert(kVersion1Size<T> != 0 && sizeof(T) <= kMaxStructSize);
+  static_assert(kMayCross<T>);
   return write_struct(caller, &from, sizeof from, kVersion1Size<T>, name);
 }
 

@@ -355,7 +355,7 @@ TEST_F(Boundary, AnErrThatCannotBeFilledStopsTheCall) {
   err.message[0] = 'x';
   mm::stream stream;
   marlin_stream* untouched = reinterpret_cast<marlin_stream*>(&err);
-  for (const uint32_t size : {0u, 4u, 255u, 4097u}) {
+  for (const uint32_t size : {0u, 4u, 255u, 260u, 4097u}) {
     err.struct_size = size;
     EXPECT_EQ(marlin_stream_create(context.get(), nullptr, &untouched, &err), MARLIN_E_STRUCT_SIZE);
     EXPECT_EQ(untouched, nullptr);

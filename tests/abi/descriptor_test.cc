@@ -65,9 +65,24 @@ TYPED_TEST(Descriptor, EveryLengthFromNothingToVersion1IsRefused) {
   }
 }
 
-TYPED_TEST(Descriptor, EveryLegalLengthIsReadAndTheRestIsZero) {
+// A length that ends inside a pointer would leave half of an address.
+TYPED_TEST(Descriptor, ALengthThatEndsInsideAFieldIsRefused) {
   for (uint32_t size = kVersion1Size<TypeParam>; size <= sizeof(TypeParam) + 40; ++size) {
-    Caller caller(size, size, size % 8);
+    if (size % 8 == 0) continue;
+    Caller caller(size, size);
+    const Status read = read_descriptor(caller.as<TypeParam>(), "desc").status();
+    EXPECT_EQ(read.code(), MARLIN_E_STRUCT_SIZE);
+    EXPECT_EQ(std::string(read.message()),
+              "desc->struct_size is " + std::to_string(size) + ", expected a multiple of 8 (sizeof the struct)");
+    EXPECT_EQ(check_output(caller.as<TypeParam>(), "out").code(), MARLIN_E_STRUCT_SIZE) << size;
+    EXPECT_EQ(write_descriptor(caller.as<TypeParam>(), TypeParam{}, "out").code(), MARLIN_E_STRUCT_SIZE) << size;
+    EXPECT_TRUE(caller.intact(size)) << size;
+  }
+}
+
+TYPED_TEST(Descriptor, EveryLegalLengthIsReadAndTheRestIsZero) {
+  for (uint32_t size = kVersion1Size<TypeParam>; size <= sizeof(TypeParam) + 40; size += 8) {
+    Caller caller(size, size, size / 8 % 8);
     const uint32_t known = std::min<uint32_t>(size, sizeof(TypeParam));
     caller.zero(known, size);
     auto read = read_descriptor(caller.as<TypeParam>(), "desc");
@@ -79,7 +94,7 @@ TYPED_TEST(Descriptor, EveryLegalLengthIsReadAndTheRestIsZero) {
 }
 
 TYPED_TEST(Descriptor, AnyByteOfAnUnknownTailIsUnsupported) {
-  for (uint32_t tail = 1; tail <= 40; ++tail)
+  for (uint32_t tail = 8; tail <= 40; tail += 8)
     for (uint32_t byte = 0; byte < tail; ++byte) {
       const uint32_t size = sizeof(TypeParam) + tail;
       Caller caller(size, size);
@@ -92,8 +107,8 @@ TYPED_TEST(Descriptor, AnyByteOfAnUnknownTailIsUnsupported) {
 TYPED_TEST(Descriptor, AnOutputIsFilledUpToTheCallersLengthAndNoFurther) {
   TypeParam from;
   std::memset(&from, 0x5A, sizeof from);
-  for (uint32_t size = kVersion1Size<TypeParam>; size <= sizeof(TypeParam) + 40; ++size) {
-    Caller caller(size, size, size % 8);
+  for (uint32_t size = kVersion1Size<TypeParam>; size <= sizeof(TypeParam) + 40; size += 8) {
+    Caller caller(size, size, size / 8 % 8);
     ASSERT_TRUE(check_output(caller.as<TypeParam>(), "out").ok());
     ASSERT_TRUE(write_descriptor(caller.as<TypeParam>(), from, "out").ok());
     EXPECT_TRUE(caller.intact(size)) << size;

@@ -64,7 +64,7 @@ pub const MARLIN_ABI_MINOR: u32 = 1;
 pub const MARLIN_OK: marlin_status = 0;
 /// a value that no caller may pass: NULL, unknown enum, overlap
 pub const MARLIN_E_ARGUMENT: marlin_status = -10;
-/// struct_size is 0 or shorter than version 1
+/// struct_size is no size of any version
 pub const MARLIN_E_STRUCT_SIZE: marlin_status = -11;
 /// sizes that do not fit each other
 pub const MARLIN_E_SHAPE: marlin_status = -12;
