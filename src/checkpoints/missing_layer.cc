@@ -72,14 +72,15 @@ Status missing_layer(const Checkpoint& files, std::string_view name) {
   const std::string_view meant = closest(files, name);
   const char* plural = count == 1 ? "" : "s";
   if (meant.empty() && count == 0)
-    return Status::error(MARLIN_E_NOT_FOUND, "no layer is called %.*s; the checkpoint has no layers",
-                         cut(name), name.data());
+    return Status::error(MARLIN_E_NOT_FOUND,
+                         "no layer is called %.*s; the checkpoint has no layers", cut(name),
+                         name.data());
   if (meant.empty()) {
     const std::string_view first = files.layer_name(0);
-    return Status::error(MARLIN_E_NOT_FOUND,
-                         "no layer is called %.*s; the checkpoint has %zu layer%s, of which %.*s is "
-                         "the first",
-                         cut(name), name.data(), count, plural, cut(first), first.data());
+    return Status::error(
+        MARLIN_E_NOT_FOUND,
+        "no layer is called %.*s; the checkpoint has %zu layer%s, the first is %.*s", cut(name),
+        name.data(), count, plural, cut(first), first.data());
   }
   return Status::error(MARLIN_E_NOT_FOUND,
                        "no layer is called %.*s; did you mean %.*s? The checkpoint has %zu layer%s",
