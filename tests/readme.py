@@ -11,6 +11,8 @@ run: sh is run, in a folder that has what the top folder (of the project, or TOP
 it prints, ... being anything. build/release there is the folder that BUILD names. Other code goes into the file that a comment in
 front of it names, <!-- folder/example.c -->, for the commands that follow. Where the comment is <!-- not run: REASON --> or ends in "run by
 the suite NAME" the block is left alone. All else fails, so that nothing on a page is without a test.
+
+A block of sh that leaves the reader's shell in another folder is refused whoever runs it: the blocks behind it would fail.
 """
 
 import collections
@@ -23,6 +25,8 @@ import sys
 
 TOP = pathlib.Path(__file__).resolve().parents[1]
 BLOCK = re.compile(r"(?:^<!-- (?P<mark>[^\n]*) -->\n)?^```(?P<language>\S*)\n(?P<text>.*?)^```\n", re.MULTILINE | re.DOTALL)
+CHANGE_OF_FOLDER = re.compile(r"(^|[;&|{])\s*(cd|pushd)\b")
+SUBSHELL = re.compile(r"\([^()]*\)")
 WARNINGS = "-pedantic -Wall -Wextra -Wconversion -Werror"
 COMPILERS = {"cc": (os.environ.get("CC", "cc"), "-std=c99"), "c++": (os.environ.get("CXX", "c++"), "-std=c++17")}
 
@@ -32,7 +36,11 @@ def blocks(page):
     indented = re.search(r"^\n {4}\S.*", BLOCK.sub("", text), re.MULTILINE)
     if indented:
         sys.exit(f"{page}: an indented block, which nothing can run: {indented.group().strip()}")
-    return list(BLOCK.finditer(text))
+    found = list(BLOCK.finditer(text))
+    for line in (line for block in found if block["language"] == "sh" for line in block["text"].splitlines()):
+        if CHANGE_OF_FOLDER.search(SUBSHELL.sub("", line)):
+            sys.exit(f"{page}: expected commands that leave the shell in its folder, found: {line.strip()}; write (cd FOLDER && COMMAND)")
+    return found
 
 
 def environment(prefix, scratch):

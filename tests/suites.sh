@@ -270,11 +270,11 @@ suite_wheels() {
 }
 both_wheels() (wheel x86_64 aarch64)
 
-# Built with the commands of its page, at most five; the last of them runs the tests.
+# Built with the commands of its page, at most four.
 suite_ggml() {
   built release || return 0
   python_ready build/ggml-venv "$ggml_packages" || { skip ggml "$(why_not build/ggml-venv)"; return 0; }
-  python3 -B tests/readme.py blocks bindings/ggml/README.md sh | sed '$d' >"$results/ggml.sh"
+  python3 -B tests/readme.py blocks bindings/ggml/README.md sh >"$results/ggml.sh"
   [ "$(wc -l <"$results/ggml.sh")" -le 4 ] && grep -qF "$ggml_packages" "$results/ggml.sh" && quietly build-ggml sh -e "$results/ggml.sh" || { failed=1; return 0; }
   ctest_in ggml build/ggml
   llama_ready || { skip ggml "$(llama_why_not)"; return 0; }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <optional>
 #include <sstream>
+#include <string_view>
 
 #include "command.h"
 #include "words.h"
@@ -90,8 +91,11 @@ marlin_device_info device_of(marlin_backend backend) {
 Checkpoint open_checkpoint(const std::string& path) {
   auto error = make<marlin_error>();
   marlin_checkpoint* checkpoint = nullptr;
-  check(marlin_checkpoint_open(path.c_str(), nullptr, &checkpoint, &error), error,
-        fmt::format("cannot open {}", path));
+  const marlin_status status = marlin_checkpoint_open(path.c_str(), nullptr, &checkpoint, &error);
+  // What is wrong with the file as a whole begins with its path already.
+  if (status != MARLIN_OK && std::string_view(error.message).starts_with(path + ": "))
+    throw Failure(fmt::format("{} ({})", error.message, marlin_status_name(status)));
+  check(status, error, fmt::format("cannot open {}", path));
   return Checkpoint(checkpoint);
 }
 

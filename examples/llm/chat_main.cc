@@ -182,7 +182,7 @@ std::string notice(const Metadata& metadata, const Model& model) {
   char size[64];
   std::snprintf(size, sizeof size, "%.3g GB of weights",
                 static_cast<double>(model.weight_bytes()) / 1e9);
-  std::string text = "This is " + name + ", " + size + ". ";
+  std::string text = "This is " + name + ", " + size + ".\n";
   text += model.weight_bytes() < 2'000'000'000 ? "A model this small is often wrong.\n"
                                                : "What it says may be wrong.\n";
   return text;

@@ -37,7 +37,15 @@ bool is_part(std::string_view whole, std::string_view part) {
   return whole.ends_with(part) && whole[whole.size() - part.size() - 1] == '.';
 }
 
-/// The most similar name, or "".
+/// The end of a name that has as many parts between dots as `like`; the whole name if it has fewer.
+std::string_view ending(std::string_view name, std::string_view like) {
+  auto dots = std::count(like.begin(), like.end(), '.');
+  size_t at = name.size();
+  for (; at > 0 && dots >= 0; --at) dots -= name[at - 1] == '.' ? 1 : 0;
+  return dots < 0 ? name.substr(at + 1) : name;
+}
+
+/// The layer whose name, or the end of it, is most similar, or "".
 std::string_view closest(const Checkpoint& files, std::string_view name) {
   std::string_view best;
   size_t least = std::min(kMostLetters, name.size() / 4) + 1;
@@ -45,7 +53,7 @@ std::string_view closest(const Checkpoint& files, std::string_view name) {
   for (size_t i = 0; i < count; ++i) {
     const std::string_view other = files.layer_name(i);
     if (is_part(name, other) || is_part(other, name)) return other;
-    const size_t letters = distance(name, other, least - 1);
+    const size_t letters = distance(name, ending(other, name), least - 1);
     if (letters < least) {
       least = letters;
       best = other;
@@ -62,14 +70,21 @@ Status missing_layer(const Checkpoint& files, std::string_view name) {
   };
   const size_t count = files.layer_count();
   const std::string_view meant = closest(files, name);
-  if (meant.empty())
+  const char* plural = count == 1 ? "" : "s";
+  if (meant.empty() && count == 0)
     return Status::error(MARLIN_E_NOT_FOUND,
-                         "no layer is called %.*s; the checkpoint has %zu of other names",
-                         cut(name), name.data(), count);
+                         "no layer is called %.*s; the checkpoint has no layers", cut(name),
+                         name.data());
+  if (meant.empty()) {
+    const std::string_view first = files.layer_name(0);
+    return Status::error(
+        MARLIN_E_NOT_FOUND,
+        "no layer is called %.*s; the checkpoint has %zu layer%s, the first is %.*s", cut(name),
+        name.data(), count, plural, cut(first), first.data());
+  }
   return Status::error(MARLIN_E_NOT_FOUND,
                        "no layer is called %.*s; did you mean %.*s? The checkpoint has %zu layer%s",
-                       cut(name), name.data(), cut(meant), meant.data(), count,
-                       count == 1 ? "" : "s");
+                       cut(name), name.data(), cut(meant), meant.data(), count, plural);
 }
 
 }  // namespace metal_marlin

@@ -115,11 +115,12 @@ TEST_F(Load, UnknownNamesAndBadDescriptors) {
   };
   std::vector<const char*> names = {layer.c_str(), "no.such.layer"};
   fails(desc_of(names), MARLIN_E_NOT_FOUND, "desc->layers[1]: no layer is called no.such.layer; the checkpoint has ");
+  fails(desc_of(names), MARLIN_E_NOT_FOUND, (", the first is " + layer).c_str());
   const std::string with_suffix = layer + ".weight", misspelled = "x" + layer.substr(0, layer.size() - 1),
-                    behind = layer.substr(layer.rfind('.') + 1);
+                    behind = layer.substr(layer.rfind('.') + 1), behind_misspelled = "x" + behind.substr(0, behind.size() - 1);
   const size_t count = file.layers().size();
   const std::string layers = count == 1 ? "1 layer" : std::to_string(count) + " layers";
-  for (const std::string& name : {with_suffix, misspelled, behind}) {
+  for (const std::string& name : {with_suffix, misspelled, behind, behind_misspelled}) {
     names[1] = name.c_str();
     const std::string words = "no layer is called " + name + "; did you mean " + layer + "? The checkpoint has " + layers;
     fails(desc_of(names), MARLIN_E_NOT_FOUND, words.c_str());

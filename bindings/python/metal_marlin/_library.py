@@ -25,7 +25,15 @@ else:
 
 def sized(struct: type[Struct], **fields: Any) -> Struct:
     """A struct of the ABI that says its size; what is not named is 0."""
-    return struct(struct_size=ctypes.sizeof(struct), **fields)
+    try:
+        return struct(struct_size=ctypes.sizeof(struct), **fields)
+    except TypeError:
+        for name, value in fields.items():  # ctypes does not say which
+            try:
+                struct(**{name: value})
+            except TypeError as wrong:
+                raise TypeError(f"{name} is {value!r}: {wrong}") from None
+        raise
 
 
 class Library:

@@ -137,6 +137,7 @@ def test_arguments_of_other_kinds(context, weights):
         (lambda: mm.load_layers(context, str(GPTQ)), "checkpoint is a str, expected a Checkpoint"),
         (lambda: mm.Stream(x), "context is an ndarray, expected a Context"),
         (lambda: mm.Context("cpu"), "backend is 'cpu', expected a Backend, as Backend.CPU"),
+        (lambda: mm.Context(threads="2"), "threads is '2': 'str' object cannot be interpreted as an integer"),
     ):
         with pytest.raises(TypeError, match=message):
             attempt()

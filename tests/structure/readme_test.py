@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""tests/readme.py refuses blocks that would break those behind them, and the README has the figures of the pages that measured them."""
+
+import itertools
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+
+
+def table(page, *head):
+    """The rows of the table of a page whose first line begins with these cells, each as {cell of the first line: cell}."""
+    lines = iter((TOP / page).read_text().splitlines())
+    cells = lambda line: [cell.strip() for cell in line.removeprefix("|").removesuffix("|").split("|")]
+    names = next(found for found in map(cells, lines) if found[: len(head)] == list(head))
+    next(lines)
+    return [dict(zip(names, cells(line))) for line in itertools.takewhile(lambda line: line.startswith("|"), lines)]
+
+
+class Blocks(unittest.TestCase):
+    def said(self, mark, text):
+        """What the program says of a page with this block; nothing if it takes the page."""
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            page.write_text(f"# A page\n\n<!-- {mark} -->\n```sh\n{text}\n```\n")
+            program = [sys.executable, "-B", str(TOP / "tests/readme.py"), "count", str(page), "sh=1"]
+            return subprocess.run(program, stderr=subprocess.PIPE, text=True).stderr
+
+    def test_a_change_of_folder_is_refused_whoever_runs_the_block(self):
+        for mark in ("hello rust", "hello rust, run by the suite rust", "not run: a reason"):
+            for text in ("cd bindings/rust", "make && cd bindings/rust", "  cd x; make", "pushd x", "(true) && cd x"):
+                self.assertIn("write (cd FOLDER && COMMAND)", self.said(mark, text), (mark, text))
+
+    def test_a_subshell_may_change_its_folder(self):
+        for text in ("(cd bindings/rust && cargo run)", "(true && cd x && make)", "abcd x", "echo cd", "ls $(cd x && pwd)"):
+            self.assertEqual(self.said("hello rust", text), "", text)
+
+
+class Figures(unittest.TestCase):
+    def test_of_the_chat(self):
+        measured = {(row["file"], row["work"]): row for row in table("docs/llm.md", "file", "work", "ours int8")}
+        rows = table("README.md", "file", "compute")
+        self.assertEqual(len(rows), 4)
+        for row in rows:
+            name = "ours int8 / best other" if "int8" in row["compute"] else "ours default / best other"
+            for work, column in (("pp128", "prompt of 128 tokens"), ("tg64", "generation")):
+                figure = float(measured[row["file"].split(",")[0], work][name])
+                self.assertEqual(float(row[column].removesuffix(" times as fast")), float(f"{figure:.2g}"), (row, work))
+
+    def test_of_products(self):
+        rows = table("docs/performance.md", "ISA", "format", "N x K")
+        measured = {tuple(row[name] for name in ("ISA", "format", "N x K", "M", "compute")): row["of limit"] for row in rows}
+        rows = table("README.md", "", "M = 1, default")
+        self.assertEqual(len(rows), 3)
+        for row in rows:
+            name = row.pop("").split()[0].lower()
+            for column, cell in row.items():
+                m, compute = re.fullmatch(r"M = (\d+), (default|INT8)", column).groups()
+                key = ("native", name, "11776 x 4096", m, "int8" if compute == "INT8" else "bf16")
+                self.assertEqual(cell, measured[key].split()[0], key)
+
+
+if __name__ == "__main__":
+    unittest.main()
