@@ -461,6 +461,15 @@ lanes() {
   wait
 }
 
+# keep_images: where there is ccache, images of shaders outlive this folder as objects do. Those that nothing has read for two weeks
+# go, and so do images of CUDA (tests/cuda/nvcc.sh).
+keep_images() {
+  local kept=${XDG_CACHE_HOME:-$HOME/.cache}/metal-marlin
+  command -v ccache >/dev/null && mkdir -p "$kept/images" build/release || return 0
+  find "$kept" -type f -atime +14 -delete
+  [ -e build/release/images ] || ln -s "$kept/images" build/release/images
+}
+
 # run_suites [NAME...]: what each suite says, in order; a table, and as the last line the sums of all parts.
 run_suites() {
   local name group table="" p=0 f=0 s=0
@@ -475,6 +484,7 @@ run_suites() {
   [ $# != 0 ] || set -- $all_suites ${METAL_MARLIN_WHOLE:+$long_suites}
   rm -rf "$results" && mkdir -p "$results"
   use_ccache
+  keep_images
   (install_packages build test) || { say "0 passed, 1 failed, 0 skipped"; return 1; }
   for group in $(for name; do groups_of "$name"; done | tr ' ' '\n' | sort -u); do
     (install_packages "$group") || true  # the suites say what they skip
