@@ -12,6 +12,7 @@ export METAL_MARLIN_PROFILE=off
 
 . ./tests/about_suites.sh
 . ./tests/llama.sh
+. ./tests/kept.sh
 
 results=$PWD/build/results
 
@@ -117,11 +118,6 @@ build_once() {
 }
 # more_of_release TARGET...: what the build of all leaves out. It is configured already: suites that read it run meanwhile.
 more_of_release() { alone quietly build-more cmake --build build/release -j "$jobs" --target "$@"; }
-
-# with_kernels: from here on, the suite's trees take the kernels of the CPU from the release tree, if they are there.
-with_kernels() {
-  export CMAKE_CXX_COMPILER_LAUNCHER="sh;$PWD/tests/with_kernels.sh;$PWD/build/release${CMAKE_CXX_COMPILER_LAUNCHER:+;$CMAKE_CXX_COMPILER_LAUNCHER}"
-}
 
 folder_suite() {
   built release || return 0
@@ -459,15 +455,6 @@ lanes() {
     ) >"$results/$name.said" 2>&1 </dev/null &
   done
   wait
-}
-
-# keep_images: where there is ccache, images of shaders outlive this folder as objects do. Those that nothing has read for two weeks
-# go, and so do images of CUDA (tests/cuda/nvcc.sh).
-keep_images() {
-  local kept=${XDG_CACHE_HOME:-$HOME/.cache}/metal-marlin
-  command -v ccache >/dev/null && mkdir -p "$kept/images" build/release || return 0
-  find "$kept" -type f -atime +14 -delete
-  [ -e build/release/images ] || ln -s "$kept/images" build/release/images
 }
 
 # run_suites [NAME...]: what each suite says, in order; a table, and as the last line the sums of all parts.
