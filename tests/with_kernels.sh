@@ -13,10 +13,10 @@ for word; do
   case $word in -fsanitize=*) sanitized=yes ;; -fno-sanitize=all) sanitized=no ;; esac
   before=$word
 done
-name=src/backends/cpu/$(basename "$(dirname "$source")")/$(basename "$source")
+name=src/${source##*/src/}
 made=$tree/CMakeFiles/metal_marlin_objects.dir/$name.o
-case $source in
-  */src/backends/cpu/x86/*.cc | */src/backends/cpu/arm64/*.cc) ;;
+case $name in
+  src/backends/cpu/*.cc) ;;
   *) exec "$@" ;;
 esac
 [ "$sanitized" = no ] && [ -f "$made" ] && cmp -s "$top/$name" "$source" &&
