@@ -27,12 +27,11 @@ if(METAL_MARLIN_COVERAGE)
 endif()
 
 # metal_marlin_group_by_folder(target [but]): makes the sources of each folder of the target one group of a unity build, without
-# those whose names contain a text.
+# those whose names a regular expression matches.
 function(metal_marlin_group_by_folder target)
   get_target_property(sources ${target} SOURCES)
   foreach(source IN LISTS sources)
-    string(FIND "${source}" "${ARGV1}" found)
-    if(NOT ARGV1 OR found EQUAL -1)
+    if(NOT ARGV1 OR NOT source MATCHES "${ARGV1}")
       cmake_path(GET source PARENT_PATH folder)
       cmake_path(GET folder FILENAME folder)
       set_source_files_properties(${source} TARGET_DIRECTORY ${target} PROPERTIES UNITY_GROUP "${folder}")

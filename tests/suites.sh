@@ -12,6 +12,7 @@ export METAL_MARLIN_PROFILE=off
 
 . ./tests/about_suites.sh
 . ./tests/llama.sh
+. ./tests/kept.sh
 
 results=$PWD/build/results
 
@@ -166,7 +167,7 @@ suite_cuda() {
 suite_install() {
   built release || return 0
   python_ready build/conan-venv "$recipe_packages" || true  # the test of the recipe skips itself
-  with_packages install
+  with_kernels && with_packages install
 }
 
 # script_tests NAME COMMAND...: a script that prints "passed NAME", "FAILED NAME: why" and "skipped NAME: why".
@@ -200,7 +201,7 @@ suite_llm() {
   more_of_release metal-marlin-chat || { failed=1; return 0; }
   ctest_in llm build/release/tests/llm
   alone fetch_chat_model || { skip llm "${chat_model##*/} is not to be had: $(tail -n 1 build/chat.log)"; return 0; }
-  python_ready "$venv" "$llm_packages" || { skip llm "$(why_not "$venv")"; return 0; }
+  alone python_ready "$venv" "$llm_packages" || { skip llm "$(why_not "$venv")"; return 0; }
   for script in tests/llm/*_test.py; do
     script_tests "llm-$(basename "$script" .py)" "$venv/bin/python" "$script" "$chat" "$chat_model"
   done
@@ -216,7 +217,7 @@ suite_distributed() {
   (install_packages mpi) || { skip distributed "the packages of group mpi cannot be installed"; return 0; }
   built release && more_of_release metal-marlin-chat metal-marlin-chat-mpi || { failed=1; return 0; }
   ctest_in distributed build/release/tests/distributed
-  python_ready "$venv" "$llm_packages" || { skip distributed "$(why_not "$venv")"; return 0; }
+  alone python_ready "$venv" "$llm_packages" || { skip distributed "$(why_not "$venv")"; return 0; }
   script_tests scaling-model "$venv/bin/python" -B tests/distributed/scaling_model_test.py
   script_tests distributed-mpi "$venv/bin/python" -B tests/distributed/distributed_test.py "$chat" "$chat_mpi" "$marlin"
 }
@@ -258,6 +259,7 @@ suite_python() {
     torch_if_here "$venv"
     printf '%s' "$python_models" >"$venv/.more"
   fi
+  with_kernels
   binding python python3
 }
 
@@ -384,6 +386,7 @@ suite_macos() {
 suite_asan() {
   local more=ON but='|/cpu_|^Format/Experts.(Give|Keep|Threads)|^ExpertsOfManyTokens|^LargeProducts'
   [ -n "${METAL_MARLIN_WHOLE:-}" ] && but="" || more=OFF
+  with_kernels
   built asan -DMETAL_MARLIN_SANITIZE_KERNELS=$more -DMETAL_MARLIN_TOOLS=$more || return 0
   ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
     ctest_in asan build/asan/tests -LE slow -E "^abi\.headers|^Load\.ManyLayersByName\$$but"
@@ -400,6 +403,7 @@ suite_tsan() {
     $calm "$probe" 2>>"$probe.log" || { skip tsan "ThreadSanitizer cannot run here: $(head -n 1 "$probe.log")"; return 0; }
   fi
   [ -n "${METAL_MARLIN_WHOLE:-}" ] || { more=OFF but='^Format/RowInvariance'; }
+  with_kernels
   quietly configure-tsan cmake --preset tsan -DMETAL_MARLIN_SANITIZE_KERNELS=$more &&
     alone timed tsan quietly build-tsan $calm cmake --build build/tsan -j "$jobs" --target marlin_tests_threads ||
     { failed=$((failed + 1)); return 0; }
@@ -466,10 +470,12 @@ run_suites() {
   [ $# != 0 ] || set -- $all_suites ${METAL_MARLIN_WHOLE:+$long_suites}
   rm -rf "$results" && mkdir -p "$results"
   use_ccache
+  keep_images
   (install_packages build test) || { say "0 passed, 1 failed, 0 skipped"; return 1; }
   for group in $(for name; do groups_of "$name"; done | tr ' ' '\n' | sort -u); do
     (install_packages "$group") || true  # the suites say what they skip
   done
+  pip_ready >build/pip.log 2>&1 || true  # before two suites want it at once
   trap 'trap "" TERM; kill 0; exit 130' INT  # what runs in the background does not hear the keyboard
   lanes "$@" &
   for name; do

@@ -1,16 +1,17 @@
 #!/bin/sh
-# test.sh PREFIX: tests the Python package with the library that is installed in PREFIX. tests/suites.sh has made ready
+# test.sh PREFIX: tests the Python package with the library that is installed in PREFIX. tests/suites.sh has made ready build/pip,
 # build/python/venv, and build/python/wheels for what pip has to find without a network.
 cd "$(dirname "$0")" || exit 1
 . ../checks.sh
 python=$build/venv/bin/python
+pip() { "$top/build/pip/bin/pip" --python "$python" "$@"; }
 # Two pools of threads, numpy's and ours, would wait for each other.
 export OPENBLAS_NUM_THREADS=1
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_FIND_LINKS="$build/wheels" PIP_QUIET=1 PYTHONDONTWRITEBYTECODE=1
 
 # made FOLDER: a wheel, by pip, with what is inside of it in FOLDER/inside.
 made() {
-  "$python" -m pip wheel -q --no-deps --no-build-isolation -w "$1" "$top" --config-settings "build-dir=$build/wheel" &&
+  pip wheel -q --no-deps --no-build-isolation -w "$1" "$top" --config-settings "build-dir=$build/wheel" &&
     ls "$1"/*-py3-none-*.whl && "$python" -m zipfile -e "$1"/*.whl "$1/inside"
 }
 # Around an installed library, which pkg-config names, and around the file that METAL_MARLIN_LIBRARY names. The second has other bytes.
@@ -18,7 +19,7 @@ wheel() {
   { cat "$libraries/libmetal-marlin.so" && echo; } >"$scratch/named.so" || return 1
   METAL_MARLIN_LIBRARY="$scratch/named.so" made "$scratch/named" && cmp "$scratch/named.so" "$scratch/named/inside/metal_marlin/libmetal-marlin.so" &&
     made "$scratch/wheels" && cmp "$libraries/libmetal-marlin.so" "$scratch/wheels/inside/metal_marlin/libmetal-marlin.so" &&
-    "$python" -m pip install -q --no-deps --force-reinstall "$scratch"/wheels/*.whl
+    pip install -q --no-deps --force-reinstall "$scratch"/wheels/*.whl
 }
 python_tests() {
   (cd "$top" && "$python" -m pytest -q -rs --junit-xml "$scratch/tests.xml" bindings/python/tests) >"$scratch/tests"
@@ -55,7 +56,6 @@ readme_in_a_clean_copy() {
   (cd "$top" && "$python" -c "from scikit_build_core.build import build_sdist; build_sdist('$scratch')") &&
     mkdir "$scratch/copy" && tar -xf "$scratch"/*.tar.gz -C "$scratch/copy" --strip-components 1 || return 1
   ln -s "$top/tests" "$scratch/copy/tests"
-  command -v ccache >/dev/null && export CMAKE_CXX_COMPILER_LAUNCHER=ccache
   # Unoptimized: it is the build that is tested here, and not the installed library.
   export SKBUILD_CMAKE_BUILD_TYPE=None METAL_MARLIN_LIBRARY=COMPILE CMAKE_ARGS=-DCMAKE_UNITY_BUILD=ON
   all_blocks README.md sh=1 python=6 && top=$scratch/copy && readme_commands README.md

@@ -1,9 +1,9 @@
-// Heads of GGUF files, byte by byte.
+// Heads of GGUF files: their keys, which the chat reads.
 #pragma once
 
 #include <unistd.h>
 
-#include <cstring>
+#include <cstdint>
 #include <exception>
 #include <filesystem>
 #include <fstream>
@@ -11,54 +11,24 @@
 #include <vector>
 
 #include "examples/llm/gguf.h"
+#include "gguf_writer.h"
 
 namespace llm {
 
 class GgufBuilder {
  public:
-  explicit GgufBuilder(uint32_t version = 3) { raw(uint32_t{0x46554747}).raw(version).raw(uint64_t{0}).raw(uint64_t{0}); }
-
-  GgufBuilder& text(const std::string& key, const std::string& value) { return entry(key, 8).string(value); }
+  GgufBuilder& text(const std::string& key, const std::string& value) { return add(key, 8, Writer::text(value)); }
   template <class T>
-  GgufBuilder& number(const std::string& key, uint32_t type, T value) {
-    return entry(key, type).raw(value);
+  GgufBuilder& number(const std::string& key, int32_t type, T value) {
+    std::string bytes;
+    append(bytes, value);
+    return add(key, type, bytes);
   }
-  GgufBuilder& numbers(const std::string& key, const std::vector<int32_t>& values) {
-    entry(key, 9).raw(uint32_t{5}).raw(uint64_t{values.size()});
-    for (const int32_t value : values) raw(value);
-    return *this;
-  }
-  GgufBuilder& floats(const std::string& key, const std::vector<float>& values) {
-    entry(key, 9).raw(uint32_t{6}).raw(uint64_t{values.size()});
-    for (const float value : values) raw(value);
-    return *this;
-  }
-  GgufBuilder& texts(const std::string& key, const std::vector<std::string>& values) {
-    entry(key, 9).raw(uint32_t{8}).raw(uint64_t{values.size()});
-    for (const std::string& value : values) string(value);
-    return *this;
-  }
-  /// A key and a type; the value has to follow.
-  GgufBuilder& entry(const std::string& key, uint32_t type) {
-    uint64_t count;
-    std::memcpy(&count, &bytes_[16], 8);
-    ++count;
-    std::memcpy(&bytes_[16], &count, 8);
-    return string(key).raw(type);
-  }
-  GgufBuilder& string(const std::string& value) {
-    raw(uint64_t{value.size()});
-    bytes_ += value;
-    return *this;
-  }
-  template <class T>
-  GgufBuilder& raw(T value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
-    return *this;
-  }
+  GgufBuilder& numbers(const std::string& key, const std::vector<int32_t>& values) { return array(key, 5, values); }
+  GgufBuilder& floats(const std::string& key, const std::vector<float>& values) { return array(key, 6, values); }
+  GgufBuilder& texts(const std::string& key, const std::vector<std::string>& values) { return array(key, 8, values); }
 
-  std::string& bytes() { return bytes_; }
-  Metadata read() const { return parse(bytes_); }
+  Metadata read() const { return parse(file_.file()); }
   /// Through a file of its own, which only the mapping keeps.
   static Metadata parse(const std::string& bytes) {
     namespace fs = std::filesystem;
@@ -77,7 +47,27 @@ class GgufBuilder {
   }
 
  private:
-  std::string bytes_;
+  using Writer = metal_marlin::testing::GgufWriter;
+
+  template <class T>
+  static void append(std::string& to, const T& value) {
+    metal_marlin::testing::append(to, value);
+  }
+  static void append(std::string& to, const std::string& value) { to += Writer::text(value); }
+  GgufBuilder& add(const std::string& key, int32_t type, const std::string& value) {
+    file_.key(key, type, value);
+    return *this;
+  }
+  template <class T>
+  GgufBuilder& array(const std::string& key, uint32_t type, const std::vector<T>& values) {
+    std::string bytes;
+    append(bytes, type);
+    append(bytes, uint64_t{values.size()});
+    for (const T& value : values) append(bytes, value);
+    return add(key, 9, bytes);
+  }
+
+  Writer file_;
 };
 
 }  // namespace llm

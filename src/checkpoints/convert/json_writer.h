@@ -1,5 +1,5 @@
-// Writes JSON as text from beginning to end. (A tree of nlohmann::json is no alternative: it breaks
-// if memory runs out while it grows.)
+// Writes JSON as text from beginning to end. (A tree of nlohmann::json is no alternative: its
+// destructor allocates memory, and ends the program if there is none.)
 #pragma once
 
 #include <string>

@@ -29,20 +29,22 @@ std::string literal(const ConstantValue& value) {
 
 }  // namespace
 
-// A source's kernels are compiled in parts, so that a dispatch does not wait for all of them.
+// A source's kernels are compiled in parts, so that a dispatch does not wait for all of them. Values of function constants are
+// for one kernel, as those of a pipeline of Metal are, so that a dispatch with such values needs no other kernel.
 constexpr size_t kPartKernels = 8;
 
 Result<std::shared_ptr<const Image>> Library::State::image(const std::string& kernel, const ConstantLiterals& constants,
-                                                           bool checked, bool flush_to_zero) const {
+                                                           bool checked, bool flush_to_zero, size_t together) const {
   if (of_images) return emitted(constants, checked);
   ImageRequest request{{}, kernel, constants, checked, flush_to_zero};
   std::string part = kernel;
   if (source.metallib.empty()) {
     const auto found = std::find(source.kernels.begin(), source.kernels.end(), kernel);
-    const size_t number =
-        found == source.kernels.end() ? 0 : static_cast<size_t>(found - source.kernels.begin()) / kPartKernels;
-    request.range = {number * kPartKernels, (number + 1) * kPartKernels};
-    part = std::to_string(number);
+    if (together == 0) together = constants.by_index.empty() && constants.by_name.empty() ? kPartKernels : 1;
+    const auto number = found == source.kernels.end() ? 0 : static_cast<size_t>(found - source.kernels.begin());
+    request.range.first = number / together * together;
+    request.range.last = request.range.first + together;
+    part = std::to_string(request.range.first) + "+" + std::to_string(together);
   }
   const Key k = key(constants, checked, flush_to_zero, part);
   {
@@ -64,8 +66,8 @@ std::string Library::State::compile_all(const ConstantLiterals& constants) const
   std::atomic<size_t> next{0};
   const auto work = [&] {
     for (size_t i = next++; i < parts; i = next++) {
-      const auto loaded =
-          image(i * kPartKernels < source.kernels.size() ? source.kernels[i * kPartKernels] : "", constants, true);
+      const auto loaded = image(i * kPartKernels < source.kernels.size() ? source.kernels[i * kPartKernels] : "", constants,
+                                true, false, kPartKernels);
       if (!loaded) errors[i] = loaded.message();
     }
   };

@@ -15,9 +15,10 @@ struct Library::State {
   CompileOptions options;
   Preprocessed source;
 
-  /// The image for these constants with this kernel, compiled at its first use. Threads may call it at once.
+  /// The image for these constants with this kernel, compiled at its first use. Threads may call it at once. `together` is how
+  /// many kernels of a source are compiled with this one; 0: one if there are constants, else some.
   Result<std::shared_ptr<const Image>> image(const std::string& kernel, const ConstantLiterals& constants, bool checked,
-                                             bool flush_to_zero = false) const;
+                                             bool flush_to_zero = false, size_t together = 0) const;
   /// Compiles all parts, several at once. Empty, or the error.
   std::string compile_all(const ConstantLiterals& constants) const;
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "../beside.h"
+#include "clang.h"
 
 namespace metal_on_cpu {
 
@@ -42,7 +43,8 @@ const std::string& prelude_digest() {
       std::sort(files.begin(), files.end());
       for (const fs::path& file : files) all += read_file(file);
     }
-    return digest(all + METAL_ON_CPU_BUILD);
+    // Images may outlive the compiler that made them.
+    return digest(all + METAL_ON_CPU_BUILD + clang({"--version"}, {}).output);
   }();
   return value;
 }
