@@ -1,0 +1,103 @@
+// How the INT8 kernels read dense codes (layout.h): an octet (8 slots of 16 columns) at a time, as
+// two quads of unsigned bytes. Planes of 5 and 6 bits are joined in registers, and the codebook of
+// IQ4 is looked up there. The shifts of this use pipes that dot products do not use.
+#pragma once
+
+#include "backends/cpu/chunks.h"
+#include "backends/cpu/x86/avx512_int8.h"
+
+namespace metal_marlin::cpu {
+
+enum class Reading : uint8_t {
+  lines,      ///< lines of 4-bit or 8-bit codes, which may be expanded ones
+  five_bits,  ///< a plane of 4 bits and one of 1 bit
+  six_bits,   ///< a plane of 4 bits and one of 2 bits
+  iq4,        ///< 4-bit indices in the codebook of IQ4
+};
+
+/// The integers of IQ4, plus 128.
+template <size_t... kIndex>
+MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_iq4(std::index_sequence<kIndex...>) {
+  return _mm512_broadcast_i32x4(
+      _mm_setr_epi8(static_cast<char>(kIq4Bytes.of[kIndex] ^ -128)...));
+}
+
+/// The codes of a column group. A value of type Codes holds the two lines of an octet.
+template <CodeKind kCode, Reading kReading>
+struct DenseCodes {
+  using Lines = CodeLines<kCode, false>;
+  static constexpr bool kInLines = kReading == Reading::lines;
+  /// The bits of the second plane.
+  static constexpr int kHigh = kReading == Reading::five_bits  ? 1
+                               : kReading == Reading::six_bits ? 2
+                                                               : 0;
+  static constexpr int kBytes = kInLines ? Lines::kBytes : (4 + kHigh) * 64;  ///< of a block
+  /// The offset that quad() adds to a value divides sum_factor (activations.h) by 2^kSumShift: an
+  /// unsigned code of 5 or 6 bits is 16 or 32 above its value.
+  static constexpr int kSumShift = kHigh == 0 ? 0 : 4 - kHigh;
+  /// The offset for codes with additive zeros, whose sum_factor is 1.
+  static constexpr int kUncorrected = kInLines && kCode == CodeKind::i8add ? 128 : 0;
+  static constexpr bool kAdditive = is_additive(kCode);
+  static constexpr bool kMayBeExpanded = kInLines && is_eight_bits(kCode);
+
+  template <int kOctet>
+  MARLIN_AVX512 MARLIN_INLINE static Codes read(const uint8_t* group, __m512i offset) {
+    if constexpr (kInLines && !is_eight_bits(kCode)) return Lines::read(group, kOctet, offset);
+    constexpr int kLow = kInLines ? 2 * kOctet : kOctet,
+                  kSecond = kInLines ? kLow + 1 : 4 + kOctet * kHigh / 4;
+    const __m512i low = _mm512_load_si512(group + 64 * kLow);
+    if constexpr (kReading == Reading::iq4) return {low, low};
+    return {low, _mm512_load_si512(group + 64 * kSecond)};
+  }
+
+  /// Quad kQuad (0, 1) of the octet as unsigned bytes.
+  template <int kOctet, int kQuad>
+  MARLIN_AVX512 MARLIN_INLINE static __m512i quad(Codes codes) {
+    if constexpr (kInLines) {
+      if constexpr (is_eight_bits(kCode)) codes.low = kQuad == 0 ? codes.low : codes.high;
+      return unsigned_codes<kCode, false, kQuad>(codes);
+    } else {
+      const __m512i nibbles = kQuad == 0 ? codes.low : _mm512_srli_epi16(codes.low, 4);
+      // vpermb uses 6 bits, as for fp4.
+      if constexpr (kReading == Reading::iq4)
+        return _mm512_permutexvar_epi8(nibbles, unsigned_iq4(CodeIndices{}));
+      constexpr int kFrom = (2 * kOctet + kQuad) * kHigh % 8, kTo = 4;
+      constexpr int kLowOrMasked = 0xf8;  // low | (high & mask)
+      __m512i high = codes.high;
+      if constexpr (kFrom < kTo) high = _mm512_slli_epi16(high, kTo - kFrom);
+      if constexpr (kFrom > kTo) high = _mm512_srli_epi16(high, kFrom - kTo);
+      return _mm512_ternarylogic_epi32(_mm512_and_si512(nibbles, _mm512_set1_epi8(15)), high,
+                                       _mm512_set1_epi8(((1 << kHigh) - 1) << kTo), kLowOrMasked);
+    }
+  }
+
+  /// Prefetches an octet's share of the block of the column group that lies `ahead`.
+  template <int kOctet>
+  MARLIN_INLINE static void fetch(const uint8_t* group, int64_t ahead) {
+    constexpr int kEach = kBytes / 256 * 64;
+    fetch_lines(group + ahead + kEach * kOctet, kEach);
+    if constexpr (kOctet < kHigh) fetch_line(group + ahead + 64 * (4 + kOctet));
+  }
+};
+
+/// Calls call.operator()<kCode, kReading>() for dense codes.
+template <class Call>
+void with_dense_codes(const PanelArgs& args, Call call) {
+  const PanelLayout& layout = *args.layout;
+  const bool additive = args.code == CodeKind::i8add;
+  if (layout.expansion == Expansion::iq4)
+    return call.template operator()<CodeKind::i8, Reading::iq4>();
+  if (layout.expansion == Expansion::integers && layout.zero_kind != ZeroKind::integer) {
+    if (layout.code_bits == 5)
+      return additive ? call.template operator()<CodeKind::i8add, Reading::five_bits>()
+                      : call.template operator()<CodeKind::i8, Reading::five_bits>();
+    if (layout.code_bits == 6)
+      return additive ? call.template operator()<CodeKind::i8add, Reading::six_bits>()
+                      : call.template operator()<CodeKind::i8, Reading::six_bits>();
+  }
+  with_code(args.code, [&]<CodeKind kCode>() {
+    call.template operator()<kCode, Reading::lines>();
+  });
+}
+
+}  // namespace metal_marlin::cpu
