@@ -345,9 +345,8 @@ void run_any_sparse(const PanelArgs& args) {
 }  // namespace
 
 void cpu_avx512vnni_gemv_any_i8(const PanelArgs& args) {
-  with_dense_codes(args, [&]<CodeKind kCode, Reading kReading>() {
-    run<kCode, kReading, false>(args);
-  });
+  with_dense_codes(args,
+                   [&]<CodeKind kCode, Reading kReading>() { run<kCode, kReading, false>(args); });
 }
 void cpu_avx512vnni_gemv_any_sparse_i8(const PanelArgs& args) { run_any_sparse(args); }
 void cpu_avx512vnni_gemv_u4add_sparse_i8(const PanelArgs& args) {

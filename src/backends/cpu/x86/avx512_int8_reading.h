@@ -18,8 +18,7 @@ enum class Reading : uint8_t {
 /// The integers of IQ4, plus 128.
 template <size_t... kIndex>
 MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_iq4(std::index_sequence<kIndex...>) {
-  return _mm512_broadcast_i32x4(
-      _mm_setr_epi8(static_cast<char>(kIq4Bytes.of[kIndex] ^ -128)...));
+  return _mm512_broadcast_i32x4(_mm_setr_epi8(static_cast<char>(kIq4Bytes.of[kIndex] ^ -128)...));
 }
 
 /// The codes of a column group. A value of type Codes holds the two lines of an octet.
@@ -44,7 +43,7 @@ struct DenseCodes {
   MARLIN_AVX512 MARLIN_INLINE static Codes read(const uint8_t* group, __m512i offset) {
     if constexpr (kInLines && !is_eight_bits(kCode)) return Lines::read(group, kOctet, offset);
     constexpr int kLow = kInLines ? 2 * kOctet : kOctet,
-                  kSecond = kInLines ? kLow + 1 : 4 + kOctet * kHigh / 4;
+                  kSecond = kInLines ? kLow + 1 : high_line(kHigh, kOctet);
     const __m512i low = _mm512_load_si512(group + 64 * kLow);
     if constexpr (kReading == Reading::iq4) return {low, low};
     return {low, _mm512_load_si512(group + 64 * kSecond)};
@@ -56,18 +55,12 @@ struct DenseCodes {
     if constexpr (kInLines) {
       if constexpr (is_eight_bits(kCode)) codes.low = kQuad == 0 ? codes.low : codes.high;
       return unsigned_codes<kCode, false, kQuad>(codes);
+    } else if constexpr (kReading == Reading::iq4) {  // vpermb uses 6 bits, as for fp4
+      return _mm512_permutexvar_epi8(kQuad == 0 ? codes.low : _mm512_srli_epi16(codes.low, 4),
+                                     unsigned_iq4(CodeIndices{}));
     } else {
-      const __m512i nibbles = kQuad == 0 ? codes.low : _mm512_srli_epi16(codes.low, 4);
-      // vpermb uses 6 bits, as for fp4.
-      if constexpr (kReading == Reading::iq4)
-        return _mm512_permutexvar_epi8(nibbles, unsigned_iq4(CodeIndices{}));
-      constexpr int kFrom = (2 * kOctet + kQuad) * kHigh % 8, kTo = 4;
-      constexpr int kLowOrMasked = 0xf8;  // low | (high & mask)
-      __m512i high = codes.high;
-      if constexpr (kFrom < kTo) high = _mm512_slli_epi16(high, kTo - kFrom);
-      if constexpr (kFrom > kTo) high = _mm512_srli_epi16(high, kFrom - kTo);
-      return _mm512_ternarylogic_epi32(_mm512_and_si512(nibbles, _mm512_set1_epi8(15)), high,
-                                       _mm512_set1_epi8(((1 << kHigh) - 1) << kTo), kLowOrMasked);
+      return _mm512_and_si512(join_planes<kHigh, kOctet, kQuad>(codes.low, codes.high),
+                              _mm512_set1_epi8((16 << kHigh) - 1));
     }
   }
 
@@ -95,9 +88,8 @@ void with_dense_codes(const PanelArgs& args, Call call) {
       return additive ? call.template operator()<CodeKind::i8add, Reading::six_bits>()
                       : call.template operator()<CodeKind::i8, Reading::six_bits>();
   }
-  with_code(args.code, [&]<CodeKind kCode>() {
-    call.template operator()<kCode, Reading::lines>();
-  });
+  with_code(args.code,
+            [&]<CodeKind kCode>() { call.template operator()<kCode, Reading::lines>(); });
 }
 
 }  // namespace metal_marlin::cpu

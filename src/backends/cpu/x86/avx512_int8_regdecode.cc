@@ -192,15 +192,13 @@ struct alignas(64) ChunkSums {
     if constexpr (!Dense::kAdditive && !kShifts) return;
     const auto mask = static_cast<__mmask16>((1 << rows) - 1);
     for (int i = 0; i < kParts * tile.blocks; ++i) {
-      const uint32_t* const d =
-          tile.a_block + (i / kParts * (9 + kParts) + 8) * kRegdecodeRows;
-      const __m512i sum =
-          _mm512_maskz_loadu_epi32(mask, d + (1 + i % kParts) * kRegdecodeRows);
+      const uint32_t* const d = tile.a_block + (i / kParts * (9 + kParts) + 8) * kRegdecodeRows;
+      const __m512i sum = _mm512_maskz_loadu_epi32(mask, d + (1 + i % kParts) * kRegdecodeRows);
       if constexpr (kShifts)
         _mm512_store_si512(start[i], _mm512_srai_epi32(sum, Dense::kSumShift));
       else
-        _mm512_store_ps(times_d[i], _mm512_mul_ps(_mm512_cvtepi32_ps(sum),
-                                                  _mm512_maskz_loadu_ps(mask, d)));
+        _mm512_store_ps(times_d[i],
+                        _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_maskz_loadu_ps(mask, d)));
     }
   }
 };
@@ -345,8 +343,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
         fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
         if constexpr (Dense::kMayBeExpanded)
           for (int i = 0; i < kSets; ++i) tile.later.fetch(b, v + i);
-        dot_octets<Dense, kRows, 1, 0>(chunk.group(b, v, Dense::kBytes),
-                                       &chunk.offset[row][16 * v], a_block, start, tile.ahead, dot);
+        dot_octets<Dense, kRows, 1, 0>(chunk.group(b, v, Dense::kBytes), &chunk.offset[row][16 * v],
+                                       a_block, start, tile.ahead, dot);
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) {
           if constexpr (Dense::kAdditive) counts[r] += sums.times_d[b][r];
