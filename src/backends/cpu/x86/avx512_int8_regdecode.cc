@@ -64,13 +64,17 @@ template <CodeKind kCode, Reading kReading>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
                               Int8ScaleChunk& out) {
   const SuperShape shape(*args.layout);
-  const bool expands = is_eight_bits(kCode) && kReading == Reading::lines && shape.expands;
+  const bool expands = DenseCodes<kCode, kReading>::kMayBeExpanded && shape.expands;
   out.codes = expands ? out.expanded.supers[0].bytes : super;
   out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes<kCode>)} : shape.bytes;
   out.shift = shape.shift - 1;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s) {
     shape.fetch_scales(super + s * shape.bytes);
-    if (expands)
+    if constexpr (kReading == Reading::bytes)
+      (args.layout->code_bits == 5
+           ? join_in_l1<kCode, 1>
+           : join_in_l1<kCode, 2>)(super + s * shape.bytes, out.expanded.supers[s].bytes);
+    else if (expands)
       expand_avx512(*args.layout, super + s * shape.bytes, 0, kColumnGroups, 0,
                     out.expanded.supers[s].bytes);
   }
@@ -469,10 +473,20 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
   group >= kBlockSlots ? blocks.template operator()<1>() : blocks.template operator()<2>();
 }
 
+/// From so many tiles on, planes are joined once in L1, and not for every tile in registers: with
+/// 3 tiles, 6 bits gain 3 % (AMD Zen 4), with 11 tiles 11 %. 5 bits gain 2 % with 11 tiles.
+template <int kHigh>
+inline constexpr int64_t kManyTiles = kHigh == 1 ? 6 : 3;
+
 }  // namespace
 
 void cpu_avx512vnni_regdecode_any_i8(const PanelArgs& args) {
   with_dense_codes(args, [&]<CodeKind kCode, Reading kReading>() {
+    constexpr int kHigh = DenseCodes<kCode, kReading>::kHigh;
+    if constexpr (kHigh != 0)
+      if (args.tile_end - args.tile_begin >= kManyTiles<kHigh>)
+        return walk_regdecode<Int8ScaleChunk, dequantize<kCode, Reading::bytes>,
+                              multiply_tile<kCode, Reading::bytes>>(args);
     walk_regdecode<Int8ScaleChunk, dequantize<kCode, kReading>, multiply_tile<kCode, kReading>>(
         args);
   });
