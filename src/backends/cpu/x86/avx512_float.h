@@ -113,6 +113,30 @@ MARLIN_AVX512 MARLIN_INLINE __m512i narrow_pair(__m512i line, __m512i table) {
   return _mm512_permutex2var_epi16(table, kByte == 0 ? line : _mm512_srli_epi16(line, 8), upper);
 }
 
+/// The integers of codes of 5 or 6 bits in planes (layout.h) in BF16, by the code: the code itself
+/// with additive zeros, else less the zero point.
+template <int kBits, bool kSigned>
+struct PlaneIntegers {
+  alignas(64) uint16_t of[1 << kBits] = {};
+  constexpr PlaneIntegers() {
+    for (int i = 0; i < 1 << kBits; ++i)
+      of[i] = f32_to_bf16(static_cast<float>(kSigned ? i - (1 << kBits >> 1) : i));
+  }
+};
+template <int kBits, bool kSigned>
+inline constexpr PlaneIntegers<kBits, kSigned> kPlaneIntegers{};
+
+/// Whether the ways of reading that kernels call kNarrow leave codes in planes.
+constexpr bool are_planes(int narrow) { return narrow == 5 || narrow == 6; }
+
+/// Looks up the codes in the lowest bits of words. `table` are the first 32 of PlaneIntegers.
+template <int kBits, bool kSigned>
+MARLIN_AVX512 MARLIN_INLINE __m512i look_up_planes(__m512i codes, __m512i table) {
+  if constexpr (kBits == 5) return _mm512_permutexvar_epi16(codes, table);
+  const __m512i upper = _mm512_load_si512(kPlaneIntegers<6, kSigned>.of + 32);
+  return _mm512_permutex2var_epi16(table, codes, upper);
+}
+
 /// The kind of codes by which these kernels read dense weights. The lines of IQ4 are those of u4,
 /// and only the table differs. A lookup is one instruction for a pair of slots; expanding codes to
 /// bytes and converting them takes eight.
@@ -121,9 +145,11 @@ inline CodeKind kind_of_lines(const PanelArgs& args) {
 }
 
 /// The table of dense weights whose codes are looked up, in F32 or as 32 BF16 values.
-template <ActivationForm kForm, CodeKind kCode, bool kNarrow = false>
+template <ActivationForm kForm, CodeKind kCode, int kNarrow = 0>
 MARLIN_AVX512 MARLIN_INLINE __m512i table_of(const PanelLayout& layout) {
-  if constexpr (kNarrow) return _mm512_load_si512(kNarrowIntegers<!is_additive(kCode)>.of);
+  if constexpr (are_planes(kNarrow))
+    return _mm512_load_si512(kPlaneIntegers<kNarrow, !is_additive(kCode)>.of);
+  if constexpr (kNarrow != 0) return _mm512_load_si512(kNarrowIntegers<!is_additive(kCode)>.of);
   if constexpr (kCode == CodeKind::u4)
     if (layout.expansion == Expansion::iq4) {
       const __m512 values = _mm512_loadu_ps(kIq4);

@@ -32,8 +32,7 @@
 
 #include <algorithm>
 
-#include "backends/cpu/chunks.h"
-#include "backends/cpu/x86/avx512_int8.h"
+#include "backends/cpu/x86/avx512_int8_reading.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -50,39 +49,44 @@ struct Int8Pass {
   float* sums;  ///< [kRows][64]
 };
 
-/// Forms integer sums of dense weights over one part (16 or 32 slots) of a block: kCount lines of
-/// every column group, from line `first` on. `group` is the block of column group v0; `ahead` is
-/// the prefetch distance, or 0.
-template <CodeKind kCode, int kRows, int kVectors, int kCount>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_lines(const uint8_t* group, int first,
-                                                const uint32_t* offsets, const uint32_t* x,
-                                                int64_t ahead, __m512i (&dot)[kRows][kVectors]) {
-  using Lines = CodeLines<kCode, false>;
-  constexpr int kQuads = is_eight_bits(kCode) ? 1 : 2;
-#pragma GCC unroll 8
-  for (int line = 0; line < kCount; ++line) {
-    __m512i w[2][kVectors];
+/// Forms integer sums of octet kOctet of a block of dense weights. `group` is the block of column
+/// group v0; `ahead` is the prefetch distance, or 0.
+template <class Dense, int kRows, int kVectors, int kOctet>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const uint8_t* group, const uint32_t* offsets,
+                                                const uint32_t* x, int64_t ahead,
+                                                __m512i (&dot)[kRows][kVectors]) {
+  __m512i w[2][kVectors];
 #pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const uint8_t* from = group + v * Lines::kBytes;
-      const __m512i offset =
-          kCode == CodeKind::u4zero ? _mm512_load_si512(offsets + 16 * v) : _mm512_setzero_si512();
-      const Codes codes = Lines::read(from, first + line, offset);
-      w[0][v] = unsigned_codes<kCode, false, 0>(codes);
-      if constexpr (kQuads == 2) w[1][v] = unsigned_codes<kCode, false, 1>(codes);
-      if (ahead != 0) Lines::fetch(from, first + line, ahead);
-    }
+  for (int v = 0; v < kVectors; ++v) {
+    const uint8_t* from = group + v * Dense::kBytes;
+    const Codes codes = Dense::template read<kOctet>(from, _mm512_load_si512(offsets + 16 * v));
+    w[0][v] = Dense::template quad<kOctet, 0>(codes);
+    w[1][v] = Dense::template quad<kOctet, 1>(codes);
+    if (ahead != 0) Dense::template fetch<kOctet>(from, ahead);
+  }
 #pragma GCC unroll 2
-    for (int n = 0; n < kQuads; ++n) {
+  for (int n = 0; n < 2; ++n) {
 #pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r) {
-        const __m512i b =
-            _mm512_set1_epi32(static_cast<int>(x[((first + line) * kQuads + n) * kRows + r]));
+    for (int r = 0; r < kRows; ++r) {
+      const __m512i b = _mm512_set1_epi32(static_cast<int>(x[(2 * kOctet + n) * kRows + r]));
 #pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[n][v], b);
-      }
-      fence();
+      for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[n][v], b);
     }
+    fence();
+  }
+}
+
+/// The same for half kPart of a block, or for the whole block (kParts 1).
+template <class Dense, int kRows, int kVectors, int kParts, int kPart>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octets(const uint8_t* group, const uint32_t* offsets,
+                                                 const uint32_t* x, int64_t ahead,
+                                                 __m512i (&dot)[kRows][kVectors]) {
+  constexpr int kFirst = 2 * kPart;
+  dot_octet<Dense, kRows, kVectors, kFirst>(group, offsets, x, ahead, dot);
+  dot_octet<Dense, kRows, kVectors, kFirst + 1>(group, offsets, x, ahead, dot);
+  if constexpr (kParts == 1) {
+    dot_octet<Dense, kRows, kVectors, 2>(group, offsets, x, ahead, dot);
+    dot_octet<Dense, kRows, kVectors, 3>(group, offsets, x, ahead, dot);
   }
 }
 
@@ -183,12 +187,56 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVe
   }
 }
 
-// It is longer than other functions, because its parts share registers.
-// NOLINTBEGIN(readability-function-size)
-template <CodeKind kCode, bool kSparse, bool kExponents, int kRows, int kVectors, int kParts>
+/// A block of a pass, and the decoded scales of its superblock.
+struct BlockOfPass {
+  const Int8Super& super;
+  const uint8_t* codes;  ///< of column group v0
+  const uint32_t* a_block;
+  int first_group, shift;  ///< half i has scale group (first_group + i) >> shift
+  int v0;
+  int64_t ahead;
+  bool clamp;
+};
+
+/// Multiplies and scales half kPart of a block, or the whole block (kParts 1).
+template <CodeKind kCode, Reading kReading, bool kSparse, bool kExponents, int kParts, int kPart,
+          int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void multiply_part(const BlockOfPass& block,
+                                                    __m512 (&acc)[kRows][kVectors]) {
+  using Dense = DenseCodes<kCode, kReading>;
+  const uint32_t* extras = block.a_block + 8 * kRows;
+  __m512i dot[kRows][kVectors], kept[kRows][kVectors];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const auto sum = static_cast<int32_t>(extras[(1 + kPart) * kRows + r]);
+    __m512i start = _mm512_setzero_si512();
+    if constexpr (!is_additive(kCode) && !kSparse)
+      start = _mm512_set1_epi32(sum >> Dense::kSumShift);
+    if constexpr (Dense::kUncorrected != 0) start = _mm512_set1_epi32(-Dense::kUncorrected * sum);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      dot[r][v] = start;
+      kept[r][v] = _mm512_setzero_si512();
+    }
+  }
+  const int group = (block.first_group + kPart) >> block.shift;
+  const uint32_t* offsets = &block.super.offset[group][16 * block.v0];
+  if constexpr (kSparse)
+    dot_kept<kCode, kRows, kVectors, 2 / kParts>(block.codes, kPart, offsets, block.a_block,
+                                                 block.ahead, dot, kept);
+  else
+    dot_octets<Dense, kRows, kVectors, kParts, kPart>(block.codes, offsets, block.a_block,
+                                                      block.ahead, dot);
+  add_scaled<kCode, kSparse, kExponents, kRows, kVectors>(dot, kept, block.super, group, block.v0,
+                                                          extras, kPart, block.clamp, acc);
+}
+
+template <CodeKind kCode, Reading kReading, bool kSparse, bool kExponents, int kRows, int kVectors,
+          int kParts>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
-  using Lines = CodeLines<kCode, kSparse>;
-  constexpr int kLines = Lines::kLines / kParts, kABlock = (9 + kParts) * kRows;
+  constexpr int kBytes = kSparse ? CodeLines<kCode, kSparse>::kBytes
+                                 : DenseCodes<kCode, kReading>::kBytes,
+                kABlock = (9 + kParts) * kRows;
   const SuperShape shape(*pass.layout);
   const int64_t superblocks = pass.layout->superblocks();
   const ScaleRange range = ScaleRange::of<kExponents>(pass.row_stats, kRows);
@@ -198,7 +246,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
-  const bool expands = is_eight_bits(kCode) && shape.expands;
+  const bool expands = DenseCodes<kCode, kReading>::kMayBeExpanded && shape.expands;
   const int64_t ahead = pass.alone && !expands ? shape.ahead : 0;
   ExpandedCodes<kCode> expanded;
   const uint8_t* bytes = pass.panel;
@@ -215,36 +263,17 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
     }
     for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kABlock) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
-#pragma GCC unroll 2
-      for (int part = 0; part < kParts; ++part) {
-        const uint8_t* codes = of_super + (b * kColumnGroups + pass.v0) * Lines::kBytes;
-        const uint32_t* extras = a_block + 8 * kRows;
-        __m512i dot[kRows][kVectors], kept[kRows][kVectors];
-#pragma GCC unroll 4
-        for (int r = 0; r < kRows; ++r) {
-          __m512i start = _mm512_setzero_si512();
-          if constexpr (!is_additive(kCode) && !kSparse)
-            start = _mm512_set1_epi32(static_cast<int>(extras[(1 + part) * kRows + r]));
-          if constexpr (kUncorrected<kCode> != 0)
-            start = _mm512_set1_epi32(-kUncorrected<kCode> *
-                                      static_cast<int>(extras[(1 + part) * kRows + r]));
-#pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) {
-            dot[r][v] = start;
-            kept[r][v] = _mm512_setzero_si512();
-          }
-        }
-        const int group = (b * 2 + part) >> shape.shift;
-        const uint32_t* offsets = &super.offset[group][16 * pass.v0];
-        if constexpr (kSparse)
-          dot_kept<kCode, kRows, kVectors, 2 / kParts>(codes, part, offsets, a_block, ahead, dot,
-                                                       kept);
-        else
-          dot_lines<kCode, kRows, kVectors, kLines>(codes, part * kLines, offsets, a_block, ahead,
-                                                    dot);
-        add_scaled<kCode, kSparse, kExponents, kRows, kVectors>(dot, kept, super, group, pass.v0,
-                                                                extras, part, clamp, acc);
-      }
+      const BlockOfPass block{.super = super,
+                              .codes = of_super + (b * kColumnGroups + pass.v0) * kBytes,
+                              .a_block = a_block,
+                              .first_group = 2 * b,
+                              .shift = shape.shift,
+                              .v0 = pass.v0,
+                              .ahead = ahead,
+                              .clamp = clamp};
+      multiply_part<kCode, kReading, kSparse, kExponents, kParts, 0>(block, acc);
+      if constexpr (kParts == 2)
+        multiply_part<kCode, kReading, kSparse, kExponents, kParts, 1>(block, acc);
     }
   }
 #pragma GCC unroll 4
@@ -253,11 +282,10 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
     for (int v = 0; v < kVectors; ++v)
       _mm512_store_ps(pass.sums + r * kPanelColumns + 16 * (pass.v0 + v), acc[r][v]);
 }
-// NOLINTEND(readability-function-size)
 
 /// Multiplies all tiles of a panel. Two sets of accumulators and decoded codes must fit in 32
 /// registers, so 3 and 4 rows (2 if activations are gathered) take the columns in halves.
-template <CodeKind kCode, bool kSparse, int kRows, int kParts>
+template <CodeKind kCode, Reading kReading, bool kSparse, int kRows, int kParts>
 void run_tiles(const PanelArgs& args) {
   constexpr int kVectors = kRows > (kSparse ? 1 : 2) ? 2 : 4;
   const ActivationLayout& act = args.activations;
@@ -275,54 +303,54 @@ void run_tiles(const PanelArgs& args) {
     pass.sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns;
     constexpr bool kPowers = kCode == CodeKind::fp4 && kParts == 1;  // scales may be powers of two
     if (kPowers && args.layout->scale_type == ScaleType::e8m0)
-      run_pass<kCode, kSparse, kPowers, kRows, kVectors, kParts>(pass);
+      run_pass<kCode, kReading, kSparse, kPowers, kRows, kVectors, kParts>(pass);
     else
-      run_pass<kCode, kSparse, false, kRows, kVectors, kParts>(pass);
+      run_pass<kCode, kReading, kSparse, false, kRows, kVectors, kParts>(pass);
   }
 }
 
-template <CodeKind kCode, bool kSparse, int kParts>
+template <CodeKind kCode, Reading kReading, bool kSparse, int kParts>
 void run_rows(const PanelArgs& args) {
   if constexpr (CodeLines<kCode, kSparse>::kCountsKept) {  // its rows have tiles of two
-    return args.activations.tile_rows == 1 ? run_tiles<kCode, kSparse, 1, kParts>(args)
-                                           : run_tiles<kCode, kSparse, 2, kParts>(args);
+    return args.activations.tile_rows == 1 ? run_tiles<kCode, kReading, kSparse, 1, kParts>(args)
+                                           : run_tiles<kCode, kReading, kSparse, 2, kParts>(args);
   } else {
     switch (args.activations.tile_rows) {
       case 1:
-        return run_tiles<kCode, kSparse, 1, kParts>(args);
+        return run_tiles<kCode, kReading, kSparse, 1, kParts>(args);
       case 2:
-        return run_tiles<kCode, kSparse, 2, kParts>(args);
+        return run_tiles<kCode, kReading, kSparse, 2, kParts>(args);
       case 3:
-        return run_tiles<kCode, kSparse, 3, kParts>(args);
+        return run_tiles<kCode, kReading, kSparse, 3, kParts>(args);
       default:  // dense weights have register-decoded tiles then
-        if constexpr (kSparse) return run_tiles<kCode, kSparse, 4, kParts>(args);
+        if constexpr (kSparse) return run_tiles<kCode, kReading, kSparse, 4, kParts>(args);
     }
   }
 }
 
-template <CodeKind kCode, bool kSparse>
+template <CodeKind kCode, Reading kReading, bool kSparse>
 void run(const PanelArgs& args) {
-  return args.layout->slot_group == 16 ? run_rows<kCode, kSparse, 2>(args)
-                                       : run_rows<kCode, kSparse, 1>(args);
+  return args.layout->slot_group == 16 ? run_rows<kCode, kReading, kSparse, 2>(args)
+                                       : run_rows<kCode, kReading, kSparse, 1>(args);
 }
 
 /// Runs all kinds of codes except sparse codes with additive zeros, whose tiles have fewer rows.
-template <bool kSparse>
-void run_any(const PanelArgs& args) {
+void run_any_sparse(const PanelArgs& args) {
   with_code(args.code, [&]<CodeKind kCode>() {
-    if constexpr (!kSparse)
-      run<kCode, false>(args);
-    else if constexpr (!is_eight_bits(kCode) && !is_additive(kCode))
-      run<kCode, true>(args);
+    if constexpr (!is_eight_bits(kCode) && !is_additive(kCode))
+      run<kCode, Reading::lines, true>(args);
   });
 }
 
 }  // namespace
 
-void cpu_avx512vnni_gemv_any_i8(const PanelArgs& args) { run_any<false>(args); }
-void cpu_avx512vnni_gemv_any_sparse_i8(const PanelArgs& args) { run_any<true>(args); }
+void cpu_avx512vnni_gemv_any_i8(const PanelArgs& args) {
+  with_dense_codes(args,
+                   [&]<CodeKind kCode, Reading kReading>() { run<kCode, kReading, false>(args); });
+}
+void cpu_avx512vnni_gemv_any_sparse_i8(const PanelArgs& args) { run_any_sparse(args); }
 void cpu_avx512vnni_gemv_u4add_sparse_i8(const PanelArgs& args) {
-  run<CodeKind::u4add, true>(args);
+  run<CodeKind::u4add, Reading::lines, true>(args);
 }
 
 }  // namespace metal_marlin::cpu
