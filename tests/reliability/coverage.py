@@ -1,7 +1,8 @@
 """Which lines and branches of the sources the short tests reach: coverage.py parsers|rest
 
 Builds the preset `coverage`, runs the tests of units, the C ABI, the fuzz targets and the mocked device once, and prints the
-figures, and with `parsers` the lines that nothing reaches. Exceptions that the compiler adds to calls are no branches.
+figures, and with `parsers` the lines that nothing reaches. Exceptions that the compiler adds to calls are no branches. What is
+missed in each file is in build/coverage/missed.txt.
 """
 
 import concurrent.futures
@@ -58,11 +59,20 @@ def measured():
 
 
 def missed():
+    """The lines of the parsers that nothing reaches; writes those of all files, and the lines with branches not taken."""
+    unreached, report = [], []
     for file in json.loads((TREE / "lines.json").read_text())["files"]:
+        code = [line for line in file["lines"] if not line.get("gcovr/noncode")]
+        lines = [line["line_number"] for line in code if line["count"] == 0]
+        branches = {line["line_number"]: sum(branch["count"] == 0 for branch in line["branches"]) for line in code}
+        partial = [f"{line} ({count})" for line, count in branches.items() if count > 0]
+        if lines or partial:
+            report.append((-sum(branches.values()), f"{file['file']}: {sum(branches.values())} branches: {', '.join(partial)}; "
+                           f"lines: {', '.join(map(str, lines))}"))
         if file["file"].startswith(PARSERS):
-            for line in file["lines"]:
-                if line["count"] == 0 and not line.get("gcovr/noncode"):
-                    yield f"{file['file']}:{line['line_number']}"
+            unreached += [f"{file['file']}:{line}" for line in lines]
+    (TREE / "missed.txt").write_text("\n".join(line for _, line in sorted(report)) + "\n")
+    return unreached
 
 
 def percent(files, kind):
