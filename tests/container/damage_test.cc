@@ -266,7 +266,9 @@ TEST_F(Damage, NamesTheByteOfTheDirectoryThatIsWrong) {
   metal_marlin::ContainerDirectory full = directory_of(bytes_).take();
   metal_marlin::WeightMeta& meta = full.entries[0].experts[0].matrix.meta;
   meta.codebook.assign(16, 1.0f);
-  meta.tensor_scales = {{0, 1, true}};
+  meta.tensor_scales.assign(8, {0, 1, true});
+  // One more expert: the first is so long that the count fits where the second is cut off at its first field.
+  full.entries[0].experts.push_back(full.entries[0].experts[0]);
   const std::string whole = with_directory(bytes_, full);
   ASSERT_TRUE(directory_of(whole).ok()) << directory_of(whole).status().message();
   const size_t at = load<uint64_t>(whole.data() + 24);

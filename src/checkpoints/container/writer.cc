@@ -96,7 +96,8 @@ Result<std::unique_ptr<ContainerWriter>> ContainerWriter::create(const std::stri
   MARLIN_RETURN_IF_ERROR(check_checksums());
   MARLIN_RETURN_IF_ERROR(check_target(path, source, options.overwrite));
   std::unique_ptr<ContainerWriter> writer(new ContainerWriter(source, options.overwrite));
-  MARLIN_ASSIGN(writer->file_, OutputFile::create(path, 0, writer->names_));
+  MARLIN_ASSIGN(OutputFile file, OutputFile::create(path, 0, writer->names_));
+  writer->file_.emplace(std::move(file));
   ContainerDirectory& directory = writer->directory_;
   directory.form = options.form;
   directory.library_version = kLibraryVersion;
