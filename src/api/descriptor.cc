@@ -8,7 +8,8 @@
 
 namespace metal_marlin::api {
 
-Result<uint32_t> struct_size_of(const void* caller, uint32_t version1_size, const char* name) {
+Result<uint32_t> struct_size_of(const void* caller, uint32_t version1_size,
+                                const char* name) noexcept {
   const auto size = load<uint32_t>(caller);
   if (size < version1_size || size > kMaxStructSize)
     return Status::error(MARLIN_E_STRUCT_SIZE,
@@ -22,7 +23,7 @@ Result<uint32_t> struct_size_of(const void* caller, uint32_t version1_size, cons
 }
 
 Status read_struct(const void* caller, void* to, uint32_t size, uint32_t version1_size,
-                   const char* name) {
+                   const char* name) noexcept {
   MARLIN_ASSIGN(const uint32_t given, struct_size_of(caller, version1_size, name));
   const auto* bytes = static_cast<const unsigned char*>(caller);
   for (uint32_t i = size; i < given; ++i)
@@ -38,7 +39,7 @@ Status read_struct(const void* caller, void* to, uint32_t size, uint32_t version
 }
 
 Status write_struct(void* caller, const void* from, uint32_t size, uint32_t version1_size,
-                    const char* name) {
+                    const char* name) noexcept {
   MARLIN_ASSIGN(const uint32_t given, struct_size_of(caller, version1_size, name));
   auto* bytes = static_cast<unsigned char*>(caller);
   const uint32_t known = std::min(given, size);

@@ -48,20 +48,21 @@ inline constexpr bool kMayCross =
     sizeof(T) % kStructSizeUnit == 0 && sizeof(T) <= kMaxStructSize;
 
 /// The struct_size of a caller's struct of any alignment, if it is legal.
-Result<uint32_t> struct_size_of(const void* caller, uint32_t version1_size, const char* name);
+Result<uint32_t> struct_size_of(const void* caller, uint32_t version1_size,
+                                const char* name) noexcept;
 /// Copies a caller's input struct into `to` of `size` bytes. Fields that the caller does not know
 /// become 0, and fields that this version does not know must be 0. The struct_size of `to` becomes
 /// `size`.
 Status read_struct(const void* caller, void* to, uint32_t size, uint32_t version1_size,
-                   const char* name);
+                   const char* name) noexcept;
 /// Copies `from` of `size` bytes to a caller's output struct, as far as it fits. Fields that this
 /// version does not know become 0. The caller's struct_size stays.
 Status write_struct(void* caller, const void* from, uint32_t size, uint32_t version1_size,
-                    const char* name);
+                    const char* name) noexcept;
 
 /// `caller` must not be NULL.
 template <class T>
-Result<T> read_descriptor(const T* caller, const char* name) {
+Result<T> read_descriptor(const T* caller, const char* name) noexcept {
   static_assert(kMayCross<T>);
   T local;
   MARLIN_RETURN_IF_ERROR(read_struct(caller, &local, sizeof local, kVersion1Size<T>, name));
@@ -69,7 +70,7 @@ Result<T> read_descriptor(const T* caller, const char* name) {
 }
 /// `caller` may be NULL, which means all defaults.
 template <class T>
-Result<T> read_optional_descriptor(const T* caller, const char* name) {
+Result<T> read_optional_descriptor(const T* caller, const char* name) noexcept {
   if (caller != nullptr) return read_descriptor(caller, name);
   T local{};
   local.struct_size = sizeof local;
@@ -78,12 +79,12 @@ Result<T> read_optional_descriptor(const T* caller, const char* name) {
 /// Checks, before any work is done, that `caller` is an output struct that write_descriptor()
 /// accepts.
 template <class T>
-Status check_output(const T* caller, const char* name) {
+Status check_output(const T* caller, const char* name) noexcept {
   if (caller == nullptr) return Status::error(MARLIN_E_ARGUMENT, "%s is NULL", name);
   return struct_size_of(caller, kVersion1Size<T>, name).status();
 }
 template <class T>
-Status write_descriptor(T* caller, const T& from, const char* name) {
+Status write_descriptor(T* caller, const T& from, const char* name) noexcept {
   static_assert(kMayCross<T>);
   return write_struct(caller, &from, sizeof from, kVersion1Size<T>, name);
 }

@@ -34,12 +34,12 @@ Status status_of_exception() noexcept {
   }
 }
 
-Status prefixed(const char* where, const Status& status) {
+Status prefixed(const char* where, const Status& status) noexcept {
   return Status::error(status.code(), "%s: %s", where, status.message())
       .with_native(status.native_code());
 }
 
-Status prefixed(const char* array, uint32_t index, const Status& status) {
+Status prefixed(const char* array, uint32_t index, const Status& status) noexcept {
   return Status::error(status.code(), "%s[%u]: %s", array, index, status.message())
       .with_native(status.native_code());
 }

@@ -13,8 +13,8 @@ marlin_status report(const Status& status, marlin_error* err) noexcept;
 /// Call it inside a catch block: returns the error for the current exception.
 Status status_of_exception() noexcept;
 /// The same error with "where: " before its message, or "array[index]: ".
-Status prefixed(const char* where, const Status& status);
-Status prefixed(const char* array, uint32_t index, const Status& status);
+Status prefixed(const char* where, const Status& status) noexcept;
+Status prefixed(const char* array, uint32_t index, const Status& status) noexcept;
 
 /// This is a separate function because compilers may move arithmetic past a change of the modes,
 /// but not out of a function.

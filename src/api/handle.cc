@@ -3,7 +3,7 @@
 namespace metal_marlin::api {
 namespace {
 
-const char* kind_name(HandleKind kind) {
+const char* kind_name(HandleKind kind) noexcept {
   switch (kind) {
     case HandleKind::context:
       return "marlin_context";
@@ -25,7 +25,7 @@ const char* kind_name(HandleKind kind) {
 
 }  // namespace
 
-Status check_handle(const void* handle, HandleKind kind, const char* name) {
+Status check_handle(const void* handle, HandleKind kind, const char* name) noexcept {
   if (handle == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "%s is NULL, expected a %s", name, kind_name(kind));
   const bool aligned = reinterpret_cast<uintptr_t>(handle) % alignof(Handle) == 0;

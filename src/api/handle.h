@@ -31,28 +31,28 @@ class Handle {
   Handle& operator=(const Handle&) = delete;
   ~Handle() { kind_.store(HandleKind::destroyed, std::memory_order_relaxed); }
 
-  HandleKind kind() const { return kind_.load(std::memory_order_relaxed); }
+  HandleKind kind() const noexcept { return kind_.load(std::memory_order_relaxed); }
   /// Marks the handle as destroyed. Returns false if it already was, or if it is of another kind.
-  bool retire(HandleKind kind) {
+  bool retire(HandleKind kind) noexcept {
     return kind_.compare_exchange_strong(kind, HandleKind::destroyed);
   }
-  void revive(HandleKind kind) { kind_.store(kind, std::memory_order_relaxed); }
+  void revive(HandleKind kind) noexcept { kind_.store(kind, std::memory_order_relaxed); }
 
  private:
   std::atomic<HandleKind> kind_;
 };
 
 /// Checks that a handle is live and of this kind; `name` is the name of the argument.
-Status check_handle(const void* handle, HandleKind kind, const char* name);
+Status check_handle(const void* handle, HandleKind kind, const char* name) noexcept;
 /// For T with a static kKind.
 template <class T>
-Status check_handle(const T* handle, const char* name) {
+Status check_handle(const T* handle, const char* name) noexcept {
   return check_handle(handle, T::kKind, name);
 }
 /// The handle to destroy, or null if there is none or if it is not a live T. Destroying cannot
 /// report errors.
 template <class T>
-T* take_for_destroy(T* handle) {
+T* take_for_destroy(T* handle) noexcept {
   return check_handle(handle, "handle").ok() && handle->retire(T::kKind) ? handle : nullptr;
 }
 

@@ -7,7 +7,7 @@ namespace metal_marlin {
 
 static_assert(sizeof(marlin_error{}.message) == 240, "Status and marlin_error hold the same text");
 
-Status Status::error(marlin_status code, const char* format, ...) {
+Status Status::error(marlin_status code, const char* format, ...) noexcept {
   Status s;
   s.code_ = code;
   va_list args;

@@ -8,7 +8,7 @@ namespace {
 
 using Kind = JsonEvent::Kind;
 
-constexpr size_t kMaxConfig = 16u << 20;
+constexpr uint32_t kMaxConfig = 16u << 20;
 constexpr size_t kMaxWord = 64;
 
 std::optional<int64_t> integer_of(const JsonEvent& e) {

@@ -215,7 +215,10 @@ class Reader {
       return text.status();
     }
     const uint64_t size = kValueBytes[type];
-    if (left() < size) return error(at_, "key '%.*s': value: the file ends", length, key.data());
+    if (left() < size) {
+      return error(at_, "key '%.*s': value: expected %" PRIu64 " bytes, found the end of the file",
+                   length, key.data(), size);
+    }
     at_ += size;
     return {};
   }

@@ -17,7 +17,7 @@ struct JsonText {
   std::string_view text;
   std::string_view file;     ///< for messages
   uint64_t file_offset = 0;  ///< of text in the file, for messages
-  size_t max_bytes = 0;
+  uint32_t max_bytes = 0;
   int max_depth = 16;
 };
 

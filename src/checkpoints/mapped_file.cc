@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 namespace metal_marlin {
 namespace {
@@ -21,8 +22,14 @@ struct Descriptor {
 
 // strerror_r returns the text with glibc and a number in other C libraries. Unlike strerror, it has
 // no shared buffer.
-[[maybe_unused]] const char* text_of(const char* returned, const char*) { return returned; }
-[[maybe_unused]] const char* text_of(int, const char* buffer) { return buffer; }
+template <class T>
+const char* text_of(T returned, [[maybe_unused]] const char* buffer) {
+  if constexpr (std::is_pointer_v<T>) {
+    return returned;
+  } else {
+    return buffer;
+  }
+}
 
 }  // namespace
 

@@ -14,8 +14,8 @@ namespace {
 
 using Kind = JsonEvent::Kind;
 
-constexpr uint64_t kMaxHeader = 100'000'000;  // the limit of the format's own implementation
-constexpr size_t kMaxIndex = 100'000'000;
+constexpr uint32_t kMaxHeader = 100'000'000;  // the limit of the format's own implementation
+constexpr uint32_t kMaxIndex = 100'000'000;
 constexpr size_t kMaxSafetensorsRank = 64;
 constexpr uint64_t kLengthBytes = 8;  // of the header's length, which precedes it
 

@@ -11,7 +11,7 @@
 
 namespace metal_marlin {
 
-const char* file_label(const std::string& name) {
+const char* file_label(const std::string& name) noexcept {
   constexpr size_t kMost = 60;
   if (name.size() <= kMost) return name.c_str();
   const char* label = name.c_str() + (name.size() - kMost);
@@ -83,7 +83,7 @@ Status TensorTable::finish() {
                        pool_.data() + record.name);
 }
 
-std::string_view TensorTable::name(size_t index) const {
+std::string_view TensorTable::name(size_t index) const noexcept {
   return {pool_.data() + records_[index].name, records_[index].name_size};
 }
 
@@ -125,7 +125,8 @@ TensorView TensorTable::view(std::string_view wanted) const {
   return index ? view(*index) : TensorView{};
 }
 
-std::optional<uint64_t> tensor_bytes(const ElementType& type, std::span<const int64_t> dims) {
+std::optional<uint64_t> tensor_bytes(const ElementType& type,
+                                     std::span<const int64_t> dims) noexcept {
   Checked elements = 1;
   for (const int64_t d : dims) elements = elements * Checked(d);
   const auto count = elements.get();

@@ -15,7 +15,7 @@
 namespace metal_marlin {
 
 /// The name of a file in a message: its last 60 bytes, which tell the shards of a model apart.
-const char* file_label(const std::string& name);
+const char* file_label(const std::string& name) noexcept;
 
 /// A hostile header can name a million tensors, so an entry is small: names and dimensions lie in a
 /// common pool, where a dimension takes fewer bytes than in any header.
@@ -39,17 +39,17 @@ class TensorTable {
   /// MARLIN_E_FORMAT.
   Status finish();
 
-  size_t size() const { return records_.size(); }
-  size_t name_bytes() const { return name_bytes_; }  ///< of all names together
-  std::string_view name(size_t index) const;
-  uint32_t file(size_t index) const { return records_[index].file; }
-  uint32_t file_count() const { return static_cast<uint32_t>(files_.size()); }
-  const std::string& file_name(uint32_t file) const { return files_[file].name; }
-  std::span<const std::byte> file_bytes(uint32_t file) const { return files_[file].bytes; }
+  size_t size() const noexcept { return records_.size(); }
+  size_t name_bytes() const noexcept { return name_bytes_; }  ///< of all names together
+  std::string_view name(size_t index) const noexcept;
+  uint32_t file(size_t index) const noexcept { return records_[index].file; }
+  uint32_t file_count() const noexcept { return static_cast<uint32_t>(files_.size()); }
+  const std::string& file_name(uint32_t file) const noexcept { return files_[file].name; }
+  std::span<const std::byte> file_bytes(uint32_t file) const noexcept { return files_[file].bytes; }
   struct Range {
     uint64_t offset, bytes;
   };
-  Range range(size_t index) const {
+  Range range(size_t index) const noexcept {
     return {records_[index].offset, records_[index].bytes};
   }  ///< in its file
   TensorView view(size_t index) const;
@@ -78,6 +78,7 @@ class TensorTable {
 
 /// Bytes of a tensor, or nothing if a product wraps or if the elements are not a whole number of
 /// blocks.
-std::optional<uint64_t> tensor_bytes(const ElementType& type, std::span<const int64_t> dims);
+std::optional<uint64_t> tensor_bytes(const ElementType& type,
+                                     std::span<const int64_t> dims) noexcept;
 
 }  // namespace metal_marlin

@@ -211,18 +211,18 @@ Status check_tensor_scales(const WeightMeta& meta) {
 
 std::span<const FormatRow> format_table() { return kTable; }
 
-marlin_format last_format() { return std::end(kTable)[-1].format; }
+marlin_format last_format() noexcept { return std::end(kTable)[-1].format; }
 
-const FormatRow* format_row(marlin_format format) {
+const FormatRow* format_row(marlin_format format) noexcept {
   return format >= 1 && format <= last_format() ? &kTable[format - 1] : nullptr;
 }
 
-const char* format_name(marlin_format format) {
+const char* format_name(marlin_format format) noexcept {
   const FormatRow* row = format_row(format);
   return row != nullptr ? row->name : "unknown";
 }
 
-marlin_dtype float_dtype(marlin_format format) {
+marlin_dtype float_dtype(marlin_format format) noexcept {
   switch (format) {
     case MARLIN_FLOAT32:
       return MARLIN_F32;
@@ -235,18 +235,22 @@ marlin_dtype float_dtype(marlin_format format) {
   }
 }
 
-const char* scale_type_name(ScaleType type) { return kScaleTypes[static_cast<size_t>(type)].name; }
+const char* scale_type_name(ScaleType type) noexcept {
+  return kScaleTypes[static_cast<size_t>(type)].name;
+}
 
-marlin_dtype scale_dtype(ScaleType type) { return kScaleTypes[static_cast<size_t>(type)].dtype; }
+marlin_dtype scale_dtype(ScaleType type) noexcept {
+  return kScaleTypes[static_cast<size_t>(type)].dtype;
+}
 
-std::optional<ScaleType> scale_type_of(marlin_dtype dtype) {
+std::optional<ScaleType> scale_type_of(marlin_dtype dtype) noexcept {
   for (const auto& row : kScaleTypes) {
     if (row.dtype == dtype && !is_two_level(row.type)) return row.type;
   }
   return std::nullopt;
 }
 
-int64_t column_border(const WeightMeta& meta, int64_t unit) {
+int64_t column_border(const WeightMeta& meta, int64_t unit) noexcept {
   if (meta.has_two_level_scales()) unit = std::lcm(unit, kFactorSpan);
   if (meta.sparse) unit = std::lcm(unit, int64_t{4});
   if (meta.group_index.empty() && meta.groups > 1) unit = std::lcm(unit, meta.group_size);
@@ -266,7 +270,7 @@ int64_t narrow_columns(WeightMeta& meta, int64_t first, int64_t count) {
   return first_group;
 }
 
-uint32_t layer_flags(const WeightMeta& meta) {
+uint32_t layer_flags(const WeightMeta& meta) noexcept {
   uint32_t flags = 0;
   if (meta.zero_kind == ZeroKind::additive) flags |= MARLIN_PACK_ADDITIVE_ZEROS;
   if (meta.has_two_level_scales()) flags |= MARLIN_PACK_TWO_LEVEL_SCALES;
@@ -279,7 +283,7 @@ uint32_t layer_flags(const WeightMeta& meta) {
   return flags;
 }
 
-Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int64_t k) {
+Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int64_t k) noexcept {
   int64_t size = requested == 0 ? row.default_group : requested;
   if (row.fixed_group && size >= k && k < row.default_group) size = row.default_group;
   if (!row.fixed_group && size >= k) size = k;
@@ -287,7 +291,7 @@ Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int6
   return size;
 }
 
-Status check_meta(const WeightMeta& meta) {
+Status check_meta(const WeightMeta& meta) noexcept {
   const FormatRow* row = format_row(meta.format);
   if (row == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", meta.format);

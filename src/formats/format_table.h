@@ -34,48 +34,58 @@ struct FormatRow {
   uint32_t zero_kinds;     ///< bit (1 << ZeroKind): allowed
   bool quantized;          ///< the quantizer makes it from floats
 
-  bool allows(ScaleType type) const { return (scale_types >> static_cast<int>(type) & 1u) != 0; }
-  bool allows(ZeroKind kind) const { return (zero_kinds >> static_cast<int>(kind) & 1u) != 0; }
+  bool allows(ScaleType type) const noexcept {
+    return (scale_types >> static_cast<int>(type) & 1u) != 0;
+  }
+  bool allows(ZeroKind kind) const noexcept {
+    return (zero_kinds >> static_cast<int>(kind) & 1u) != 0;
+  }
   /// 2:4 sparse weights have codes of kernels that pick activations by position.
-  bool has_sparse_form() const {
+  bool has_sparse_form() const noexcept {
     return format == MARLIN_INT4 || (numbers == CodeNumbers::codebook && codebook == kE2m1);
   }
   /// The code of 0 of integers without zeros.
-  int zero_point() const { return numbers == CodeNumbers::from_zero ? 1 << code_bits >> 1 : 0; }
-  bool has_codebook_of_floats() const {
+  int zero_point() const noexcept {
+    return numbers == CodeNumbers::from_zero ? 1 << code_bits >> 1 : 0;
+  }
+  bool has_codebook_of_floats() const noexcept {
     return numbers == CodeNumbers::codebook && codebook != kE2m1 && codebook != kIq4;
   }
   /// Codes whose products with 8-bit integers are no integers of 32 bits: every compute multiplies
   /// them as the default does.
-  bool has_real_codes() const { return numbers == CodeNumbers::floats || has_codebook_of_floats(); }
+  bool has_real_codes() const noexcept {
+    return numbers == CodeNumbers::floats || has_codebook_of_floats();
+  }
   /// Bytes of a canonical code.
-  size_t code_bytes() const { return code_bits <= 8 ? 1 : static_cast<size_t>(code_bits / 8); }
+  size_t code_bytes() const noexcept {
+    return code_bits <= 8 ? 1 : static_cast<size_t>(code_bits / 8);
+  }
 };
 
 /// All rows, in the order of their numbers.
 std::span<const FormatRow> format_table();
 /// The largest of their numbers.
-marlin_format last_format();
+marlin_format last_format() noexcept;
 /// Null for a number that is no format (MARLIN_FORMAT_NONE too).
-const FormatRow* format_row(marlin_format format);
+const FormatRow* format_row(marlin_format format) noexcept;
 /// The format's name, or "unknown"; for messages.
-const char* format_name(marlin_format format);
+const char* format_name(marlin_format format) noexcept;
 
 /// The dtype of a format whose codes are the floats themselves, or 0.
-marlin_dtype float_dtype(marlin_format format);
+marlin_dtype float_dtype(marlin_format format) noexcept;
 
 /// "F16", ...; and conversions between ScaleType and marlin_dtype. The dtype of two-level scales is
 /// that of their factors, F16. U8 is not a scale type: the caller must know whether
 /// it means E8M0.
-const char* scale_type_name(ScaleType type);
-marlin_dtype scale_dtype(ScaleType type);
-std::optional<ScaleType> scale_type_of(marlin_dtype dtype);
+const char* scale_type_name(ScaleType type) noexcept;
+marlin_dtype scale_dtype(ScaleType type) noexcept;
+std::optional<ScaleType> scale_type_of(marlin_dtype dtype) noexcept;
 
 /// What marlin_layer_info::flags says of such a matrix.
-uint32_t layer_flags(const WeightMeta& meta);
+uint32_t layer_flags(const WeightMeta& meta) noexcept;
 
 /// The columns that share something in a source of this meta: a multiple of its column_unit().
-int64_t column_border(const WeightMeta& meta, int64_t unit);
+int64_t column_border(const WeightMeta& meta, int64_t unit) noexcept;
 /// Makes `meta` that of columns [first, first + count), which begin at a column_border(). Returns
 /// the first of their groups; it is 0 with a group index, which keeps its numbers.
 int64_t narrow_columns(WeightMeta& meta, int64_t first, int64_t count);
@@ -83,7 +93,7 @@ int64_t narrow_columns(WeightMeta& meta, int64_t first, int64_t count);
 /// The group size that a request means for rows of k (>= 1) elements: 0 means the default of the
 /// format, and >= k means the whole row. A size is 16, 32, 64, 128, another multiple of 128, or the
 /// row; any other size is MARLIN_E_UNSUPPORTED. A format with a fixed group takes no other size.
-Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int64_t k);
+Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int64_t k) noexcept;
 
 /// Checks everything that code may rely on in a WeightMeta. Code that makes a WeightMeta calls this
 /// function before it reads or allocates anything by it.
@@ -101,6 +111,6 @@ Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int6
 /// - There is no tensor scale together with additive zeros or a codebook of floats: no file has
 ///   both, and decode_value could not round once.
 /// - CODEBOOK4 has a codebook of 16 floats, and no other format has one in its meta.
-Status check_meta(const WeightMeta& meta);
+Status check_meta(const WeightMeta& meta) noexcept;
 
 }  // namespace metal_marlin

@@ -16,9 +16,9 @@ namespace metal_marlin {
 /// a float16 factor that 256 elements share (the K-quants of GGUF). The names say how many bits the
 /// integers need, unsigned or in two's complement.
 enum class ScaleType : uint8_t { f32, f16, bf16, e8m0, e4m3, u4, u6, s6, s8 };
-constexpr bool is_two_level(ScaleType t) { return t >= ScaleType::u4; }
+constexpr bool is_two_level(ScaleType t) noexcept { return t >= ScaleType::u4; }
 /// Bytes of one canonical scale.
-constexpr size_t scale_bytes(ScaleType t) {
+constexpr size_t scale_bytes(ScaleType t) noexcept {
   if (t == ScaleType::f32) return 4;
   return t == ScaleType::f16 || t == ScaleType::bf16 ? 2 : 1;
 }
@@ -59,8 +59,8 @@ struct WeightMeta {
   /// layer even in a shard. Both are 0 if nothing was pruned.
   double squared_norm = 0, kept_norm = 0;
 
-  bool has_two_level_scales() const { return is_two_level(scale_type); }
-  bool has_two_level_zeros() const {
+  bool has_two_level_scales() const noexcept { return is_two_level(scale_type); }
+  bool has_two_level_zeros() const noexcept {
     return zero_kind == ZeroKind::additive && is_two_level(zero_type);
   }
   /// Factors of a row, for two-level scales.

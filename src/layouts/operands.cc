@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
-#include <string>
+#include <string_view>
 
 #include "base/bits.h"
 #include "formats/format_table.h"
@@ -13,27 +14,46 @@ namespace metal_marlin {
 
 namespace {
 
-Status absent(const TensorView& view) {
+Status absent(const TensorView& view) noexcept {
   return Status::error(MARLIN_E_ARGUMENT, "%.*s: expected this operand, found none",
                        static_cast<int>(std::min<size_t>(view.name.size(), 80)), view.name.data());
 }
 
+/// "a, b, c" of up to 60 bytes; what is longer is cut off.
+class Words {
+ public:
+  void add(const char* word) noexcept {
+    const int written = std::snprintf(text_ + length_, sizeof text_ - length_, "%s%s",
+                                      length_ == 0 ? "" : ", ", word);
+    length_ = std::min(length_ + static_cast<size_t>(written), sizeof text_ - 1);
+  }
+  void add(int64_t number) noexcept {
+    char digits[24];
+    std::snprintf(digits, sizeof digits, "%" PRId64, number);
+    add(digits);
+  }
+  const char* text() const noexcept { return text_; }
+
+ private:
+  char text_[61] = "";
+  size_t length_ = 0;
+};
+
 /// Adds the name of the tensor to an error that the content of a file caused.
-Status in_file(const TensorView& view, const Status& status) {
+Status in_file(const TensorView& view, const Status& status) noexcept {
   return status.ok() || view.file.empty() ? status
                                           : view_error(view, status.code(), "%s", status.message());
 }
 
 }  // namespace
 
-Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool strided) {
+Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool strided) noexcept {
   if (!present(view)) return absent(view);
   if (rows_of(view) != rows || cols_of(view) != cols) {
-    std::string found;
-    for (const int64_t d : view.dims)
-      found.append(found.empty() ? "" : ", ").append(std::to_string(d));
-    return view_error(view, MARLIN_E_SHAPE, "expected [%" PRId64 ", %" PRId64 "], found [%.60s]",
-                      rows, cols, found.c_str());
+    Words found;
+    for (const int64_t d : view.dims) found.add(d);
+    return view_error(view, MARLIN_E_SHAPE, "expected [%" PRId64 ", %" PRId64 "], found [%s]", rows,
+                      cols, found.text());
   }
   if (!strided && rows > 1 && view.row_stride != cols) {
     return view_error(view, MARLIN_E_UNSUPPORTED,
@@ -46,7 +66,7 @@ Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool str
 
 namespace {
 
-const char* dtype_name(marlin_dtype dtype) {
+const char* dtype_name(marlin_dtype dtype) noexcept {
   static constexpr const char* kNames[] = {"F32", "F16",  "BF16", "I8", "I32", "U32",
                                            "U4",  "E8M0", "E4M3", "U8", "I16", "I64"};
   return dtype >= 1 && dtype <= static_cast<marlin_dtype>(std::size(kNames)) ? kNames[dtype - 1]
@@ -55,25 +75,24 @@ const char* dtype_name(marlin_dtype dtype) {
 
 }  // namespace
 
-Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> allowed) {
+Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> allowed) noexcept {
   if (!present(view)) return absent(view);
   if (std::find(allowed.begin(), allowed.end(), view.dtype) != allowed.end()) return {};
-  std::string names;
-  for (const marlin_dtype dtype : allowed)
-    names.append(names.empty() ? "" : ", ").append(dtype_name(dtype));
-  const std::string found =
-      view.type_name.empty() ? dtype_name(view.dtype) : std::string(view.type_name);
-  return view_error(view, MARLIN_E_UNSUPPORTED, "dtype: expected %.60s, found %.20s", names.c_str(),
-                    found.c_str());
+  Words names;
+  for (const marlin_dtype dtype : allowed) names.add(dtype_name(dtype));
+  const std::string_view found =
+      view.type_name.empty() ? std::string_view(dtype_name(view.dtype)) : view.type_name;
+  return view_error(view, MARLIN_E_UNSUPPORTED, "dtype: expected %s, found %.*s", names.text(),
+                    static_cast<int>(std::min<size_t>(found.size(), 20)), found.data());
 }
 
-Result<ScaleType> float_type(const TensorView& view) {
+Result<ScaleType> float_type(const TensorView& view) noexcept {
   MARLIN_RETURN_IF_ERROR(expect_dtype(view, {MARLIN_F32, MARLIN_F16, MARLIN_BF16}));
   if (view.dtype == MARLIN_F32) return ScaleType::f32;
   return view.dtype == MARLIN_F16 ? ScaleType::f16 : ScaleType::bf16;
 }
 
-Status expect_absent(const TensorView& view) {
+Status expect_absent(const TensorView& view) noexcept {
   return present(view) ? view_error(view, MARLIN_E_ARGUMENT, "expected none in this layout")
                        : Status();
 }
@@ -81,7 +100,7 @@ Status expect_absent(const TensorView& view) {
 namespace {
 
 /// U8 scales mean the byte type of the format.
-Result<ScaleType> scale_type(const LayoutOperands& o) {
+Result<ScaleType> scale_type(const LayoutOperands& o) noexcept {
   if (o.scales.dtype == 0 && !present(o.scales)) return absent(o.scales);
   if (o.scales.dtype == MARLIN_U8 && (o.format == MARLIN_MXFP4 || o.format == MARLIN_FP8))
     return ScaleType::e8m0;

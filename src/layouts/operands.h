@@ -47,12 +47,13 @@ enum class Depth { header, full };
 
 /// MARLIN_E_ARGUMENT if the view is absent, MARLIN_E_SHAPE unless it is [rows, cols]. With
 /// `strided` there may be gaps between rows.
-Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool strided = false);
-Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> allowed);
+Status expect_shape(const TensorView& view, int64_t rows, int64_t cols,
+                    bool strided = false) noexcept;
+Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> allowed) noexcept;
 /// F32, F16 or BF16; MARLIN_E_UNSUPPORTED otherwise.
-Result<ScaleType> float_type(const TensorView& view);
+Result<ScaleType> float_type(const TensorView& view) noexcept;
 /// MARLIN_E_ARGUMENT if this operand, which the layout does not have, is given.
-Status expect_absent(const TensorView& view);
+Status expect_absent(const TensorView& view) noexcept;
 
 /// The meta that follows from format, sizes, type of scales, group_index, tensor_scale and flags,
 /// without zeros. With a group index that is not k / group_size, `groups` comes from

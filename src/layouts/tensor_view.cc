@@ -9,7 +9,7 @@
 
 namespace metal_marlin {
 
-Status view_error(const TensorView& view, marlin_status code, const char* format, ...) {
+Status view_error(const TensorView& view, marlin_status code, const char* format, ...) noexcept {
   char text[200];
   va_list args;
   va_start(args, format);
@@ -22,16 +22,18 @@ Status view_error(const TensorView& view, marlin_status code, const char* format
                        view.file_offset, name, view.name.data(), text);
 }
 
-bool is_float(marlin_dtype dtype) {
+bool is_float(marlin_dtype dtype) noexcept {
   return dtype == MARLIN_F32 || dtype == MARLIN_F16 || dtype == MARLIN_BF16;
 }
 
-int64_t rows_of(const TensorView& view) {
+int64_t rows_of(const TensorView& view) noexcept {
   Checked rows = 1;
   for (size_t i = 0; i + 1 < view.dims.size(); ++i) rows = rows * Checked(view.dims[i]);
   // Only a tensor without elements can have a product that does not fit.
   return static_cast<int64_t>(rows.at_most(INT64_MAX).value_or(0));
 }
-int64_t cols_of(const TensorView& view) { return view.dims.empty() ? 1 : view.dims.back(); }
+int64_t cols_of(const TensorView& view) noexcept {
+  return view.dims.empty() ? 1 : view.dims.back();
+}
 
 }  // namespace metal_marlin

@@ -32,15 +32,15 @@ struct TensorView {
   uint64_t bytes = 0;
 };
 
-inline bool present(const TensorView& view) { return view.data != nullptr; }
-bool is_float(marlin_dtype dtype);
+inline bool present(const TensorView& view) noexcept { return view.data != nullptr; }
+bool is_float(marlin_dtype dtype) noexcept;
 /// The number of rows: the product of all dimensions except the last. [] and [c] are one row.
 /// Strides follow view.row_stride.
-int64_t rows_of(const TensorView& view);
-int64_t cols_of(const TensorView& view);
+int64_t rows_of(const TensorView& view) noexcept;
+int64_t cols_of(const TensorView& view) noexcept;
 
 /// An error about one operand: "FILE: byte N: tensor 'NAME': ..." or "NAME: ...".
 [[gnu::format(printf, 3, 4)]] Status view_error(const TensorView& view, marlin_status code,
-                                                const char* format, ...);
+                                                const char* format, ...) noexcept;
 
 }  // namespace metal_marlin

@@ -380,5 +380,67 @@ TEST_F(Boundary, ALongerErrIsFilledWithZeros) {
   EXPECT_EQ(later.unknown[0] | later.unknown[1] | later.unknown[2], 0u);
 }
 
+/// A container is of the backend that packed it, and here no backend keeps packed weights in files.
+TEST(PackedFiles, AreOfTheCpu) {
+  const mm::checkpoint packed(std::string(MARLIN_TEST_DATA) + "/container-v1-ct-nvfp4.marlin"),
+      source(std::string(MARLIN_TEST_DATA) + "/ct-nvfp4");
+  const std::string layer = packed.layers().at(0).name;
+  const char* const names[] = {layer.c_str(), nullptr};
+  auto load = mm::make<marlin_load_desc>();
+  load.layers = names;
+  load.layer_count = 1;
+  for (const auto& [kind, name] : {std::pair(MARLIN_BACKEND_CPU, "of the CPU, which keeps no packed weights"),
+                                   {MARLIN_BACKEND_METAL, "of Metal, which keeps no packed weights"},
+                                   {MARLIN_BACKEND_CUDA, "of CUDA, which keeps no packed weights"}}) {
+    FakeRecord record;
+    const mm::context context(fake_context(record, kind));
+    mm::weights none;
+    EXPECT_FAILS(MARLIN_E_UNSUPPORTED, name, marlin_weights_load, context.get(), packed.get(), &load, none.out());
+    EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "only the CPU keeps packed weights in files", marlin_checkpoint_save, context.get(),
+                 source.get(), "out.marlin", nullptr);
+  }
+  const mm::context cpu(MARLIN_BACKEND_CPU);
+  load.layer_count = 2;
+  mm::weights none;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "desc->layers[1]: NULL, expected a layer's name", marlin_weights_load, cpu.get(),
+               packed.get(), &load, none.out());
+}
+
+TEST_F(Boundary, WhatOnlyTheCpuDoes) {
+  std::vector<uint8_t> blocks(8 * 18);
+  const marlin_matrix out = mm::matrix_view(blocks.data(), 8, 18);
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "only the CPU gives blocks back", marlin_weights_unpack, nullptr, weights.get(), nullptr,
+               int64_t{0}, &out);
+}
+
+TEST_F(Boundary, ErrorsOfABackendAreThoseOfTheCall) {
+  record.answer = [](const char* call) { return Status::error(MARLIN_E_DEVICE, "no %s", call); };
+  size_t needed = 0;
+  mm::stream stream;
+  record.answer = [](const char* call) {
+    return std::string_view(call) == "plan" ? Status() : Status::error(MARLIN_E_DEVICE, "no %s", call);
+  };
+  EXPECT_FAILS(MARLIN_E_DEVICE, "no explain", marlin_explain, desc(), nullptr, size_t{0}, &needed);
+  EXPECT_FAILS(MARLIN_E_DEVICE, "no create_stream", marlin_stream_create, context.get(), nullptr, stream.out());
+}
+
+TEST_F(Boundary, TheExpertWhosePartsDoNotAgreeIsNamed) {
+  const std::vector<float> values = numbers(8 * 64, 5);
+  const marlin_pack_desc narrow = pack_desc(values, 8, 32), wide = pack_desc(values, 8, 64);
+  const marlin_pack_desc* const parts[] = {&narrow, &narrow, &narrow, &wide};
+  mm::weights none;
+  EXPECT_FAILS(MARLIN_E_SHAPE, "experts[1]: ", marlin_weights_pack, context.get(), parts, 4u, 2u, none.out());
+}
+
+TEST_F(Boundary, WholeNumbersAreNoOperands) {
+  for (const marlin_dtype dtype : {MARLIN_I64, MARLIN_I32, MARLIN_I16, MARLIN_E8M0}) {
+    std::vector<uint64_t> memory(64);
+    marlin_gemm_desc d = *desc();
+    d.a.data = memory.data();
+    d.a.dtype = dtype;
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "a.dtype", marlin_gemm, nullptr, &d);
+  }
+}
+
 }  // namespace
 }  // namespace abi_test

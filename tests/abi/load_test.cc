@@ -474,5 +474,22 @@ TEST_F(Load, TellsHowFarItIsAndStopsWhenAsked) {
   }
 }
 
+TEST_F(Load, AScalarIsAMatrixAndRowsThatNoIntegerCountsAreAnError) {
+  const std::string path = testing::TempDir() + "odd_ranks.safetensors";
+  const std::string header = R"({"one":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
+                             R"("none":{"dtype":"F32","shape":[9223372036854775807,2,0],"data_offsets":[4,4]}})";
+  const uint64_t length = header.size();
+  std::ofstream(path, std::ios::binary) << std::string(reinterpret_cast<const char*>(&length), 8) << header << "1234";
+  const mm::checkpoint file(path);
+  std::remove(path.c_str());
+  const marlin_matrix one = file.tensor("one");
+  EXPECT_EQ(one.rows, 1);
+  EXPECT_EQ(one.cols, 1);
+  EXPECT_EQ(one.row_stride, 1);
+  marlin_matrix none{};
+  EXPECT_FAILS(MARLIN_E_FORMAT, "tensor none has more rows than 63 bits count", marlin_checkpoint_tensor, file.get(), "none",
+               &none);
+}
+
 }  // namespace
 }  // namespace abi_test::load_tests

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstdlib>
 #include <map>
 
 #include "container_file.h"
+#include "failing_calls.h"
 
 namespace container_test {
 namespace {
@@ -281,6 +283,30 @@ TEST(Container, RefusesWhatItCannotWrite) {
     if (entry.path().filename() == "model.safetensors")
       EXPECT_ERROR(MARLIN_E_ARGUMENT, "part of the input", mm::save(context, own, entry.path().string(), desc));
   EXPECT_FALSE(std::filesystem::exists(folder / "c"));
+}
+
+TEST(Container, AWriteThatFailsLeavesNoFile) {
+  const Folder folder;
+  const mm::context context(MARLIN_BACKEND_CPU);
+  const mm::checkpoint source(data("gptq-v1-asym-g64-actorder"));  // with group indices and other tensors
+  const std::string path = folder / "model.marlin";
+  for (const char* call : {"pwrite", "fsync"}) {
+    int failures = 0;
+    for (bool through = false; !through; ++failures) {
+      SCOPED_TRACE(::testing::Message() << call << " " << failures);
+      ASSERT_LT(failures, 100);
+      const mm::testing::FailingCall failing(call, failures, EIO);
+      std::string message;
+      const marlin_status status = status_of([&] { mm::save(context, source, path); }, &message);
+      through = status == MARLIN_OK;
+      if (through) break;
+      EXPECT_EQ(status, MARLIN_E_FILE);
+      EXPECT_THAT(message, HasSubstr("model.marlin: cannot write"));
+      EXPECT_TRUE(std::filesystem::is_empty(folder / ""));
+    }
+    EXPECT_GE(failures, call[0] == 'p' ? 5 : 1);  // matrix, group index, tensor, key-values, directory, head
+    std::filesystem::remove(path);
+  }
 }
 
 TEST(Container, IsFoundInAFolder) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 #include <random>
 
 #include "base/bits.h"
@@ -21,7 +22,7 @@ using metal_marlin::store;
 constexpr size_t kHead = metal_marlin::kContainerHeadBytes;
 const bool kWhole = std::getenv("METAL_MARLIN_WHOLE") != nullptr;
 
-uint64_t sum(const char* bytes, size_t size) { return metal_marlin::checksum(std::as_bytes(std::span(bytes, size))).take(); }
+uint64_t sum(const char* bytes, size_t size) { return metal_marlin::checksum(std::as_bytes(std::span(bytes, size))); }
 
 /// A file whose checksums of head and directory are right again.
 std::string sealed(std::string bytes) {
@@ -178,6 +179,148 @@ TEST_F(Damage, AHostileDirectoryIsSafe) {
     }
   }
   EXPECT_GT(errors, static_cast<size_t>(rounds) / 4);
+}
+
+/// The file with a directory in place of its own, whose checksums are right.
+std::string with_directory(const std::string& file, const std::string& directory) {
+  const size_t at = load<uint64_t>(file.data() + 24);
+  std::string bytes = file.substr(0, at) + directory;
+  store(bytes.data() + 16, uint64_t{bytes.size()});
+  store(bytes.data() + 32, uint64_t{directory.size()});
+  return sealed(bytes);
+}
+std::string with_directory(const std::string& file, const metal_marlin::ContainerDirectory& directory) {
+  const auto bytes = metal_marlin::encode_directory(directory);
+  return with_directory(file, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+metal_marlin::Result<metal_marlin::ContainerDirectory> directory_of(const std::string& file) {
+  const auto bytes = std::as_bytes(std::span(file));
+  const auto head = metal_marlin::decode_head("f.marlin", bytes);
+  if (!head.ok()) return head.status();
+  return metal_marlin::decode_directory("f.marlin", bytes, head.value());
+}
+
+TEST_F(Damage, NamesTheFieldOfTheDirectoryThatIsWrong) {
+  using Directory = metal_marlin::ContainerDirectory;
+  const Directory good = directory_of(bytes_).take();
+  ASSERT_FALSE(good.tensors.empty());
+  ASSERT_EQ(good.entries.size(), 1u);
+  struct Change {
+    const char* words;
+    std::function<void(Directory&)> make;
+  };
+  const auto matrix = [](Directory& d) -> metal_marlin::ContainerMatrix& { return d.entries[0].experts[0]; };
+  const auto second = [&](const auto& change) {
+    return [&matrix, change](Directory& d) {
+      d.entries[0].experts.push_back(matrix(d));
+      change(d.entries[0].experts[1].matrix.meta);
+    };
+  };
+  const char *const kPlaces = "ascending places inside their block",
+                    *const kBetween = "bytes between the head and the directory",
+                    *const kAlike = "experts: expected one format and shape";
+  const Change changes[] = {
+      {"'container': rank: expected below the number of ranks, found 0", [](auto& d) { d.ranks = 0; }},
+      {"'container': rank: expected below the number of ranks, found 1", [](auto& d) { d.rank = 1; }},
+      {kPlaces, [](auto& d) { std::swap(d.value_begins[0], d.value_begins[1]); }},
+      {kPlaces, [](auto& d) { ++d.value_begins.back(); }},
+      {"dimensions: expected at most 64, found 65", [](auto& d) { d.tensors[0].dims.assign(65, 1); }},
+      {"layers and experts: expected one or more, found 0", [](auto& d) { d.entries[0].layers.clear(); }},
+      {"layers and experts: expected one or more, found 0", [](auto& d) { d.entries[0].experts.clear(); }},
+      {kAlike, second([](auto& meta) { meta.format = MARLIN_INT8; })},
+      {kAlike, second([](auto& meta) { meta.n *= 2; })},
+      {kAlike, second([](auto& meta) { meta.k *= 2; })},
+      {"data: expected one byte or more, found 0", [&](auto& d) { matrix(d).data = {}; }},
+      {kBetween, [&](auto& d) { matrix(d).data.offset = UINT64_MAX; }},
+      {kBetween, [&](auto& d) { matrix(d).data.offset = 8; }},
+      {"a multiple of 4096 as its place", [&](auto& d) { matrix(d).data.offset += 4, matrix(d).data.bytes -= 4; }},
+      {"group index: expected four bytes for each k", [&](auto& d) { matrix(d).group_index.bytes -= 4; }},
+      {kBetween, [&](auto& d) { matrix(d).group_index.offset = UINT64_MAX; }},
+      {kBetween, [](auto& d) { d.tensors[0].data.offset = 0; }},
+      {kBetween, [](auto& d) { d.values.offset = 0; }},
+      {"' occurs twice", [](auto& d) { d.entries.push_back(d.entries[0]); }},
+      {"' occurs twice", [](auto& d) { d.tensors.push_back(d.tensors[0]); }},
+      {"type: 'F99' is none of this version", [](auto& d) { d.tensors[0].type = "F99"; }},
+      {"type: 'F99' is none of this version", [](auto& d) { d.tensors[0].type = "F99", d.tensors[0].is_gguf = true; }},
+      {"expected 18446744073709551615 bytes by its dimensions", [](auto& d) { d.tensors[0].dims = {-1}; }},
+      {"bytes by its dimensions, found", [](auto& d) { d.tensors[0].dims = {1, 1, 3}; }},
+      {"a text without NUL", [](auto& d) { d.source = std::string("a\0b", 3); }},
+      {"source: expected at most 65535 bytes, found 65536", [](auto& d) { d.source.assign(65536, 'a'); }},
+      {"type of scales: expected a value of this version, found 200",
+       [&](auto& d) { matrix(d).matrix.meta.scale_type = static_cast<metal_marlin::ScaleType>(200); }},
+      {"kind of zeros: expected a value of this version, found 200",
+       [&](auto& d) { matrix(d).matrix.meta.zero_kind = static_cast<metal_marlin::ZeroKind>(200); }},
+  };
+  std::string message;
+  EXPECT_EQ(outcome(with_directory(bytes_, good), &message), MARLIN_OK) << message;
+  for (const Change& change : changes) {
+    Directory bad = good;
+    change.make(bad);
+    EXPECT_EQ(outcome(with_directory(bytes_, bad), &message), MARLIN_E_FORMAT) << change.words;
+    EXPECT_THAT(message, ::testing::HasSubstr(change.words));
+  }
+}
+
+TEST_F(Damage, NamesTheByteOfTheDirectoryThatIsWrong) {
+  // With an entry that has everything, cut off behind each byte.
+  metal_marlin::ContainerDirectory full = directory_of(bytes_).take();
+  metal_marlin::WeightMeta& meta = full.entries[0].experts[0].matrix.meta;
+  meta.codebook.assign(16, 1.0f);
+  meta.tensor_scales.assign(8, {0, 1, true});
+  // One more expert: the first is so long that the count fits where the second is cut off at its first field.
+  full.entries[0].experts.push_back(full.entries[0].experts[0]);
+  const std::string whole = with_directory(bytes_, full);
+  ASSERT_TRUE(directory_of(whole).ok()) << directory_of(whole).status().message();
+  const size_t at = load<uint64_t>(whole.data() + 24);
+  const std::string directory = whole.substr(at);
+  for (size_t size = 0; size < directory.size(); ++size) {
+    const auto status = directory_of(with_directory(bytes_, directory.substr(0, size))).status();
+    ASSERT_EQ(status.code(), MARLIN_E_FORMAT) << size;
+    ASSERT_THAT(status.message(), ::testing::HasSubstr("f.marlin: byte "));
+    ASSERT_THAT(status.message(), ::testing::HasSubstr(": directory: "));
+  }
+  struct Patch {
+    size_t at;
+    std::string bytes;
+    const char* words;
+  };
+  const std::string ones(8, '\xff'), name = full.tensors[0].name;
+  const Patch patches[] = {
+      {directory.size(), "x", "end: expected the end of the directory"},
+      {0, std::string("\x60\xea\0\0", 4), "device: expected 60000 bytes, found"},
+      {4 + 3 + 4 * 4 + 4 + full.source.size() + 8 + 24, ones, "key-values: expected a count that fits the directory"},
+      {directory.find(name) + name.size(), "\x02", "of GGUF: expected 0 or 1, found 2"},
+  };
+  for (const Patch& patch : patches) {
+    std::string bad = directory;
+    bad.replace(patch.at, patch.bytes.size(), patch.bytes);
+    EXPECT_THAT(directory_of(with_directory(bytes_, bad)).status().message(), ::testing::HasSubstr(patch.words));
+  }
+}
+
+TEST_F(Damage, NamesTheByteOfTheHeadThatIsWrong) {
+  const uint64_t size = bytes_.size(), at = load<uint64_t>(bytes_.data() + 24);
+  const auto with = [&](std::initializer_list<std::pair<size_t, uint64_t>> numbers) {
+    std::string bad = bytes_;
+    for (const auto& [place, number] : numbers) store(bad.data() + place, number);
+    store(bad.data() + kHead - 8, sum(bad.data(), kHead - 8));
+    return bad;
+  };
+  const uint64_t order_and_version = load<uint64_t>(bytes_.data() + 8);
+  const std::pair<std::string, const char*> files[] = {
+      {with({{0, 0}}), "byte 0: magic: expected 89 'MRL'"},
+      {with({{8, order_and_version ^ 1}}), "byte 8: byte order: expected 0x0a0b0c0d, found 0x0a0b0c0c"},
+      {with({{16, size + 1}}), "byte 16: size of the file: expected"},
+      {with({{24, at + 1}}), "byte 24: directory: expected it to end with the file"},
+      {with({{24, UINT64_MAX}}), "byte 24: directory: expected it to end with the file"},
+      {with({{24, 8}, {32, size - 8}}), "byte 24: directory: expected it to end with the file"},
+      {with({{40, 0}}), "checksum of the directory: expected 0x0000000000000000"},
+  };
+  for (const auto& [file, words] : files) {
+    const auto status = directory_of(file).status();
+    EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << words;
+    EXPECT_THAT(status.message(), ::testing::HasSubstr(words));
+  }
 }
 
 }  // namespace

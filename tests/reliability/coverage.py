@@ -1,7 +1,8 @@
 """Which lines and branches of the sources the short tests reach: coverage.py parsers|rest
 
-Builds the preset `coverage`, runs the tests of units, the C ABI, the fuzz targets and the mocked device once, and prints the
-figures, and with `parsers` the lines that nothing reaches. Exceptions that the compiler adds to calls are no branches.
+Builds tests with the preset `coverage`, runs them once, and prints the figures, and with `parsers` the lines that nothing reaches.
+The parsers have tests of their own, which are all that `parsers` builds. Exceptions that the compiler adds to calls are no
+branches. What is missed in each file is in build/coverage/missed.txt.
 """
 
 import concurrent.futures
@@ -24,7 +25,9 @@ KERNELS_ALONE = ("cpu_guard", "kernels_")  # tests of kernels and nothing else
 LEFT_OUT_TESTS = ("*LinearTime*", "*Huge*", "*ManyLayers*", "Modes.*", "Stack.*", "CheckpointMalformed.*", "*LoadAtAnyBorder*",
                   "*BytesOf*", "Convert.CancelledAtAny*", "Convert.Threads*", "Packing.PutsEvery*", "Packing.UnpackGives*",
                   "Independence.FindsThe*", "Tuned.*")
-TARGETS = ("tests/unit/all", "tests/abi/all", "tests/fuzz/all", "tests/container/all", "gpu_mock_test")
+PARSERS_TESTS = ("unit_checkpoints_test", "abi_inside_test", "abi_calls_test", "abi_exports_test", "abi_callbacks_test",
+                 "abi_memory_test", "fuzz_replay_test", "container_test", "gpu_forced_kernel_test")
+REST = ("tests/unit/all", "tests/abi/all", "gpu_mock_test", "gpu_memory_test")
 
 
 def passes(program, environment):
@@ -33,36 +36,56 @@ def passes(program, environment):
     return subprocess.run(command, cwd=program.parent, env=environment, stdout=log.open("w"), stderr=subprocess.STDOUT).returncode == 0
 
 
-def measured():
-    """The figures of each file, from gcovr; made once a build."""
+def run_programs(programs, environment):
+    """Runs those that have not run since they were built. Counts of programs of another build do not add up with these."""
+    record = TREE / "ran.json"
+    ran = json.loads(record.read_text()) if record.exists() else {}
+    now = {str(p.relative_to(TREE)): p.stat().st_mtime for p in TREE.glob("tests/*/*_test")}
+    if any(now.get(name) != time for name, time in ran.items()):
+        ran = {}
+    if not ran:
+        for old in TREE.rglob("*.gcda"):
+            old.unlink()
+    new = [p for p in programs if str(p.relative_to(TREE)) not in ran]
+    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as workers:
+        for program, passed in zip(new, workers.map(lambda p: passes(p, environment), new)):
+            if not passed:
+                print(f"{program.name} failed")
+    record.write_text(json.dumps(ran | {name: now[name] for name in (str(p.relative_to(TREE)) for p in new)}))
+
+
+def measured(which):
+    """The figures of each file, from gcovr."""
     report = TREE / "coverage.json"
-    if report.exists() and report.stat().st_mtime > max(p.stat().st_mtime for p in (ROOT / "src").rglob("*.[ch]*")):
-        return json.loads(report.read_text())
     environment = os.environ | {"METAL_MARLIN_PROFILE": "off"}
     environment.pop("METAL_MARLIN_WHOLE", None)  # longer tests reach no more lines
     if shutil.which("ccache"):
         environment |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CCACHE_SLOPPINESS": "pch_defines,time_macros"}
     run = lambda *command: subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
     run("cmake", "--preset", "coverage", "-DMETAL_MARLIN_TOOLS=OFF")
-    run("cmake", "--build", "build/coverage", "-j2", "--target", *TARGETS)
-    for old in TREE.rglob("*.gcda"):
-        old.unlink()
-    programs = sorted(p for p in TREE.glob("tests/*/*_test") if p.is_file() and not p.name.startswith(KERNELS_ALONE))
-    with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as workers:
-        for program, passed in zip(programs, workers.map(lambda p: passes(p, environment), programs)):
-            if not passed:
-                print(f"{program.name} failed")
+    run("cmake", "--build", "build/coverage", "-j2", "--target", *PARSERS_TESTS, *(REST if which == "rest" else ()))
+    built = sorted(p for p in TREE.glob("tests/*/*_test") if p.is_file() and not p.name.startswith(KERNELS_ALONE))
+    run_programs([p for p in built if which == "rest" or p.name in PARSERS_TESTS], environment)
     run("gcovr", "-r", ".", "--filter", "src/", "--exclude-throw-branches", "--exclude-unreachable-branches", "-j2",
         "--object-directory", "build/coverage", "--json-summary", str(report), "--json", str(TREE / "lines.json"), "build/coverage")
     return json.loads(report.read_text())
 
 
 def missed():
+    """The lines of the parsers that nothing reaches; writes those of all files, and the lines with branches not taken."""
+    unreached, report = [], []
     for file in json.loads((TREE / "lines.json").read_text())["files"]:
+        code = [line for line in file["lines"] if not line.get("gcovr/noncode")]
+        lines = [line["line_number"] for line in code if line["count"] == 0]
+        branches = {line["line_number"]: sum(branch["count"] == 0 for branch in line["branches"]) for line in code}
+        partial = [f"{line} ({count})" for line, count in branches.items() if count > 0]
+        if lines or partial:
+            report.append((-sum(branches.values()), f"{file['file']}: {sum(branches.values())} branches: {', '.join(partial)}; "
+                           f"lines: {', '.join(map(str, lines))}"))
         if file["file"].startswith(PARSERS):
-            for line in file["lines"]:
-                if line["count"] == 0 and not line.get("gcovr/noncode"):
-                    yield f"{file['file']}:{line['line_number']}"
+            unreached += [f"{file['file']}:{line}" for line in lines]
+    (TREE / "missed.txt").write_text("\n".join(line for _, line in sorted(report)) + "\n")
+    return unreached
 
 
 def percent(files, kind):
@@ -71,7 +94,7 @@ def percent(files, kind):
 
 
 def main(which):
-    files = [f for f in measured()["files"] if f["filename"].startswith(OURS) and not f["filename"].startswith(LEFT_OUT)]
+    files = [f for f in measured(which)["files"] if f["filename"].startswith(OURS) and not f["filename"].startswith(LEFT_OUT)]
     chosen = [f for f in files if f["filename"].startswith(PARSERS) == (which == "parsers")]
     lines, branches = percent(chosen, "line"), percent(chosen, "branch")
     # Whole percents, cut off: 99.9 is not 100.

@@ -1,4 +1,7 @@
-"""One row a campaign. A row that needs what a machine has not falls short there, and says why."""
+"""One row a campaign. A row that needs what a machine has not falls short there, and says why.
+
+usage: rows.py [--long] [ROW...]: exit status 0 if one of these rows (without any: of all) runs programs of build/release
+"""
 
 import dataclasses
 import pathlib
@@ -135,3 +138,13 @@ ROWS = [
     Row("23", "checks and plan of a product of 640 x 2048 at M = 1: at most 6,000 instructions; 1.5 us", "instructions to spare", 0, 0,
         ["python3 -B tests/reliability/cost.py build/release/tests/reliability/reliability_cost"], measure=printed_number(r"to spare: (-?\d+)")),
 ]
+
+
+def runs_release(arguments):
+    wanted = set(arguments) - {"--long"}
+    commands = (c for row in ROWS if not wanted or row.number in wanted for c in row.commands("--long" in arguments))
+    return any("build/release" in command for command in commands)
+
+
+if __name__ == "__main__":
+    sys.exit(0 if runs_release(sys.argv[1:]) else 1)

@@ -410,6 +410,23 @@ TEST(CheckpointGgufFile, Tensors) {
   expect_refused("f.gguf", gap.file(), "expected 32");
 }
 
+TEST(CheckpointGgufFile, EveryTruncationOfTheHeaderNamesTheByte) {
+  GgufWriter writer;
+  writer.key("general.alignment", 4, u32(32));
+  writer.key("text", 8, GgufWriter::text("one"));
+  writer.key("texts", 9, u32(8) + u64(2) + GgufWriter::text("one") + GgufWriter::text("two"));
+  writer.key("numbers", 9, u32(4) + u64(2) + u32(1) + u32(2));
+  writer.key("number", 12, u64(1));
+  writer.key("split.count", 0, bytes_of<uint8_t>({1}));
+  writer.key("split.no", 2, bytes_of<uint16_t>({0}));
+  writer.key("split.tensors.count", 11, u64(1));
+  writer.tensor("tensor", {2, 3}, 0, std::string(24, 'x'));
+  const std::string file = writer.file();
+  ASSERT_TRUE(open_status("f.gguf", file).ok());
+  const size_t end = file.size() - 8;  // of the data, which padding follows
+  for (size_t size = 8; size < end; ++size) expect_refused("f.gguf", file.substr(0, size), "expected");
+}
+
 // --- layers -----------------------------------------------------------------------------------------------------------------
 
 TEST(CheckpointLayers, ShapesThatDoNotFitNameTheTensor) {

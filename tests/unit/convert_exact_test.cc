@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <ostream>
+#include <utility>
 
 #include "convert_files.h"
 #include "formats/recode.h"
@@ -224,6 +225,48 @@ TEST(Recode, WhatMetasRuleOut) {
   EXPECT_FALSE(may_recode(other, q8));
   EXPECT_FALSE(may_recode(from, gguf_meta(*gguf_type("IQ4_NL"), 1, 32)));
   EXPECT_FALSE(may_recode(from, gguf_meta(*gguf_type("Q4_K"), 1, 32)));
+}
+
+/// What the host and the disk see of a conversion: the first tasks behind the begin of the output decode the floats.
+struct ChangingInput final : NameChanges {
+  std::string path;
+  bool writes = false, changed = false;
+
+  int open_nameless(const char* folder) noexcept override {
+    writes = true;
+    return NameChanges::open_nameless(folder);
+  }
+  static void run(void* user, uint32_t tasks, void (*task)(void*, uint32_t), void* of_task) {
+    for (uint32_t i = 0; i < tasks; ++i) task(of_task, i);
+    auto& input = *static_cast<ChangingInput*>(user);
+    if (!input.writes || std::exchange(input.changed, true)) return;
+    std::fstream file(input.path, std::ios::binary | std::ios::in | std::ios::out);
+    file.seekp(-1, std::ios::end).put('\x11');
+  }
+};
+
+/// Another process writes to the file between the decoding of the floats and the reading of the codes.
+TEST(ExactLayers, AnInputThatChangesMeanwhileIsAnError) {
+  const ScratchFolder scratch;
+  std::string blocks;
+  for (int i = 0; i < 128 * 128; ++i) blocks += testing::bytes_of<uint16_t>({0x3c00}) + std::string(16, '\x99');
+  testing::GgufWriter file;
+  file.tensor("a.weight", {4096, 128}, 2, blocks);  // Q4_0, two stripes
+  ChangingInput input;
+  input.path = scratch.at("in.gguf");
+  testing::write_file(input.path, file.file());
+  const auto opened = Checkpoint::open(input.path, MARLIN_LAYOUT_AUTO).take();
+  ConvertOptions how;
+  how.scheme = MARLIN_SCHEME_GGUF;
+  how.layers = {0};
+  how.host.user = &input;
+  how.host.parallel_for = &ChangingInput::run;
+  how.names = &input;
+  const Status status = convert_checkpoint(*opened, scratch.at("out.gguf"), how);
+  EXPECT_TRUE(input.changed);
+  EXPECT_EQ(status.code(), MARLIN_E_INTERNAL);
+  EXPECT_STREQ(status.message(), "layer 'a.weight': values changed that were to stay");
+  EXPECT_EQ(scratch.names(), std::set<std::string>{"in.gguf"});
 }
 
 }  // namespace

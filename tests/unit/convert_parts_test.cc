@@ -1,5 +1,4 @@
 // The parts of converting that write text and share tensors out among files.
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -13,6 +12,7 @@
 #include "checkpoints/convert/json_writer.h"
 #include "checkpoints/convert/output_file.h"
 #include "checkpoints/convert/output_plan.h"
+#include "failing_calls.h"
 #include "formats/format_table.h"
 #include "layouts/encoder.h"
 #include "layouts/gguf_types.h"
@@ -135,12 +135,6 @@ TEST(OperandTypes, ThatNobodyKnowsHaveNoName) {
   EXPECT_STREQ(expect_dtype(view, {MARLIN_U8, MARLIN_F32}).message(), "values: dtype: expected U8, F32, found I64");
 }
 
-/// What fsync() below was called on since the last time.
-std::vector<std::pair<dev_t, ino_t>>& synced() {
-  static std::vector<std::pair<dev_t, ino_t>> files;
-  return files;
-}
-
 /// A loss of power takes names away that were given after the folder was last synced.
 TEST(SyncFolder, SyncsThatFolder) {
   const TemporaryFolder folder;
@@ -149,14 +143,14 @@ TEST(SyncFolder, SyncsThatFolder) {
     return ::stat(path.c_str(), &there) == 0 && file == std::pair(there.st_dev, there.st_ino);
   };
   for (const std::string& path : {folder.path(), std::string()}) {
-    synced().clear();
+    testing::synced().clear();
     sync_folder(path);
-    ASSERT_EQ(synced().size(), 1u);
-    EXPECT_TRUE(same(synced()[0], path.empty() ? "." : path)) << path;
+    ASSERT_EQ(testing::synced().size(), 1u);
+    EXPECT_TRUE(same(testing::synced()[0], path.empty() ? "." : path)) << path;
   }
-  synced().clear();
+  testing::synced().clear();
   sync_folder(folder.path() + "/nothing");
-  EXPECT_TRUE(synced().empty());
+  EXPECT_TRUE(testing::synced().empty());
 }
 
 /// Zero points of eight rows share a word; the nibbles behind the last row are 0, whatever the stripe's memory held before.
@@ -184,13 +178,64 @@ TEST(CompressedTensors, NibblesBehindTheLastRowAreZero) {
   EXPECT_EQ(zeros, (std::vector<uint32_t>{0xfffff, 0xfffff}));
 }
 
+struct EncodedKind {
+  LayoutId layout;
+  marlin_format format;
+  ScaleType scales;
+  ZeroKind zeros = ZeroKind::none;
+  bool sparse = false;
+};
+
+TEST(Encoders, EndWhereAWriteFails) {
+  constexpr EncodedKind kKinds[] = {
+      {LayoutId::compressed_tensors, MARLIN_INT4, ScaleType::f16, ZeroKind::integer},
+      {LayoutId::compressed_tensors, MARLIN_INT4, ScaleType::f16},
+      {LayoutId::compressed_tensors, MARLIN_MXFP4, ScaleType::e8m0},
+      {LayoutId::compressed_tensors, MARLIN_NVFP4, ScaleType::e4m3},
+      {LayoutId::gptq_v2, MARLIN_INT4, ScaleType::f16, ZeroKind::integer},
+      {LayoutId::marlin_24, MARLIN_INT4, ScaleType::f16, ZeroKind::none, true},
+      {LayoutId::gguf, MARLIN_NVFP4, ScaleType::e4m3},
+      {LayoutId::mlx, MARLIN_INT4, ScaleType::f16, ZeroKind::additive},
+  };
+  constexpr int64_t kRows = 64, kColumns = 128;
+  for (const EncodedKind& kind : kKinds) {
+    SCOPED_TRACE(::testing::Message() << static_cast<int>(kind.layout) << ", " << format_name(kind.format));
+    WeightMeta meta;
+    meta.format = kind.format;
+    meta.n = kRows, meta.k = kColumns;
+    meta.group_size = kind.sparse ? kColumns : format_row(kind.format)->default_group;
+    meta.groups = kColumns / meta.group_size;
+    meta.scale_type = meta.zero_type = kind.scales;
+    meta.zero_kind = kind.zeros;
+    meta.sparse = kind.sparse;
+    if (kind.format == MARLIN_NVFP4) meta.tensor_scales = {{0, 1}};
+    const LayoutEncoder encoder = layout_row(kind.layout).encoder();
+    ASSERT_TRUE(encoder.check(meta).ok()) << encoder.check(meta).message();
+    const auto tensors = encoder.tensors(meta, 1);
+    ASSERT_TRUE(tensors.ok()) << tensors.status().message();
+    Stripe stripe;
+    stripe.codes.assign(kRows * kColumns, 1);
+    stripe.scales.assign(static_cast<size_t>(kRows * meta.groups) * scale_bytes(meta.scale_type), 0x3c);
+    stripe.zeros.assign(stripe.scales.size(), 1);
+    if (kind.sparse) stripe.kept.assign(kRows * kColumns / 4, 3);
+    for (int fail_at = 0, calls = 0; fail_at <= calls; ++fail_at) {
+      calls = 0;
+      const TensorWriter out = [&](size_t, uint64_t, std::span<const std::byte>) {
+        return calls++ == fail_at ? Status::error(MARLIN_E_FILE, "no room for write %d", fail_at) : Status();
+      };
+      const auto one = encoder.make(meta);
+      Status status = one->encode(stripe, 0, kRows, out);
+      if (status.ok()) status = one->finish(out);
+      if (calls <= fail_at) {
+        EXPECT_TRUE(status.ok()) << status.message();
+        EXPECT_EQ(static_cast<size_t>(calls), tensors.value().size()) << "each tensor in one piece";
+        break;
+      }
+      EXPECT_EQ(calls, fail_at + 1) << "no write behind the one that failed";
+      EXPECT_EQ(status.message(), "no room for write " + std::to_string(fail_at));
+    }
+  }
+}
+
 }  // namespace
 }  // namespace metal_marlin
-
-/// Instead of the C library's, for the tests alone: takes notes, and calls it.
-extern "C" int fsync(int fd) {
-  struct stat file{};
-  if (::fstat(fd, &file) == 0) metal_marlin::synced().emplace_back(file.st_dev, file.st_ino);
-  static const auto real = reinterpret_cast<int (*)(int)>(dlsym(RTLD_NEXT, "fsync"));
-  return real(fd);
-}

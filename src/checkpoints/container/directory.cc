@@ -269,7 +269,7 @@ class DirectoryCheck {
 
 }  // namespace
 
-Result<std::array<std::byte, kContainerHeadBytes>> encode_head(const ContainerHead& head) {
+std::array<std::byte, kContainerHeadBytes> encode_head(const ContainerHead& head) {
   std::array<std::byte, kContainerHeadBytes> bytes{};
   std::memcpy(bytes.data(), kMagic, sizeof kMagic);
   store(bytes.data() + 8, kByteOrder);
@@ -278,8 +278,7 @@ Result<std::array<std::byte, kContainerHeadBytes>> encode_head(const ContainerHe
   store(bytes.data() + 24, head.directory.offset);
   store(bytes.data() + 32, head.directory.bytes);
   store(bytes.data() + 40, head.directory.checksum);
-  MARLIN_ASSIGN(const uint64_t sum, checksum(std::span(bytes).first(kHeadChecksum)));
-  store(bytes.data() + kHeadChecksum, sum);
+  store(bytes.data() + kHeadChecksum, checksum(std::span(bytes).first(kHeadChecksum)));
   return bytes;
 }
 
@@ -304,8 +303,9 @@ Result<ContainerHead> decode_head(const std::string& file, std::span<const std::
   if (order != kByteOrder)
     return Status::error(MARLIN_E_FORMAT, "%s: byte 8: byte order: expected 0x%08x, found 0x%08x",
                          name, kByteOrder, order);
+  MARLIN_RETURN_IF_ERROR(check_checksums());
   const auto stored = load<uint64_t>(bytes.data() + kHeadChecksum);
-  MARLIN_ASSIGN(const uint64_t found, checksum(bytes.first(kHeadChecksum)));
+  const uint64_t found = checksum(bytes.first(kHeadChecksum));
   if (stored != found)
     return Status::error(MARLIN_E_FORMAT,
                          "%s: byte %zu: checksum of the head: expected 0x%016" PRIx64
@@ -345,7 +345,7 @@ Result<ContainerDirectory> decode_directory(const std::string& file,
                                             std::span<const std::byte> bytes,
                                             const ContainerHead& head) {
   const std::span<const std::byte> own = bytes.subspan(head.directory.offset, head.directory.bytes);
-  MARLIN_ASSIGN(const uint64_t found, checksum(own));
+  const uint64_t found = checksum(own);
   if (found != head.directory.checksum)
     return Status::error(MARLIN_E_FORMAT,
                          "%s: byte %" PRIu64 ": checksum of the directory: expected 0x%016" PRIx64

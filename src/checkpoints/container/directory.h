@@ -69,7 +69,7 @@ struct ContainerHead {
 };
 
 /// The head as bytes.
-Result<std::array<std::byte, kContainerHeadBytes>> encode_head(const ContainerHead& head);
+std::array<std::byte, kContainerHeadBytes> encode_head(const ContainerHead& head);
 /// Whether these bytes begin as a container does.
 bool is_container(std::span<const std::byte> bytes);
 /// Reads and checks the head of a whole file. `file` is for messages. MARLIN_E_FORMAT for a file

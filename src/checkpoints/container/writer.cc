@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/bits.h"
-#include "base/checked.h"
 #include "base/checksum.h"
 #include "base/memory.h"
 #include "checkpoints/tensor_table.h"
@@ -78,7 +77,7 @@ std::string base_name(const std::string& path) { return path.substr(path.rfind('
 
 }  // namespace
 
-Result<uint64_t> fingerprint(const Checkpoint& source) {
+uint64_t fingerprint(const Checkpoint& source) {
   const TensorTable& tensors = source.tensors();
   std::vector<std::byte> facts;
   for (size_t i = 0; i < tensors.size(); ++i) {
@@ -94,16 +93,17 @@ Result<uint64_t> fingerprint(const Checkpoint& source) {
 Result<std::unique_ptr<ContainerWriter>> ContainerWriter::create(const std::string& path,
                                                                  const Checkpoint& source,
                                                                  const ContainerOptions& options) {
+  MARLIN_RETURN_IF_ERROR(check_checksums());
   MARLIN_RETURN_IF_ERROR(check_target(path, source, options.overwrite));
-  MARLIN_ASSIGN(const uint64_t identity, fingerprint(source));
   std::unique_ptr<ContainerWriter> writer(new ContainerWriter(source, options.overwrite));
-  MARLIN_ASSIGN(writer->file_, OutputFile::create(path, 0, writer->names_));
+  MARLIN_ASSIGN(OutputFile file, OutputFile::create(path, 0, writer->names_));
+  writer->file_.emplace(std::move(file));
   ContainerDirectory& directory = writer->directory_;
   directory.form = options.form;
   directory.library_version = kLibraryVersion;
   directory.rank = options.rank;
   directory.ranks = options.ranks;
-  directory.source_fingerprint = identity;
+  directory.source_fingerprint = fingerprint(source);
   if (source.tensors().file_count() != 0)
     directory.source = base_name(source.tensors().file_name(0));
   return writer;
@@ -113,11 +113,9 @@ Result<std::unique_ptr<ContainerWriter>> ContainerWriter::create(const std::stri
 Result<ContainerBlock> ContainerWriter::add(std::span<const std::byte> bytes, uint64_t align) {
   ContainerBlock block;
   if (bytes.empty()) return block;
-  const auto offset = Checked(end_).round_up(align).at_most(INT64_MAX - bytes.size());
-  if (!offset) return file_error(file_->path(), "too large to write", EFBIG);
-  block.offset = *offset;
+  block.offset = (end_ + align - 1) / align * align;  // bytes that are on the disk never wrap
   block.bytes = bytes.size();
-  MARLIN_ASSIGN(block.checksum, checksum(bytes));
+  block.checksum = checksum(bytes);
   MARLIN_RETURN_IF_ERROR(file_->write(block.offset, bytes));
   end_ = block.offset + block.bytes;
   return block;
@@ -176,8 +174,7 @@ Status ContainerWriter::finish() {
   ContainerHead head;
   MARLIN_ASSIGN(head.directory, add(directory, Block::kAlign));
   head.file_bytes = end_;
-  MARLIN_ASSIGN(const auto bytes, encode_head(head));
-  MARLIN_RETURN_IF_ERROR(file_->write(0, bytes));
+  MARLIN_RETURN_IF_ERROR(file_->write(0, encode_head(head)));
   MARLIN_RETURN_IF_ERROR(file_->sync());
   MARLIN_RETURN_IF_ERROR(publish_all({&*file_, 1}, overwrite_));
   sync_folder(file_->path().substr(0, file_->path().rfind('/') + 1));

@@ -53,6 +53,6 @@ class ContainerWriter {
 
 /// Identifies the source of a container: a checksum of the names, types, dimensions and sizes of
 /// all tensors, in their order.
-Result<uint64_t> fingerprint(const Checkpoint& source);
+uint64_t fingerprint(const Checkpoint& source);
 
 }  // namespace metal_marlin

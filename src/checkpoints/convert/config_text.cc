@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "checkpoints/json.h"
+#include "checkpoints/config_section.h"
 
 namespace metal_marlin {
 namespace {
@@ -89,14 +89,13 @@ Result<std::string> config_text(std::string_view old, const char* key,
                                 const std::function<void(JsonWriter&)>& quantization) {
   Copier copier(key, quantization);
   const std::string_view text = old.empty() ? "{}" : old;
-  MARLIN_RETURN_IF_ERROR(
-      walk_json({text, "config.json", 0, text.size(), 64}, [&](const JsonEvent& e) -> Status {
-        if (e.depth == 0 || (e.depth == 1 && e.kind == Kind::array)) {
-          return Status::error(MARLIN_E_FORMAT, "config.json: byte 0: expected an object");
-        }
-        copier.visit(e);
-        return {};
-      }));
+  MARLIN_RETURN_IF_ERROR(walk_config(text, "config.json", [&](const JsonEvent& e) -> Status {
+    if (e.depth == 0 || (e.depth == 1 && e.kind == Kind::array)) {
+      return Status::error(MARLIN_E_FORMAT, "config.json: byte 0: expected an object");
+    }
+    copier.visit(e);
+    return {};
+  }));
   return copier.text();
 }
 

@@ -258,8 +258,11 @@ class Planner {
       std::snprintf(number, sizeof number, "-%05zu-of-%05zu.safetensors", i + 1, count);
       PlannedFile& file = plan_.files.emplace_back();
       file.name = count == 1 ? file_ : stem + number;
-      MARLIN_RETURN_IF_ERROR(plan_.scheme->gguf ? plan_gguf(input_, plan_.tensors, file)
-                                                : plan_safetensors(plan_.tensors, i, file));
+      if (plan_.scheme->gguf) {
+        plan_gguf(input_, plan_.tensors, file);
+      } else {
+        MARLIN_RETURN_IF_ERROR(plan_safetensors(plan_.tensors, i, file));
+      }
     }
     return {};
   }

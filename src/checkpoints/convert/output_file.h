@@ -21,10 +21,7 @@ class OutputFile {
   /// must outlive the file.
   static Result<OutputFile> create(const std::string& path, uint64_t bytes, NameChanges& names);
   OutputFile(OutputFile&& other) noexcept { swap(other); }
-  OutputFile& operator=(OutputFile&& other) noexcept {
-    swap(other);
-    return *this;
-  }
+  OutputFile& operator=(OutputFile&& other) = delete;
   /// Also undoes publish() unless keep() was called: the name belongs to the old file again, or it
   /// is free.
   ~OutputFile();

@@ -32,7 +32,8 @@ bool is_of_file(std::string_view key) {
          key == "split.tensors.count";
 }
 
-/// llama.cpp's number for the type of blocks that has the most bytes; 0 if no tensor has blocks.
+/// llama.cpp's number for the type of blocks that has the most bytes. Every layer that is quantized
+/// has blocks.
 uint32_t file_type(std::span<const OutputTensor> tensors) {
   std::vector<uint64_t> bytes(gguf_types().size());
   size_t most = 0, used = 0;
@@ -44,7 +45,6 @@ uint32_t file_type(std::span<const OutputTensor> tensors) {
     bytes[number] += t.bytes;
     if (bytes[number] > bytes[most]) most = number;
   }
-  if (used == 0) return 0;
   const GgufBlock& block = *gguf_types()[most].block;
   return used == 1 ? block.file_type : block.mixed_file_type;
 }
@@ -79,7 +79,7 @@ std::string key_values(const Checkpoint& input, std::span<const OutputTensor> te
     ++count;
   }
   add_u32("general.quantization_version", 2);  // of ggml's block types
-  if (const uint32_t number = file_type(tensors); number != 0) add_u32("general.file_type", number);
+  add_u32("general.file_type", file_type(tensors));
   return out;
 }
 
@@ -94,11 +94,6 @@ Result<uint64_t> gguf_output_bytes(const OutputTensor& tensor) {
                          "tensor '%.120s': GGUF holds names of up to %zu bytes, found %zu",
                          tensor.name.c_str(), kMaxGgufName, tensor.name.size());
   }
-  if (tensor.name.find('\0') != std::string::npos) {
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "tensor '%.120s': its name holds a NUL, which GGUF cannot",
-                         tensor.name.c_str());
-  }
   if (tensor.dims.size() > kMaxGgufRank) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "tensor '%.120s': GGUF holds up to %zu dimensions, found %zu",
@@ -107,7 +102,7 @@ Result<uint64_t> gguf_output_bytes(const OutputTensor& tensor) {
   return bytes;
 }
 
-Status plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, PlannedFile& file) {
+void plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, PlannedFile& file) {
   uint64_t count = 0;
   const std::string keys = key_values(input, tensors, count);
   std::string& out = file.header;
@@ -127,13 +122,9 @@ Status plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, Plann
     at = (at + Checked(t.bytes)).round_up(kAlignment);
   }
   out.resize(static_cast<size_t>(round_up(static_cast<int64_t>(out.size()), kAlignment)));
-  const auto bytes = (at + Checked(out.size())).at_most(INT64_MAX);
-  if (!bytes)
-    return Status::error(MARLIN_E_UNSUPPORTED, "%.150s: would be longer than 2^63 bytes",
-                         file.name.c_str());
   for (OutputTensor& t : tensors) t.offset += out.size();
-  file.bytes = *bytes;
-  return {};
+  // What is too long has no room on a disk: OutputFile::create() says so.
+  file.bytes = (at + Checked(out.size())).get().value_or(UINT64_MAX);
 }
 
 }  // namespace metal_marlin

@@ -14,6 +14,6 @@ namespace metal_marlin {
 Result<uint64_t> gguf_output_bytes(const OutputTensor& tensor);
 /// Lays out all tensors in their order: fills in their offsets and the header and size of the file.
 /// If the input is a GGUF, the header has its key-values.
-Status plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, PlannedFile& file);
+void plan_gguf(const Checkpoint& input, std::span<OutputTensor> tensors, PlannedFile& file);
 
 }  // namespace metal_marlin

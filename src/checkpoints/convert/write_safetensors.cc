@@ -11,8 +11,6 @@
 namespace metal_marlin {
 namespace {
 
-constexpr uint64_t kMaxHeader = 100'000'000;  // readers refuse more
-
 /// The types in the order of the format's own writer. Files have them from the last to the first.
 constexpr std::string_view kOrder[] = {
     "BOOL",    "F4",          "F6_E2M3",     "F6_E3M2", "U8",  "I8",  "F8_E5M2", "F8_E4M3",
@@ -34,7 +32,8 @@ Result<uint64_t> safetensors_output_bytes(const OutputTensor& tensor) {
   return output_bytes(safetensors_type(tensor.type), tensor, "safetensors");
 }
 
-Status plan_safetensors(std::span<OutputTensor> tensors, size_t index, PlannedFile& file) {
+Status plan_safetensors(std::span<OutputTensor> tensors, size_t index, PlannedFile& file,
+                        size_t most_header) {
   std::vector<OutputTensor*> members;
   for (OutputTensor& t : tensors) {
     if (t.file == index) members.push_back(&t);
@@ -58,10 +57,10 @@ Status plan_safetensors(std::span<OutputTensor> tensors, size_t index, PlannedFi
   }
   header += '}';
   header.resize(static_cast<size_t>(round_up(static_cast<int64_t>(header.size()), 8)), ' ');
-  if (header.size() > kMaxHeader) {
+  if (header.size() > most_header) {
     return Status::error(MARLIN_E_UNSUPPORTED,
-                         "%.120s: %zu tensors need a header of more than 100 MB", file.name.c_str(),
-                         members.size());
+                         "%.120s: %zu tensors need a header of %zu bytes, expected at most %zu",
+                         file.name.c_str(), members.size(), header.size(), most_header);
   }
   file.header.resize(8);
   store(file.header.data(), static_cast<uint64_t>(header.size()));

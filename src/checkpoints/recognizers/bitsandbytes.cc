@@ -13,7 +13,7 @@
 namespace metal_marlin {
 namespace {
 
-constexpr size_t kMaxState = 64 << 10;  // bytes of the text
+constexpr uint32_t kMaxState = 64u << 10;  // bytes of the text
 
 /// The members of the text that a reader needs.
 struct State {
