@@ -162,26 +162,37 @@ MARLIN_HELPER(group_sums_bf16) { sum_groups<Bfloat>(parameters); }
 // --- partial sums -------------------------------------------------------------------------------
 
 /// One element of the result of row `row` of the partial sums of `rows` rows, whose weights are
-/// those of `expert`.
-__device__ inline float result_of(const Launch& launch, int row, long long rows, int expert,
-                                  int column, int columns) {
-  const ProductArgs& args = launch.arguments<ProductArgs>();
-  const u32 epilogue = launch.constant(MARLIN_CONSTANT_EPILOGUE);
-  const bool two_inputs = epilogue >= kEpilogueSwiglu;
-  const bool interleaved = launch.constant(MARLIN_CONSTANT_INTERLEAVED) != 0;
-  const int step = two_inputs && interleaved ? 2 : 1;
-  const float* const partials = launch.buffer<const float>(MARLIN_BUFFER_PARTIALS);
+/// those of `expert`: what is loaded for it, and what it becomes.
+struct Result {
+  FinishedRow row_of_w[2];  // of a gate and an up row, or of one
   float sum[2] = {0.0f, 0.0f};
-  UNROLL for (int input = 0; input < 2; input++) {
-    if (input == 1 && !two_inputs) break;
-    const int n = column * step + input * (interleaved ? 1 : columns);
-    const float* const from = partials + static_cast<long long>(row) * args.n + n;
-    float total = from[0];
-    for (int s = 1; s < args.splits; s++) total += from[s * rows * args.n];
-    sum[input] = scale_and_bias(total, n, launch, expert);
+
+  __device__ static bool has_two_inputs(const Launch& launch) {
+    return launch.constant(MARLIN_CONSTANT_EPILOGUE) >= kEpilogueSwiglu;
   }
-  return two_inputs ? combine(sum[0], sum[1], epilogue) : activate(sum[0], epilogue);
-}
+  __device__ void load(const Launch& launch, int row, long long rows, int expert, int column,
+                       int columns) {
+    const ProductArgs& args = launch.arguments<ProductArgs>();
+    const bool two_inputs = has_two_inputs(launch);
+    const bool interleaved = launch.constant(MARLIN_CONSTANT_INTERLEAVED) != 0;
+    const int step = two_inputs && interleaved ? 2 : 1;
+    const float* const partials = launch.buffer<const float>(MARLIN_BUFFER_PARTIALS);
+    UNROLL for (int input = 0; input < 2; input++) {
+      if (input == 1 && !two_inputs) break;
+      const int n = column * step + input * (interleaved ? 1 : columns);
+      const float* const from = partials + static_cast<long long>(row) * args.n + n;
+      row_of_w[input] = FinishedRow(n, launch, expert);
+      sum[input] = from[0];
+      for (int s = 1; s < args.splits; s++) sum[input] += from[s * rows * args.n];
+    }
+  }
+  __device__ float value(const Launch& launch) const {
+    const u32 epilogue = launch.constant(MARLIN_CONSTANT_EPILOGUE);
+    const float first = row_of_w[0].finish(sum[0]);
+    if (!has_two_inputs(launch)) return activate(first, epilogue);
+    return combine(first, row_of_w[1].finish(sum[1]), epilogue);
+  }
+};
 
 /// Adds the splits of K in a fixed order and then does the last steps of the product kernels, or an
 /// epilogue that takes a gate and an up row. With routing, it adds a token's routed rows times
@@ -189,13 +200,14 @@ __device__ inline float result_of(const Launch& launch, int row, long long rows,
 MARLIN_HELPER(finish) {
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
-  const bool two_inputs = launch.constant(MARLIN_CONSTANT_EPILOGUE) >= kEpilogueSwiglu;
-  const int columns = two_inputs ? args.n / 2 : args.n, m = int(launch.group_y());
-  const int column = item_x();
+  const int columns = Result::has_two_inputs(launch) ? args.n / 2 : args.n;
+  const int m = int(launch.group_y()), column = item_x();
   if (column >= columns || m >= args.m) return;
   const u32 routing = launch.constant(MARLIN_CONSTANT_ROUTING);
   if (routing == kRoutingNone) {
-    store(result_of(launch, m, args.m, 0, column, columns), m * args.ldc + column, launch);
+    Result result;
+    result.load(launch, m, args.m, 0, column, columns);
+    store(result.value(launch), m * args.ldc + column, launch);
     return;
   }
   const bool sums = routing == kRoutingSums;
@@ -204,11 +216,26 @@ MARLIN_HELPER(finish) {
   const int* const experts = table + route_experts_at(args.items, rows);
   const float* const scales =
       reinterpret_cast<const float*>(table + route_scales_at(args.items, rows));
+  // What is loaded for some rows is on its way at once.
+  constexpr int kAtOnce = 4;
   float v = 0.0f;
-  for (int row = m * of_row; row < (m + 1) * of_row; row++) {
-    if (experts[row] < 0) continue;
-    const float result = result_of(launch, row, rows, experts[row], column, columns);
-    v = sums ? fmaf(scales[row], result, v) : result;
+  const int end = (m + 1) * of_row;
+#pragma unroll 1
+  for (int begin = m * of_row; begin < end; begin += kAtOnce) {
+    int expert[kAtOnce];
+    float scale[kAtOnce];
+    Result result[kAtOnce];
+    UNROLL for (int i = 0; i < kAtOnce; i++) expert[i] = begin + i < end ? experts[begin + i] : -1;
+    UNROLL for (int i = 0; i < kAtOnce; i++) {
+      if (expert[i] < 0) continue;
+      if (sums) scale[i] = scales[begin + i];
+      result[i].load(launch, begin + i, rows, expert[i], column, columns);
+    }
+    UNROLL for (int i = 0; i < kAtOnce; i++) {
+      if (expert[i] < 0) continue;
+      const float one = result[i].value(launch);
+      v = sums ? fmaf(scale[i], one, v) : one;
+    }
   }
   store(v, m * args.ldc + column, launch);
 }
