@@ -88,9 +88,7 @@ struct WeightRing {
     publish_barriers();
     __syncwarp();
   }
-  /// Starts to fill a stage with what comes next, if anything does. Every lane of the warp calls
-  /// it. The copy engine takes as long for few bytes as for many: it brings codes alone, and a
-  /// lane copies 16 bytes of scales or zeros.
+  /// Starts to fill a stage with what comes next, if anything does. One lane calls it.
   __device__ void refill(u32 stage) {
     if (job >= work.end) return;
     const ProductArgs& args = work.args;
@@ -99,22 +97,17 @@ struct WeightRing {
     const u32 code_bytes = chunks * Op::kChunkCodes;
     const int groups = (chunks + shape.kUnitChunks - 1) / shape.kUnitChunks;
     const int first_group = chunk / shape.kUnitChunks;
-    copy_by_lanes<Op::kScaleBytes>(
-        of_buffer(MARLIN_BUFFER_SCALES) + expert + row_block * scale_pitch<Op>(args), first_group,
-        groups, to + shape.scales_at());
-    if constexpr (Op::kZeroBytes != 0)
-      copy_by_lanes<Op::kZeroBytes>(
-          of_buffer(MARLIN_BUFFER_ZEROS) + expert + row_block * zero_pitch<Op>(args), first_group,
-          groups, to + shape.zeros_at());
-    await_pieces(barrier);
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) {
-      const long long code_pitch =
-          static_cast<long long>(args.slots / kMmaSlots) * Op::kChunkCodes;
-      arrive_expecting(barrier, code_bytes);
-      copy_pieces(of_buffer(MARLIN_BUFFER_CODES) + expert + row_block * code_pitch, Op::kChunkCodes,
-                  chunk, chunks, 1, to, barrier);
-    }
+    arrive_expecting(barrier, code_bytes + groups * (Op::kScaleBytes + Op::kZeroBytes));
+    const long long code_pitch = static_cast<long long>(args.slots / kMmaSlots) * Op::kChunkCodes;
+    copy_pieces(of_buffer(MARLIN_BUFFER_CODES) + expert + row_block * code_pitch, Op::kChunkCodes,
+                chunk, chunks, 1, to, barrier);
+    copy_pieces(of_buffer(MARLIN_BUFFER_SCALES) + expert + row_block * scale_pitch<Op>(args),
+                Op::kScaleBytes, first_group, groups, quad_blocks_of<Op>(args),
+                to + shape.scales_at(), barrier);
+    if (Op::kZeroBytes != 0)
+      copy_pieces(of_buffer(MARLIN_BUFFER_ZEROS) + expert + row_block * zero_pitch<Op>(args),
+                  Op::kZeroBytes, first_group, groups, quad_blocks_of<Op>(args),
+                  to + shape.zeros_at(), barrier);
     chunk += chunks;
     if (chunk < part.end) return;
     chunk = part.begin;
@@ -126,19 +119,6 @@ struct WeightRing {
   }
 
  private:
-  /// Copies the scales or zeros, of BYTES each, of `count` groups from `first` on.
-  template <int BYTES>
-  __device__ void copy_by_lanes(const unsigned char* row_block_numbers, int first, int count,
-                                u32 to) const {
-    constexpr int kPiece = 16;
-    static_assert(StageShape<Op>::kMost * BYTES <= kLanes * kPiece, "a lane has one piece");
-    const int at = int(threadIdx.x % 32) * kPiece, blocks = quad_blocks_of<Op>(work.args);
-    if (at >= count * BYTES) return;
-    long long from = static_cast<long long>(first) * BYTES + at;
-    if (blocks != 1)
-      from = static_cast<long long>(u32(first + at / BYTES) / u32(blocks)) * BYTES + at % BYTES;
-    copy_piece(to + at, row_block_numbers + from, kPiece);
-  }
   __device__ void begin_job() {
     if (job >= work.end) return;
     item = work.item(job, item);
@@ -340,6 +320,15 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   // src/backends/cuda/policy.cc).
   constexpr bool kIntegers = Codes::kZeros || Codes::kWords > 1;
   constexpr bool kSortsMany = ROUTED && (!kIntegers || Op::kGroupsOf128 || Op::kAdditive);
+  const int* table = nullptr;
+  if constexpr (ROUTED) {
+    wait_for_previous();
+    const int* experts;
+    table = find_ring_routes<kSortsMany>(launch, memory, experts);
+    clear_rows_of_no_expert(launch, experts, 32 * kRingWarps);
+    if (kSortsMany && table == reinterpret_cast<const int*>(memory)) free_memory_of_routes();
+  }
+  const RingWork<ROUTED> work(launch, table, first);
   const int first_block = int(blockIdx.z) * args.split_blocks;
   const int end_block = min(first_block + args.split_blocks, block_count(args.slots));
   const int first_chunk = block_begin(args.slots, first_block) / kMmaSlots;
@@ -350,15 +339,6 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   const int team = warp >> shift, in_team = warp - (team << shift);
   const WarpPart part(first_chunk, units, kUnitChunks, chunks, in_team, shift);
 
-  const int* table = nullptr;
-  if constexpr (ROUTED) {
-    wait_for_previous();
-    const int* experts;
-    table = find_ring_routes<kSortsMany>(launch, memory, experts);
-    clear_rows_of_no_expert(launch, experts, 32 * kRingWarps);
-    if (kSortsMany && table == reinterpret_cast<const int*>(memory)) free_memory_of_routes();
-  }
-  const RingWork<ROUTED> work(launch, table, first);
   // Shared memory: routes, A, the sums of all warps, barriers, rings.
   const int pitch = ring_pitch(kMmaSlots * chunks);
   const int room_for = ROUTED ? work.all_rows(args.ring_rows) : work.rows(0);
@@ -381,9 +361,9 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
       static_cast<long long>(work.end - work.begin) * halves * shape.stages_of_part >
       static_cast<long long>(2 * shape.stages) * teams;
   const int wanted = is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1;
-  // Of routed rows all copies wait for the ids. A comes first: products begin with it.
-  const int early = ROUTED ? 0 : min(wanted, shape.stages);
+  const int early = ROUTED ? shape.stages : min(wanted, shape.stages);
   const auto refill = [&](int begin, int end) {
+    if (lane != 0) return;
 #pragma unroll 1
     for (int s = begin; s < end; s++) ring.refill(s);
   };
@@ -410,10 +390,6 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   int job = work.begin + team, of = work.first_item;
   // The jobs of items whose rows of A there is room for.
   int unfilled = early;  // the first stage that was not asked for yet
-  const auto refill_up_to = [&](int end) {
-    refill(unfilled, end);
-    unfilled = max(unfilled, end);
-  };
   for (int item = work.first_item; item * work.of_item < work.end;) {
     const int first_place = work.place(item);
     int rows_of_items = work.rows(item++);
@@ -422,10 +398,11 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
     const int end = min(item * work.of_item, work.end);
     if (unfilled == shape.stages) wait_for_readers();  // of the items before
     copy_activations<Activation>(work, first_place, rows_of_items, copied,
-                                 x() + 128 * (copied.begin - first_chunk), pitch,
-                                 [&] { refill_up_to(ROUTED ? 1 : shape.stages); });
+                                 x() + 128 * (copied.begin - first_chunk), pitch, [&] {
+                                   refill(unfilled, shape.stages);
+                                   unfilled = shape.stages;
+                                 });
     wait_for_readers();
-    refill_up_to(shape.stages);
     for (; job < end; job += teams) {
       of = work.item(job, of);
       const int rows = work.rows(of), place = work.place(of);
@@ -442,7 +419,7 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
           add_stage<Codes, Number, Form>(mine + stage * shape.bytes(), shape, lane_x + 128 * done,
                                          min(part.count() - done, shape.chunks()), lane, total);
           __syncwarp();
-          ring.refill(stage);
+          if (lane == 0) ring.refill(stage);
           if (++stage == shape.stages) {
             stage = 0;
             parity ^= 1;
