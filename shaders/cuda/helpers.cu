@@ -162,25 +162,77 @@ MARLIN_HELPER(group_sums_bf16) { sum_groups<Bfloat>(parameters); }
 // --- partial sums -------------------------------------------------------------------------------
 
 /// One element of the result of row `row` of the partial sums of `rows` rows, whose weights are
-/// those of `expert`.
-__device__ inline float result_of(const Launch& launch, int row, long long rows, int expert,
-                                  int column, int columns) {
-  const ProductArgs& args = launch.arguments<ProductArgs>();
-  const u32 epilogue = launch.constant(MARLIN_CONSTANT_EPILOGUE);
-  const bool two_inputs = epilogue >= kEpilogueSwiglu;
-  const bool interleaved = launch.constant(MARLIN_CONSTANT_INTERLEAVED) != 0;
-  const int step = two_inputs && interleaved ? 2 : 1;
-  const float* const partials = launch.buffer<const float>(MARLIN_BUFFER_PARTIALS);
-  float sum[2] = {0.0f, 0.0f};
-  UNROLL for (int input = 0; input < 2; input++) {
-    if (input == 1 && !two_inputs) break;
-    const int n = column * step + input * (interleaved ? 1 : columns);
-    const float* const from = partials + static_cast<long long>(row) * args.n + n;
-    float total = from[0];
-    for (int s = 1; s < args.splits; s++) total += from[s * rows * args.n];
-    sum[input] = scale_and_bias(total, n, launch, expert);
+/// those of `expert`: what is loaded for it, and what it becomes. INPUTS: 2 for a gate and an up
+/// row of W.
+template <int INPUTS>
+struct Result {
+  FinishedRow row_of_w[INPUTS];
+  float sum[INPUTS];
+
+  __device__ void load(const Launch& launch, int row, long long rows, int expert, int column,
+                       int columns) {
+    const ProductArgs& args = launch.arguments<ProductArgs>();
+    const bool interleaved = launch.constant(MARLIN_CONSTANT_INTERLEAVED) != 0;
+    const int step = INPUTS == 2 && interleaved ? 2 : 1;
+    const float* const partials = launch.buffer<const float>(MARLIN_BUFFER_PARTIALS);
+    UNROLL for (int input = 0; input < INPUTS; input++) {
+      const int n = column * step + input * (interleaved ? 1 : columns);
+      const float* const from = partials + static_cast<long long>(row) * args.n + n;
+      row_of_w[input] = FinishedRow(n, launch, expert);
+      sum[input] = from[0];
+      for (int s = 1; s < args.splits; s++) sum[input] += from[s * rows * args.n];
+    }
   }
-  return two_inputs ? combine(sum[0], sum[1], epilogue) : activate(sum[0], epilogue);
+  __device__ float value(const Launch& launch) const {
+    const u32 epilogue = launch.constant(MARLIN_CONSTANT_EPILOGUE);
+    const float first = row_of_w[0].finish(sum[0]);
+    if constexpr (INPUTS == 2)
+      return combine(first, row_of_w[1].finish(sum[1]), epilogue);
+    else
+      return activate(first, epilogue);
+  }
+};
+
+/// An element of C of a product of experts: a result, or the sum of a token's results times their
+/// scales, in order. What is loaded for AT_ONCE of them is on its way at once.
+template <int INPUTS, int AT_ONCE>
+__device__ inline float routed_result(const Launch& launch, int m, int column, int columns) {
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  const bool sums = launch.constant(MARLIN_CONSTANT_ROUTING) == kRoutingSums;
+  const int of_row = sums ? args.top_k : 1, rows = args.m * of_row, end = (m + 1) * of_row;
+  const int* const table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
+  const int* const experts = table + route_experts_at(args.items, rows);
+  const float* const scales =
+      reinterpret_cast<const float*>(table + route_scales_at(args.items, rows));
+  float v = 0.0f;
+#pragma unroll 1
+  for (int begin = m * of_row; begin < end; begin += AT_ONCE) {
+    int expert[AT_ONCE];
+    float scale[AT_ONCE];
+    Result<INPUTS> result[AT_ONCE];
+    UNROLL for (int i = 0; i < AT_ONCE; i++) expert[i] = begin + i < end ? experts[begin + i] : -1;
+    UNROLL for (int i = 0; i < AT_ONCE; i++) {
+      if (expert[i] < 0) continue;
+      if (sums) scale[i] = scales[begin + i];
+      result[i].load(launch, begin + i, rows, expert[i], column, columns);
+    }
+    UNROLL for (int i = 0; i < AT_ONCE; i++) {
+      if (expert[i] < 0) continue;
+      const float one = result[i].value(launch);
+      v = sums ? fmaf(scale[i], one, v) : one;
+    }
+  }
+  return v;
+}
+
+/// An element of C.
+template <int INPUTS, int AT_ONCE>
+__device__ inline float finished(const Launch& launch, int m, int column, int columns) {
+  if (launch.constant(MARLIN_CONSTANT_ROUTING) != kRoutingNone)
+    return routed_result<INPUTS, AT_ONCE>(launch, m, column, columns);
+  Result<INPUTS> result;
+  result.load(launch, m, launch.arguments<ProductArgs>().m, 0, column, columns);
+  return result.value(launch);
 }
 
 /// Adds the splits of K in a fixed order and then does the last steps of the product kernels, or an
@@ -193,23 +245,8 @@ MARLIN_HELPER(finish) {
   const int columns = two_inputs ? args.n / 2 : args.n, m = int(launch.group_y());
   const int column = item_x();
   if (column >= columns || m >= args.m) return;
-  const u32 routing = launch.constant(MARLIN_CONSTANT_ROUTING);
-  if (routing == kRoutingNone) {
-    store(result_of(launch, m, args.m, 0, column, columns), m * args.ldc + column, launch);
-    return;
-  }
-  const bool sums = routing == kRoutingSums;
-  const int of_row = sums ? args.top_k : 1, rows = args.m * of_row;
-  const int* const table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
-  const int* const experts = table + route_experts_at(args.items, rows);
-  const float* const scales =
-      reinterpret_cast<const float*>(table + route_scales_at(args.items, rows));
-  float v = 0.0f;
-  for (int row = m * of_row; row < (m + 1) * of_row; row++) {
-    if (experts[row] < 0) continue;
-    const float result = result_of(launch, row, rows, experts[row], column, columns);
-    v = sums ? fmaf(scales[row], result, v) : result;
-  }
+  const float v = two_inputs ? finished<2, 1>(launch, m, column, columns)
+                             : finished<1, 4>(launch, m, column, columns);
   store(v, m * args.ldc + column, launch);
 }
 

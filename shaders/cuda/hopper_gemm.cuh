@@ -187,7 +187,7 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
     sums.clear();
     int last = -1;  // the stage whose boxes wgmma may still read
     bool first = true;
-    const auto stage = [&](auto is_whole, int chunks) {
+    const auto stage = [&](auto is_whole, auto pairs, int chunks) {
       constexpr bool kWhole = decltype(is_whole)::value != 0;
       wait_for_phase(memory.full + 8 * place.slot, place.phase);
       sums.weights.fetch(place.slot, 0);
@@ -205,7 +205,7 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
           wgmma_wait<1>();
           if (kb == 0 && last >= 0) give_back(last);
         } else {
-          sums.multiply_by_mma(box, kb, lane);
+          sums.template multiply_by_mma<decltype(pairs)::value>(box, kb, lane);
           if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
         }
       }
@@ -219,16 +219,28 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
     };
     // Parts of stages are code of their own: with an exit from the loop of chunks in the loop of
     // stages, the compiler lets each wgmma wait for the last.
-    const auto stage_of_team = [&](auto is_whole, int chunks) {
+    const auto stage_of_team = [&](auto is_whole, auto pairs, int chunks) {
       if (teams.takes_turn())
-        stage(is_whole, chunks);
+        stage(is_whole, pairs, chunks);
       else
         place.advance();
     };
-    int c = now.begin;
-    for (; c + Tile::kChunks <= now.stop; c += Tile::kChunks)
-      stage_of_team(Constant<1>(), Tile::kChunks);
-    if (c < now.stop) stage_of_team(Constant<0>(), now.stop - c);
+    const auto all_stages = [&](auto pairs) {
+      int c = now.begin;
+      for (; c + Tile::kChunks <= now.stop; c += Tile::kChunks)
+        stage_of_team(Constant<1>(), pairs, Tile::kChunks);
+      if (c < now.stop) stage_of_team(Constant<0>(), pairs, now.stop - c);
+    };
+    // Half of the products of a tile of mma.sync that is at most half full are left out.
+    constexpr int kPairs = Tile::kRows / 16;
+    bool few = false;
+    if constexpr (!Tile::kWgmma && kPairs > 1)
+      few = work.end_row(now.tile) - work.first_row(now.tile) <= Tile::kRows / 2;
+    constexpr int kFew = Tile::kWgmma ? kPairs : (kPairs + 1) / 2;
+    if (kFew < kPairs && few)
+      all_stages(Constant<kFew>());
+    else
+      all_stages(Constant<kPairs>());
     if (Tile::kWgmma) {
       wgmma_wait<0>();
       if (last >= 0) give_back(last);

@@ -61,7 +61,7 @@ struct RingWork {
   }
   __device__ int row_of_a(int place) const {
     if (!routed() || args.rows_of_a == 0) return place;
-    return routed_row(launch, table, place) / args.rows_of_a;
+    return token_of_row(routed_row(launch, table, place), args.rows_of_a);
   }
   __device__ long long weights_at(int item) const {
     return routed() ? of(item)[0] * args.expert_stride : 0;

@@ -61,10 +61,17 @@ __device__ inline void make_items(int* table, int experts, int tile_rows, u64* s
   }
 }
 
+/// row / of_token. A division takes as long as forty other instructions, and most numbers of
+/// experts of a token are powers of 2.
+__device__ inline int token_of_row(int row, int of_token) {
+  if ((of_token & (of_token - 1)) == 0) return row >> (31 - __clz(of_token));
+  return row / of_token;
+}
+
 /// The expert of a routed row, as the caller's ids have it, or -1.
 __device__ inline int named_expert(const Launch& launch, int row) {
   const ProductArgs& args = launch.arguments<ProductArgs>();
-  const int token = row / args.top_k;
+  const int token = token_of_row(row, args.top_k);
   const int* const ids = launch.buffer<const int>(MARLIN_BUFFER_ROUTED_IDS);
   const int id = ids[token * args.id_stride + (row - token * args.top_k)];
   return id >= 0 && id < args.experts ? id : -1;
@@ -76,7 +83,7 @@ __device__ inline void tell_finish(const Launch& launch, int row, int expert) {
   int* const table = launch.buffer<int>(MARLIN_BUFFER_ROUTES);
   table[route_experts_at(args.items, args.m) + row] = expert;
   if (expert < 0 || launch.constant(MARLIN_CONSTANT_ROUTING) != kRoutingSums) return;
-  const int token = row / args.top_k;
+  const int token = token_of_row(row, args.top_k);
   reinterpret_cast<float*>(table)[route_scales_at(args.items, args.m) + row] =
       read_float(launch.buffer<const void>(MARLIN_BUFFER_ROUTED_SCALES),
                  token * args.scale_stride + (row - token * args.top_k),

@@ -53,7 +53,7 @@ struct ActivationRows {
   /// The number in A of row `i`, which is one of them.
   __device__ int of_a(int i) const {
     if (Tile::kTable == 0 || args.items == 0 || args.rows_of_a == 0) return first + i;
-    return routed_row_of_tile<Tile>(launch, first + i) / args.rows_of_a;
+    return token_of_row(routed_row_of_tile<Tile>(launch, first + i), args.rows_of_a);
   }
   __device__ const u16* row(int of_a) const {
     return launch.buffer<const u16>(MARLIN_BUFFER_A) + of_a * args.lda;

@@ -122,10 +122,11 @@ struct TileSums {
       wgmma_commit();
     }
   }
+  /// The same by mma.sync, with the first PAIRS times 16 rows of A.
+  template <int PAIRS>
   __device__ void multiply_by_mma(u32 box, int kb, int lane) {
-    constexpr int kPairs = Tile::kRows / 16;
-    u32 b[4][kPairs][2][2];  // on their way while weights are decoded
-    UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < kPairs; i++)
+    u32 b[4][PAIRS][2][2];  // on their way while weights are decoded
+    UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < PAIRS; i++)
         load_operands(box, 16 * i, step, lane, b[step][i]);
     weights.template decode<false>(kb, a[0]);
     if constexpr (kByGroup) {
@@ -133,7 +134,7 @@ struct TileSums {
     } else {
       float(&to)[Tile::kSums] = sums_of_chunk();
       if (kApart && kb % 2 == 0) UNROLL for (int i = 0; i < Tile::kSums; i++) to[i] = 0.0f;
-      UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < 2 * kPairs; i++)
+      UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < 2 * PAIRS; i++)
           Number::mma(reinterpret_cast<float(&)[4]>(to[4 * i]), a[0][step], b[step][i / 2][i % 2]);
     }
   }
