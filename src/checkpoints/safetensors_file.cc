@@ -304,14 +304,14 @@ Status read_safetensors(const std::string& name, std::span<const std::byte> byte
                         TensorTable& table) {
   if (bytes.size() < 8) {
     return Status::error(MARLIN_E_FORMAT,
-                         "%.60s: the file is neither safetensors nor GGUF: expected a header "
-                         "length of 8 bytes, found a file of %zu",
+                         "%.60s: byte 0: this is neither safetensors nor GGUF: header length: "
+                         "expected 8 bytes, found a file of %zu",
                          name.c_str(), bytes.size());
   }
   const auto length = load<uint64_t>(bytes.data());
   if (length > bytes.size() - 8 && (bytes.size() == 8 || bytes[8] != std::byte{'{'})) {
     return Status::error(MARLIN_E_FORMAT,
-                         "%.60s: the file is neither safetensors nor GGUF: byte 0: header length: "
+                         "%.60s: byte 0: this is neither safetensors nor GGUF: header length: "
                          "expected at most %zu, found %" PRIu64,
                          name.c_str(), bytes.size() - 8, length);
   }
