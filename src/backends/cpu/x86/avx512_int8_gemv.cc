@@ -2,8 +2,8 @@
 // registers.
 //
 //   packed stream         registers, for kVectors column groups from v0 on
-//   line of codes    ---> w[n][v]    unsigned bytes, a dword per column: 4 slots; n = 0, 1: the
-//                                    quads of a 4-bit line
+//   octet of codes   ---> w[n][v]    unsigned bytes, a dword per column: 4 slots; n = 0, 1: the
+//                                    quads of the octet (avx512_int8_reading.h)
 //   packed A block   ---> b          4 slots of a row as signed bytes, in all lanes
 //                         dot[r][v]  += w . b (vpdpbusd); starts from the sum of the activations,
 //                                    which undoes the offset of the codes
@@ -15,10 +15,11 @@
 //   subtracted from all rows.
 //
 //   M: a pass for each tile of kRows rows. N: 64 columns, or 32 at a time in two passes if kVectors
-//   is 2. K: superblock, block of 32 slots, part, line.
+//   is 2. K: superblock, block of 32 slots, part, octet.
 //
 // Template parameters of run_pass:
 //   kCode, kSparse  all except 8-bit codes with 2:4 sparsity
+//   kReading        how dense codes are read; sparse ones by lines
 //   kExponents      scales are powers of two and are multiplied by adding: only fp4, kParts 1
 //   kRows           dense 1 to 3 (more rows have register-decoded tiles), sparse 1 to 4, sparse
 //                   with additive zeros 1 and 2

@@ -60,12 +60,15 @@ struct DenseCodes {
       return codes.low;
     } else if constexpr (kInLines) {
       return unsigned_codes<kCode, false, kQuad>(codes);
-    } else if constexpr (kReading == Reading::iq4) {  // vpermb uses 6 bits, as for fp4
-      return _mm512_permutexvar_epi8(kQuad == 0 ? codes.low : _mm512_srli_epi16(codes.low, 4),
-                                     unsigned_iq4(CodeIndices{}));
     } else {
-      return _mm512_and_si512(join_planes<kHigh, kOctet, kQuad>(codes.low, codes.high),
-                              _mm512_set1_epi8((16 << kHigh) - 1));
+      const __m512i nibbles = kQuad == 0 ? codes.low : _mm512_srli_epi16(codes.low, 4);
+      // vpermb uses 6 bits, as for fp4.
+      if constexpr (kReading == Reading::iq4)
+        return _mm512_permutexvar_epi8(nibbles, unsigned_iq4(CodeIndices{}));
+      constexpr int kLowOrMasked = 0xf8;  // low | (high & mask)
+      return _mm512_ternarylogic_epi32(_mm512_and_si512(nibbles, _mm512_set1_epi8(15)),
+                                       move_high<kHigh, kOctet, kQuad>(codes.high),
+                                       _mm512_set1_epi8(((1 << kHigh) - 1) << 4), kLowOrMasked);
     }
   }
 

@@ -1,32 +1,35 @@
 // INT8 compute of dense weights by register-decoded tiles (avx512_regdecode.h).
 //
-//   packed stream         registers, for one column group
-//   line of codes    ---> low, high  unsigned bytes, a dword per column: 4 slots each
+//   packed stream         registers, for one column group (4 rows and fewer: two)
+//   octet of codes   ---> low, high  unsigned bytes, a dword per column: 4 slots each
+//                                    (avx512_int8_reading.h)
 //   packed A block   ---> memory operand of vpdpbusd: 4 signed bytes, broadcast to all lanes
 //                         dot[r]     += low . x[r], then high . x[r]; starts from the sum of the
 //                                    activations, which undoes the offset of the codes
-//   chunk's scales   ---> acc[r]     += float(dot[r]) * (scale * d[r])            multiply_blocks
+//   chunk's scales   ---> acc[r]     += float(dot[r]) * (scale * d[r])            multiply_part
+//                         acc[r]     += (float(dot[r]) * scale, both halves) * d[r]  multiply_both
 //                         part[r]    += float(dot[r]) * d[r], and for each group
 //                         acc[r]     += part[r] * scale                           multiply_groups
 //   sums (in L1)     <--> acc[r]     loaded and stored once per chunk
 //
 //   M: tiles of up to 12 rows; if a row takes three registers, tiles of more than 8 rows are cut in
-//   two halves. N: 16 columns at a time, four times. K: chunk of 12 blocks, block, part, line.
-//   Codes are decoded again for every tile.
+//   two halves. N: 16 (or 32) columns at a time, four (or two) times. K: chunk of 12 blocks, block,
+//   part, octet. Codes are decoded again for every tile, except planes for many tiles (kManyTiles).
 //
-// The functions and their template parameters (kCode: any, dense):
+// The functions and their template parameters (Dense: DenseCodes of any codes and reading):
 //   multiply_blocks  kParts 1 with groups of 32, 2 with groups of 16; kFactor product or exponents
 //                    (fp4 with E8M0 scales, kParts 1) with kRows 2, 4, .. 12; finite with kRows 1.
-//                    With groups of 64 and more for overflow-prone rows: kParts 1, finite.
+//                    With groups of 64 and more for overflow-prone rows: kParts 1, finite. kBoth
+//                    with groups of 16, moderate scales and kRows 2, 4, 6, 8.
 //   multiply_groups  groups of 64 and 128; kRows 2, 4, 6, 8, and 1 beside overflow-prone rows
 //   multiply_paired  fp4 with E4M3 scales that fit in pairs; exponents with kRows 2, 4, 6, 8, or
 //                    finite with kRows 1
 //
 // Limits: vpdpbusd and all multiplications share two pipes, so the multiplications beside the 8 dot
 // products of a block of 32 slots and a row limit the speed: one (powers of two; groups of 64 and
-// more) gives 8 / 9 of the peak, two give 8 / 10. Lookups (FP4) take a pipe of the dot products
-// half of the time: 96 dot products, 12 FMA and 8 lookups for 12 rows give 0.86 of the peak. Two
-// sets of 12 sums leave 8 registers; three sets have room for 8 rows.
+// more) gives 8 / 9 of the peak, two give 8 / 10, and three (additive zeros; groups of 16) 8 / 11.
+// Lookups (FP4) take a pipe of the dot products half of the time: 96 dot products, 12 FMA and 8
+// lookups for 12 rows give 0.86 of the peak. Two sets of sums leave room for 12 rows, three for 8.
 #if defined(__x86_64__)
 
 #include "backends/cpu/x86/avx512_int8_paired_scales.h"
@@ -116,7 +119,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512i start_of(const uint32_t* sum) {
              : _mm512_set1_epi32(-Dense::kUncorrected * static_cast<int>(*sum));
 }
 
-/// The vectors of 16 columns at a time: as many as are needed to hide the 4 cycles of vpdpbusd.
+/// The vectors of 16 columns at a time: as many as hide the 4 cycles of vpdpbusd (Zen 5 starts
+/// two).
 template <int kRows>
 inline constexpr int kWide = kRows <= 4 ? 2 : 1;
 template <int kRows>
@@ -473,8 +477,8 @@ void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const floa
   group >= kBlockSlots ? blocks.template operator()<1>() : blocks.template operator()<2>();
 }
 
-/// From so many tiles on, planes are joined once in L1, and not for every tile in registers: with
-/// 3 tiles, 6 bits gain 3 % (AMD Zen 4), with 11 tiles 11 %. 5 bits gain 2 % with 11 tiles.
+/// From so many tiles on, planes are joined once in L1, and not for every tile in registers (AMD
+/// Zen 4: 3 tiles of 6 bits gain 3 %, 11 tiles 11 %; 11 tiles of 5 bits 2 %).
 template <int kHigh>
 inline constexpr int64_t kManyTiles = kHigh == 1 ? 6 : 3;
 
