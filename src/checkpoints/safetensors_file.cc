@@ -66,9 +66,7 @@ class HeaderReader {
         number_(table.add_file(file, bytes)) {}
 
   Status visit(const JsonEvent& e) {
-    switch (e.depth) {
-      case 0:
-        return error(e, "header", "expected an object");
+    switch (e.depth) {  // 1 or more: the header begins with '{'
       case 1:
         return visit_name(e);
       case 2:

@@ -298,6 +298,16 @@ TEST_F(Damage, NamesTheByteOfTheDirectoryThatIsWrong) {
   }
 }
 
+TEST_F(Damage, ThePartsOfALayerAreItsPackedBytes) {
+  const auto packed = metal_marlin::Checkpoint::open(folder_ / "good.marlin", MARLIN_LAYOUT_AUTO).take();
+  const auto parts = packed->parts(0);
+  ASSERT_EQ(parts.size(), 1u);
+  const auto directory = directory_of(bytes_).take();
+  EXPECT_EQ(parts[0].file_offset, directory.entries[0].experts[0].data.offset);
+  EXPECT_EQ(parts[0].bytes, packed->layer(0).bytes);
+  EXPECT_EQ(std::memcmp(parts[0].data, bytes_.data() + parts[0].file_offset, parts[0].bytes), 0);
+}
+
 TEST_F(Damage, NamesTheByteOfTheHeadThatIsWrong) {
   const uint64_t size = bytes_.size(), at = load<uint64_t>(bytes_.data() + 24);
   const auto with = [&](std::initializer_list<std::pair<size_t, uint64_t>> numbers) {

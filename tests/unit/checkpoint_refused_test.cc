@@ -182,14 +182,14 @@ TEST(LayersThatAreNotRead, OfGptqAndAwq) {
       {{q("9,8"), s("1,8")}, nine.c_str(), "found 9 bits"},
       {{q("1,8"), z("1,1"), tensor("a.g_idx", "I32", "8")}, "{}", "'a.scales' is in none of the files"},
       {{q("8,1"), s("1,8")}, "{}", "'a.qzeros' is in none of the files"},
-      {{q("8,8"), s("8,8"), z("8,1")}, awq.c_str(), ""},
-      {{q("2,64", "I16"), s("8,8"), tensor("a.scaled_zeros", "F16", "8,8")}, fast.c_str(), ""},
+      {{q("8,8"), s("8,16"), z("8,2")}, awq.c_str(), ""},
+      {{q("2,64", "I16"), s("16,8"), tensor("a.scaled_zeros", "F16", "16,8")}, fast.c_str(), ""},
       {{q("4,32", "I16"), s("8,16"), tensor("a.scaled_zeros", "F16", "8,16")}, "{}", "a."},
   });
 }
 
 TEST(LayersThatAreNotRead, OfFloatsAndBytes) {
-  const std::string block = quantization(R"("weight_block_size":[2,4])"), odd = quantization(R"("weight_block_size":[0,4])"),
+  const std::string block = quantization(R"("weight_block_size":[2,32])"), odd = quantization(R"("weight_block_size":[0,4])"),
                     columns = quantization(R"("weight_block_size":[2,0,7])");
   const TestTensor e4m3 = tensor("a.weight", "F8_E4M3", "4,8");
   expect_said({
@@ -200,7 +200,7 @@ TEST(LayersThatAreNotRead, OfFloatsAndBytes) {
       {{tensor("a.expert.weight", "F32", "0,2,2")}, "{}", "n, k, experts: expected 1..2147483647 each"},
       {{tensor("a.weight", "F32", "2,0")}, "{}", "n, k, experts: expected 1..2147483647 each"},
       {{e4m3}, "{}", "'a.weight_scale' is in none of the files"},
-      {{e4m3, tensor("a.weight_scale", "F32", "2,2")}, block.c_str(), ""},
+      {{tensor("a.weight", "F8_E4M3", "4,64"), tensor("a.weight_scale", "F32", "2,2")}, block.c_str(), ""},
       {{e4m3, tensor("a.weight_scale", "F32", "2,2")}, odd.c_str(), "a.weight_scale"},
       {{e4m3, tensor("a.weight_scale", "F32", "2,2")}, columns.c_str(), "a.weight_scale"},
       {{e4m3, tensor("a.weight_scale", "F32", "4")}, "{}", ""},

@@ -27,26 +27,23 @@ class FieldWriter {
   explicit FieldWriter(std::vector<std::byte>& out) : out_(out) {}
 
   template <class T>
-  Status number(const char*, const T& value) {
+  void number(const char*, const T& value) {
     static_assert(std::is_arithmetic_v<T>);
     append(&value, sizeof value);
-    return {};
   }
   template <class Enum>
-  Status choice(const char*, const Enum& value, Enum) {
-    return number("", static_cast<uint8_t>(value));
+  void choice(const char*, const Enum& value, Enum) {
+    number("", static_cast<uint8_t>(value));
   }
-  Status flag(const char*, const bool& value) { return number("", uint8_t{value}); }
-  Status text(const char*, const std::string& value) {
-    MARLIN_RETURN_IF_ERROR(number("", static_cast<uint32_t>(value.size())));
+  void flag(const char*, const bool& value) { number("", uint8_t{value}); }
+  void text(const char*, const std::string& value) {
+    number("", static_cast<uint32_t>(value.size()));
     append(value.data(), value.size());
-    return {};
   }
   template <class T, class Each>
-  Status list(const char*, const std::vector<T>& values, uint64_t, const Each& each) {
-    MARLIN_RETURN_IF_ERROR(number("", uint64_t{values.size()}));
-    for (const T& value : values) MARLIN_RETURN_IF_ERROR(each(value));
-    return {};
+  void list(const char*, const std::vector<T>& values, uint64_t, const Each& each) {
+    number("", uint64_t{values.size()});
+    for (const T& value : values) each(value);
   }
 
  private:
@@ -57,153 +54,152 @@ class FieldWriter {
   std::vector<std::byte>& out_;
 };
 
-/// Takes fields from bytes, each checked against what is left.
+/// Takes fields from bytes, each checked against what is left. Behind the first error it takes
+/// nothing more.
 class FieldReader {
  public:
   FieldReader(const std::string& file, std::span<const std::byte> bytes, uint64_t begin,
               uint64_t end)
       : file_(file), bytes_(bytes.first(end)), at_(begin) {}
 
-  Status error(const char* field, const char* expected, uint64_t found) const {
-    return Status::error(MARLIN_E_FORMAT,
-                         "%s: byte %" PRIu64 ": directory: %s: expected %s, found %" PRIu64,
-                         file_label(file_), at_, field, expected, found);
-  }
-  Status need(const char* field, uint64_t size) const {
-    if (size <= bytes_.size() - at_) return {};
-    return Status::error(MARLIN_E_FORMAT,
-                         "%s: byte %" PRIu64 ": directory: %s: expected %" PRIu64
-                         " bytes, found %" PRIu64 " to the end of the directory",
-                         file_label(file_), at_, field, size, bytes_.size() - at_);
-  }
   template <class T>
-  Status number(const char* field, T& value) {
-    MARLIN_RETURN_IF_ERROR(need(field, sizeof value));
+  void number(const char* field, T& value) {
+    if (!has(field, sizeof value)) return;
     value = load<T>(bytes_.data() + at_);
     at_ += sizeof value;
-    return {};
   }
   /// An enumeration whose values are 0 to `last`.
   template <class Enum>
-  Status choice(const char* field, Enum& value, Enum last) {
-    uint8_t byte = 0;
-    MARLIN_RETURN_IF_ERROR(number(field, byte));
-    if (byte > static_cast<uint8_t>(last)) return error(field, "a value of this version", byte);
-    value = static_cast<Enum>(byte);
-    return {};
+  void choice(const char* field, Enum& value, Enum last) {
+    value = static_cast<Enum>(byte(field, static_cast<uint8_t>(last), "a value of this version"));
   }
-  Status flag(const char* field, bool& value) {
-    uint8_t byte = 0;
-    MARLIN_RETURN_IF_ERROR(number(field, byte));
-    if (byte > 1) return error(field, "0 or 1", byte);
-    value = byte != 0;
-    return {};
-  }
-  Status text(const char* field, std::string& value) {
+  void flag(const char* field, bool& value) { value = byte(field, 1, "0 or 1") != 0; }
+  void text(const char* field, std::string& value) {
     uint32_t size = 0;
-    MARLIN_RETURN_IF_ERROR(number(field, size));
+    number(field, size);
     if (size > kMostName) return error(field, "at most 65535 bytes", size);
-    MARLIN_RETURN_IF_ERROR(need(field, size));
+    if (!has(field, size)) return;
     value.assign(reinterpret_cast<const char*>(bytes_.data()) + at_, size);
     if (value.find('\0') != std::string::npos) return error(field, "a text without NUL", 0);
     at_ += size;
-    return {};
   }
   /// `least` bytes per element bound the count, so that no loop is longer than the file.
   template <class T, class Each>
-  Status list(const char* field, std::vector<T>& values, uint64_t least, const Each& each) {
+  void list(const char* field, std::vector<T>& values, uint64_t least, const Each& each) {
     uint64_t count = 0;
-    MARLIN_RETURN_IF_ERROR(number(field, count));
+    number(field, count);
     if (count > (bytes_.size() - at_) / least)
       return error(field, "a count that fits the directory", count);
     values.resize(count);
-    for (T& value : values) MARLIN_RETURN_IF_ERROR(each(value));
-    return {};
+    for (T& value : values) each(value);
   }
-  bool at_end() const { return at_ == bytes_.size(); }
+  /// The first error, or that bytes are left.
+  Status finish() {
+    if (status_.ok() && at_ != bytes_.size()) error("end", "the end of the directory", 0);
+    return status_;
+  }
 
  private:
+  void error(const char* field, const char* expected, uint64_t found) {
+    status_ = Status::error(MARLIN_E_FORMAT,
+                            "%s: byte %" PRIu64 ": directory: %s: expected %s, found %" PRIu64,
+                            file_label(file_), at_, field, expected, found);
+  }
+  bool has(const char* field, uint64_t size) {
+    if (!status_.ok()) return false;
+    if (size <= bytes_.size() - at_) return true;
+    status_ = Status::error(MARLIN_E_FORMAT,
+                            "%s: byte %" PRIu64 ": directory: %s: expected %" PRIu64
+                            " bytes, found %" PRIu64 " to the end of the directory",
+                            file_label(file_), at_, field, size, bytes_.size() - at_);
+    return false;
+  }
+  /// 0 if it is above `most`.
+  uint8_t byte(const char* field, uint8_t most, const char* expected) {
+    uint8_t value = 0;
+    number(field, value);
+    if (value <= most) return value;
+    error(field, expected, value);
+    return 0;
+  }
+
   const std::string& file_;
   const std::span<const std::byte> bytes_;
   uint64_t at_;
+  Status status_;
 };
 
 // The directory, field by field. `Archive` is a FieldWriter or a FieldReader; what it visits is
 // const for the writer. The last number of a list is the fewest bytes of an element.
 
 template <class Archive, class Block>
-Status visit_block(Archive& a, Block& block) {
-  MARLIN_RETURN_IF_ERROR(a.number("offset", block.offset));
-  MARLIN_RETURN_IF_ERROR(a.number("bytes", block.bytes));
-  return a.number("checksum", block.checksum);
+void visit_block(Archive& a, Block& block) {
+  a.number("offset", block.offset);
+  a.number("bytes", block.bytes);
+  a.number("checksum", block.checksum);
 }
 
 template <class Archive, class Meta>
-Status visit_meta(Archive& a, Meta& meta) {
-  MARLIN_RETURN_IF_ERROR(a.number("format", meta.format));
-  MARLIN_RETURN_IF_ERROR(a.number("n", meta.n));
-  MARLIN_RETURN_IF_ERROR(a.number("k", meta.k));
-  MARLIN_RETURN_IF_ERROR(a.number("group size", meta.group_size));
-  MARLIN_RETURN_IF_ERROR(a.number("groups", meta.groups));
-  MARLIN_RETURN_IF_ERROR(a.choice("type of scales", meta.scale_type, ScaleType::s8));
-  MARLIN_RETURN_IF_ERROR(a.choice("kind of zeros", meta.zero_kind, ZeroKind::additive));
-  MARLIN_RETURN_IF_ERROR(a.choice("type of zeros", meta.zero_type, ScaleType::s8));
-  MARLIN_RETURN_IF_ERROR(a.flag("gate and up alternate", meta.gate_up_interleaved));
-  MARLIN_RETURN_IF_ERROR(a.flag("2:4 sparse", meta.sparse));
-  MARLIN_RETURN_IF_ERROR(a.number("squared norm", meta.squared_norm));
-  MARLIN_RETURN_IF_ERROR(a.number("kept norm", meta.kept_norm));
-  MARLIN_RETURN_IF_ERROR(
-      a.list("codebook", meta.codebook, 4, [&](auto& value) { return a.number("value", value); }));
-  return a.list("tensor scales", meta.tensor_scales, 17, [&](auto& scale) -> Status {
-    MARLIN_RETURN_IF_ERROR(a.number("first row", scale.first_row));
-    MARLIN_RETURN_IF_ERROR(a.number("value", scale.value));
-    MARLIN_RETURN_IF_ERROR(a.number("divisor", scale.divisor));
-    return a.flag("divides", scale.divide);
+void visit_meta(Archive& a, Meta& meta) {
+  a.number("format", meta.format);
+  a.number("n", meta.n);
+  a.number("k", meta.k);
+  a.number("group size", meta.group_size);
+  a.number("groups", meta.groups);
+  a.choice("type of scales", meta.scale_type, ScaleType::s8);
+  a.choice("kind of zeros", meta.zero_kind, ZeroKind::additive);
+  a.choice("type of zeros", meta.zero_type, ScaleType::s8);
+  a.flag("gate and up alternate", meta.gate_up_interleaved);
+  a.flag("2:4 sparse", meta.sparse);
+  a.number("squared norm", meta.squared_norm);
+  a.number("kept norm", meta.kept_norm);
+  a.list("codebook", meta.codebook, 4, [&](auto& value) { a.number("value", value); });
+  a.list("tensor scales", meta.tensor_scales, 17, [&](auto& scale) {
+    a.number("first row", scale.first_row);
+    a.number("value", scale.value);
+    a.number("divisor", scale.divisor);
+    a.flag("divides", scale.divide);
   });
 }
 
 template <class Archive, class Matrix>
-Status visit_matrix(Archive& a, Matrix& one) {
-  MARLIN_RETURN_IF_ERROR(visit_meta(a, one.matrix.meta));
-  MARLIN_RETURN_IF_ERROR(a.number("slots", one.matrix.slots));
-  MARLIN_RETURN_IF_ERROR(a.number("slot group", one.matrix.slot_group));
-  MARLIN_RETURN_IF_ERROR(visit_block(a, one.data));
-  return visit_block(a, one.group_index);
+void visit_matrix(Archive& a, Matrix& one) {
+  visit_meta(a, one.matrix.meta);
+  a.number("slots", one.matrix.slots);
+  a.number("slot group", one.matrix.slot_group);
+  visit_block(a, one.data);
+  visit_block(a, one.group_index);
 }
 
 template <class Archive, class Entry>
-Status visit_entry(Archive& a, Entry& entry) {
-  MARLIN_RETURN_IF_ERROR(
-      a.list("layers", entry.layers, 4, [&](auto& name) { return a.text("layer", name); }));
-  MARLIN_RETURN_IF_ERROR(a.number("layout", entry.layout));
-  return a.list("experts", entry.experts, 100, [&](auto& one) { return visit_matrix(a, one); });
+void visit_entry(Archive& a, Entry& entry) {
+  a.list("layers", entry.layers, 4, [&](auto& name) { a.text("layer", name); });
+  a.number("layout", entry.layout);
+  a.list("experts", entry.experts, 100, [&](auto& one) { visit_matrix(a, one); });
 }
 
 template <class Archive, class Tensor>
-Status visit_tensor(Archive& a, Tensor& tensor) {
-  MARLIN_RETURN_IF_ERROR(a.text("tensor", tensor.name));
-  MARLIN_RETURN_IF_ERROR(a.flag("of GGUF", tensor.is_gguf));
-  MARLIN_RETURN_IF_ERROR(a.text("type", tensor.type));
-  MARLIN_RETURN_IF_ERROR(
-      a.list("dimensions", tensor.dims, 8, [&](auto& dim) { return a.number("dimension", dim); }));
-  return visit_block(a, tensor.data);
+void visit_tensor(Archive& a, Tensor& tensor) {
+  a.text("tensor", tensor.name);
+  a.flag("of GGUF", tensor.is_gguf);
+  a.text("type", tensor.type);
+  a.list("dimensions", tensor.dims, 8, [&](auto& dim) { a.number("dimension", dim); });
+  visit_block(a, tensor.data);
 }
 
 template <class Archive, class Directory>
-Status visit_directory(Archive& a, Directory& d) {
-  MARLIN_RETURN_IF_ERROR(a.text("device", d.form.device));
-  MARLIN_RETURN_IF_ERROR(a.number("version of the packed form", d.form.version));
-  MARLIN_RETURN_IF_ERROR(a.number("version of the library", d.library_version));
-  MARLIN_RETURN_IF_ERROR(a.number("rank", d.rank));
-  MARLIN_RETURN_IF_ERROR(a.number("ranks", d.ranks));
-  MARLIN_RETURN_IF_ERROR(a.text("source", d.source));
-  MARLIN_RETURN_IF_ERROR(a.number("fingerprint of the source", d.source_fingerprint));
-  MARLIN_RETURN_IF_ERROR(visit_block(a, d.values));
-  MARLIN_RETURN_IF_ERROR(a.list("key-values", d.value_begins, 8,
-                                [&](auto& begin) { return a.number("key-value", begin); }));
-  MARLIN_RETURN_IF_ERROR(
-      a.list("tensors", d.tensors, 41, [&](auto& tensor) { return visit_tensor(a, tensor); }));
-  return a.list("entries", d.entries, 20, [&](auto& entry) { return visit_entry(a, entry); });
+void visit_directory(Archive& a, Directory& d) {
+  a.text("device", d.form.device);
+  a.number("version of the packed form", d.form.version);
+  a.number("version of the library", d.library_version);
+  a.number("rank", d.rank);
+  a.number("ranks", d.ranks);
+  a.text("source", d.source);
+  a.number("fingerprint of the source", d.source_fingerprint);
+  visit_block(a, d.values);
+  a.list("key-values", d.value_begins, 8, [&](auto& begin) { a.number("key-value", begin); });
+  a.list("tensors", d.tensors, 41, [&](auto& tensor) { visit_tensor(a, tensor); });
+  a.list("entries", d.entries, 20, [&](auto& entry) { visit_entry(a, entry); });
 }
 
 /// What the fields say of each other and of the file.
@@ -337,7 +333,7 @@ Result<ContainerHead> decode_head(const std::string& file, std::span<const std::
 std::vector<std::byte> encode_directory(const ContainerDirectory& directory) {
   std::vector<std::byte> bytes;
   FieldWriter writer(bytes);
-  (void)visit_directory(writer, directory);  // a writer has no errors
+  visit_directory(writer, directory);
   return bytes;
 }
 
@@ -354,8 +350,8 @@ Result<ContainerDirectory> decode_directory(const std::string& file,
   ContainerDirectory directory;
   FieldReader reader(file, bytes, head.directory.offset,
                      head.directory.offset + head.directory.bytes);
-  MARLIN_RETURN_IF_ERROR(visit_directory(reader, directory));
-  if (!reader.at_end()) return reader.error("end", "the end of the directory", 0);
+  visit_directory(reader, directory);
+  MARLIN_RETURN_IF_ERROR(reader.finish());
   MARLIN_RETURN_IF_ERROR(DirectoryCheck(file, head)(directory));
   return directory;
 }
