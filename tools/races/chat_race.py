@@ -136,8 +136,10 @@ def about(found):
 
 def write_docs(page, found):
     first, runs = found[0], min(each["samples"] for each in found)
-    run = f"{first['machine']}, {first['threads']} threads, {first['date']}; medians of at least {runs} runs of each candidate, in turn; tokens per second.\n\n"
-    pages.write_parts(page, {f"race {first['name']}": run + pages.markdown(*table(found)) + "\n" + "".join(f"- {each}\n" for each in about(found))})
+    threads = "1 thread" if first["threads"] == 1 else f"{first['threads']} threads"
+    run = f"{first['machine']}, {threads}, {first['date']}; medians of at least {runs} runs of each candidate, in turn; tokens per second.\n\n"
+    part = f"race {first['name']}" + (" 1 thread" if first["threads"] == 1 else "")
+    pages.write_parts(page, {part: run + pages.markdown(*table(found)) + "\n" + "".join(f"- {each}\n" for each in about(found))})
     return [page]
 
 

@@ -89,6 +89,12 @@ void finish_rows(const GemmJob& job, int64_t panel, int64_t first, int64_t rows,
   }
 }
 
+/// The blocks at the end of K that hold whole groups of padding, whose scales are 0.
+int idle_blocks(const PanelLayout& layout) {
+  const int64_t slots = (layout.slots - layout.k) / layout.slot_group * layout.slot_group;
+  return static_cast<int>(slots / kBlockSlots);
+}
+
 /// Item i is panel i / row_items and the rows of part i % row_items, so neighbors share a panel.
 /// With parts of K, it is panel i / k_parts.
 void multiply_item(const GemmJob& job, int64_t item, float* sums) {
@@ -106,6 +112,7 @@ void multiply_item(const GemmJob& job, int64_t item, float* sums) {
   args.tile_begin = tile;
   args.tile_end = std::min(tile + job.tiles_per_item, job.layout.tiles);
   args.block_by_block = job.problem.row_invariant;
+  if (job.weights->slot_to_k.empty() && part + 1 == parts) args.idle_blocks = idle_blocks(layout);
   args.sums = parts == 1 ? sums : job.part_sums(panel, part);
   if (parts > 1) take_part(part, parts, layout, args);
   job.plan.row->multiply(args);

@@ -45,16 +45,64 @@ struct Int8Pass {
   const uint32_t* packed_a;  ///< of the tile
   const float* row_stats;    ///< of the tile's rows (activations.h)
   int v0;
-  bool alone;  ///< the only pass over the panel
+  bool alone;       ///< the only pass over the panel
+  int idle_blocks;  ///< of the panel
   PrefetchShare next;
   float* sums;  ///< [kRows][64]
 };
 
+/// A second chance for lines that were prefetched far ahead: the processor drops prefetches while
+/// too many are on their way, and a panel is multiplied faster than memory delivers it (Zen 4, one
+/// thread: 1.1 times as fast with it).
+constexpr int64_t kSecondChance = 10240;
+
+/// The prefetch distances of a block of codes; 0: nothing is prefetched.
+struct Ahead {
+  int64_t far, near;
+};
+
+/// Walks along with the blocks of one panel, and leaves out the idle blocks that lie ahead.
+class FetchAhead {
+ public:
+  FetchAhead(const PanelLayout& layout, int idle_blocks, int64_t distance)
+      : panel_(layout.panel_bytes()),
+        idle_end_(panel_ - layout.super_bytes() + layout.code_bytes()),
+        idle_begin_(idle_end_ - idle_blocks * block_bytes(layout)),
+        block_(block_bytes(layout)),
+        distance_(distance),
+        at_(distance % panel_) {}
+
+  /// The distance for the block at hand, or 0. The next block lies `to_next` bytes behind it.
+  MARLIN_INLINE int64_t pass(int64_t to_next) {
+    const int64_t distance = at_ >= idle_begin_ && at_ + block_ <= idle_end_ ? 0 : distance_;
+    at_ += to_next;
+    if (at_ >= panel_) at_ -= panel_;
+    return distance;
+  }
+
+ private:
+  static int64_t block_bytes(const PanelLayout& layout) {
+    return kColumnGroups * layout.group_bytes();
+  }
+  int64_t panel_, idle_end_, idle_begin_, block_, distance_, at_;
+};
+
+/// Gives the distances of both chances.
+class FetchTwice {
+ public:
+  FetchTwice(const PanelLayout& layout, int idle_blocks, int64_t distance)
+      : far_(layout, idle_blocks, distance), near_(layout, idle_blocks, kSecondChance) {}
+  MARLIN_INLINE Ahead pass(int64_t to_next) { return {far_.pass(to_next), near_.pass(to_next)}; }
+
+ private:
+  FetchAhead far_, near_;
+};
+
 /// Forms integer sums of octet kOctet of a block of dense weights. `group` is the block of column
-/// group v0; `ahead` is the prefetch distance, or 0.
+/// group v0.
 template <class Dense, int kRows, int kVectors, int kOctet>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const uint8_t* group, const uint32_t* offsets,
-                                                const uint32_t* x, int64_t ahead,
+                                                const uint32_t* x, Ahead ahead,
                                                 __m512i (&dot)[kRows][kVectors]) {
   __m512i w[2][kVectors];
 #pragma GCC unroll 4
@@ -63,7 +111,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const uint8_t* group, const uint
     const Codes codes = Dense::template read<kOctet>(from, _mm512_load_si512(offsets + 16 * v));
     w[0][v] = Dense::template quad<kOctet, 0>(codes);
     w[1][v] = Dense::template quad<kOctet, 1>(codes);
-    if (ahead != 0) Dense::template fetch<kOctet>(from, ahead);
+    if (ahead.far != 0) Dense::template fetch<kOctet>(from, ahead.far);
+    if (ahead.near != 0) Dense::template fetch<kOctet>(from, ahead.near);
   }
 #pragma GCC unroll 2
   for (int n = 0; n < 2; ++n) {
@@ -80,7 +129,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const uint8_t* group, const uint
 /// The same for half kPart of a block, or for the whole block (kParts 1).
 template <class Dense, int kRows, int kVectors, int kParts, int kPart>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octets(const uint8_t* group, const uint32_t* offsets,
-                                                 const uint32_t* x, int64_t ahead,
+                                                 const uint32_t* x, Ahead ahead,
                                                  __m512i (&dot)[kRows][kVectors]) {
   constexpr int kFirst = 2 * kPart;
   dot_octet<Dense, kRows, kVectors, kFirst>(group, offsets, x, ahead, dot);
@@ -131,7 +180,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept_half(const uint8_t* group, int un
 template <CodeKind kCode, int kRows, int kVectors, int kCount>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const uint8_t* group, int first,
                                                const uint32_t* offsets, const uint32_t* x,
-                                               int64_t ahead, __m512i (&dot)[kRows][kVectors],
+                                               Ahead ahead, __m512i (&dot)[kRows][kVectors],
                                                __m512i (&kept)[kRows][kVectors]) {
   using Lines = CodeLines<kCode, true>;
   __m512i bias[kVectors];
@@ -140,9 +189,9 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const uint8_t* group, int first,
 #pragma GCC unroll 2
   for (int unit = first; unit < first + kCount; ++unit) {
 #pragma GCC unroll 4
-    for (int v = 0; ahead != 0 && v < kVectors; ++v) {
-      Lines::fetch(group + v * Lines::kBytes, unit, ahead);
-      if (unit == 0) Lines::fetch(group + v * Lines::kBytes, 2, ahead);
+    for (int v = 0; ahead.far != 0 && v < kVectors; ++v) {
+      Lines::fetch(group + v * Lines::kBytes, unit, ahead.far);
+      if (unit == 0) Lines::fetch(group + v * Lines::kBytes, 2, ahead.far);
     }
     dot_kept_half<kCode, kRows, kVectors, 0>(group, unit, offsets, x, dot, kept, bias);
     dot_kept_half<kCode, kRows, kVectors, 1>(group, unit, offsets, x, dot, kept, bias);
@@ -195,7 +244,7 @@ struct BlockOfPass {
   const uint32_t* a_block;
   int first_group, shift;  ///< half i has scale group (first_group + i) >> shift
   int v0;
-  int64_t ahead;
+  Ahead ahead;
   bool clamp;
 };
 
@@ -232,12 +281,26 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void multiply_part(const BlockOfPass& block,
                                                           extras, kPart, block.clamp, acc);
 }
 
+template <int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kVectors],
+                                                 bool passed_over_blocks, float* sums) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      // Idle blocks would have added 0, which turns a sum of -0 to 0.
+      const __m512 sum =
+          passed_over_blocks ? _mm512_add_ps(acc[r][v], _mm512_setzero_ps()) : acc[r][v];
+      _mm512_store_ps(sums + r * kPanelColumns + 16 * v, sum);
+    }
+}
+
 template <CodeKind kCode, Reading kReading, bool kSparse, bool kExponents, int kRows, int kVectors,
           int kParts>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   constexpr int kBytes = kSparse ? CodeLines<kCode, kSparse>::kBytes
                                  : DenseCodes<kCode, kReading>::kBytes,
-                kABlock = (9 + kParts) * kRows;
+                kBlockBytes = kColumnGroups * kBytes, kABlock = (9 + kParts) * kRows;
   const SuperShape shape(*pass.layout);
   const int64_t superblocks = pass.layout->superblocks();
   const ScaleRange range = ScaleRange::of<kExponents>(pass.row_stats, kRows);
@@ -248,7 +311,10 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
   const bool expands = DenseCodes<kCode, kReading>::kMayBeExpanded && shape.expands;
-  const int64_t ahead = pass.alone && !expands ? shape.ahead : 0;
+  const bool fetches = pass.alone && !expands;
+  // Adding products of exponents needs scales that are not 0.
+  const int idle_blocks = kSparse || kExponents ? 0 : pass.idle_blocks;
+  FetchTwice fetch_ahead(*pass.layout, idle_blocks, shape.ahead);
   ExpandedCodes<kCode> expanded;
   const uint8_t* bytes = pass.panel;
   const uint32_t* a_block = pass.packed_a;
@@ -256,16 +322,26 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
     const bool clamp =
         !holds(range, decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super));
     if (pass.alone) shape.fetch_scales(bytes);
+    if (fetches) fetch_lines(bytes + kSecondChance + shape.scales, shape.bytes - shape.scales);
     const uint8_t* of_super = bytes;
     if (expands) {
       expand_avx512(*pass.layout, bytes, pass.v0, kVectors, pass.alone ? shape.ahead : 0,
                     expanded.bytes);
       of_super = expanded.bytes;
     }
+    const int used_blocks = kBlocksPerSuper - (s + 1 == superblocks ? idle_blocks : 0);
     for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kABlock) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
+      const uint8_t* codes = of_super + b * kBlockBytes;
+      const int64_t scales = b + 1 < kBlocksPerSuper ? 0 : shape.bytes - shape.scales;
+      const Ahead ahead = fetches ? fetch_ahead.pass(kBlockBytes + scales) : Ahead{};
+      if (b >= used_blocks) {
+        if (ahead.far != 0) fetch_lines(codes + ahead.far, kBlockBytes);
+        if (ahead.near != 0) fetch_lines(codes + ahead.near, kBlockBytes);
+        continue;
+      }
       const BlockOfPass block{.super = super,
-                              .codes = of_super + (b * kColumnGroups + pass.v0) * kBytes,
+                              .codes = codes + pass.v0 * kBytes,
                               .a_block = a_block,
                               .first_group = 2 * b,
                               .shift = shape.shift,
@@ -277,11 +353,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
         multiply_part<kCode, kReading, kSparse, kExponents, kParts, 1>(block, acc);
     }
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      _mm512_store_ps(pass.sums + r * kPanelColumns + 16 * (pass.v0 + v), acc[r][v]);
+  store_sums(acc, idle_blocks != 0, pass.sums + 16 * pass.v0);
 }
 
 /// Multiplies all tiles of a panel. Two sets of accumulators and decoded codes must fit in 32
@@ -295,6 +367,7 @@ void run_tiles(const PanelArgs& args) {
   pass.layout = args.layout;
   pass.panel = args.panel;
   pass.alone = passes == 1;
+  pass.idle_blocks = args.idle_blocks;
   for (int64_t i = 0; i < passes; ++i) {
     const int64_t tile = args.tile_begin + i / (4 / kVectors);
     pass.packed_a = args.packed_a + act.offset(tile, 0);
