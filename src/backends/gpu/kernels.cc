@@ -189,15 +189,7 @@ std::array<device::Constant, Variant::kConstants> Variant::constants() const {
 }
 
 Result<device::KernelRef> KernelCache::get(const Variant& variant) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (const auto found = kernels_.find(variant); found != kernels_.end()) return found->second;
-  }
-  // Compiling may take seconds, so it happens without the lock, and other calls are served
-  // meanwhile. Two threads may compile the same kernel.
-  MARLIN_ASSIGN(device::KernelRef kernel, device_.kernel(variant.name(), variant.constants()));
-  const std::lock_guard lock(mutex_);
-  return kernels_.try_emplace(variant, std::move(kernel)).first->second;
+  return kernels_.get(variant, [&] { return device_.kernel(variant.name(), variant.constants()); });
 }
 
 }  // namespace metal_marlin::gpu

@@ -4,14 +4,13 @@
 
 #include <array>
 #include <cstdint>
-#include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "backends/gpu/layout.h"
+#include "device/compiled_kernels.h"
 #include "device/device.h"
 
 namespace metal_marlin::gpu {
@@ -137,7 +136,7 @@ class Variant {
   std::array<uint8_t, kConstants> values_{};
 };
 
-/// A cache of compiled kernels. Any thread may use it; finding a kernel does not allocate.
+/// Compiles each variant once. Any thread may use it; finding a kernel does not allocate.
 class KernelCache {
  public:
   explicit KernelCache(device::Device& device) : device_(device) {}
@@ -145,8 +144,7 @@ class KernelCache {
 
  private:
   device::Device& device_;
-  std::mutex mutex_;
-  std::map<Variant, device::KernelRef> kernels_;
+  device::CompiledKernels<Variant> kernels_;
 };
 
 }  // namespace metal_marlin::gpu

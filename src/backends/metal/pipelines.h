@@ -5,12 +5,11 @@
 
 #import <Metal/Metal.h>
 
-#include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "backends/metal/metal_device.h"
+#include "device/compiled_kernels.h"
 
 namespace metal_marlin::metal {
 
@@ -79,22 +78,17 @@ class Pipelines {
     std::vector<id<MTLLibrary>> loaded;
     Status refused;  // of tensors: sources that failed to compile once are not tried again
   };
-  device::KernelRef find(const std::string& key);
-  /// The kernel that was compiled under this key, or the kernel that `make` compiles.
-  template <class Make>
-  Result<device::KernelRef> once(const std::string& key, const Make& make);
   /// The library of the unit that has the kernel. Loads as many libraries as needed.
   Result<id<MTLLibrary>> library_with(Unit& unit, std::string_view name);
   Result<device::KernelRef> compile(id<MTLLibrary> library, std::string_view name,
                                     std::span<const device::Constant> constants);
 
   id<MTLDevice> device_;
-  std::mutex compiling_;  // held during compilation; guards the libraries and the archive
+  // Only the thread that compiles uses the next three members.
   Unit base_, tensor_;
   id<MTLLibrary> helpers_ = nil;
   Archive archive_;
-  std::mutex mutex_;  // guards the next member; taken after compiling_, never before
-  std::map<std::string, device::KernelRef> compiled_;  // by name and constants
+  device::CompiledKernels<std::string> compiled_;  // by name and constants
 };
 
 }  // namespace metal_marlin::metal

@@ -122,48 +122,32 @@ Result<id<MTLLibrary>> Pipelines::library_with(Unit& unit, std::string_view name
   return Status::error(MARLIN_E_NOT_FOUND, "there is no kernel %s", wanted.UTF8String);
 }
 
-device::KernelRef Pipelines::find(const std::string& key) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = compiled_.find(key);
-  return found == compiled_.end() ? nullptr : found->second;
-}
-
-template <class Make>
-Result<device::KernelRef> Pipelines::once(const std::string& key, const Make& make) {
+Result<device::KernelRef> Pipelines::kernel(std::string_view name,
+                                            std::span<const device::Constant> constants) {
   @autoreleasepool {
-    if (device::KernelRef found = find(key); found != nullptr) return found;
-    const std::lock_guard<std::mutex> compiling(compiling_);
-    if (device::KernelRef found = find(key); found != nullptr)
-      return found;  // by the thread before this one
-    MARLIN_ASSIGN(device::KernelRef made, make());
-    const std::lock_guard<std::mutex> lock(mutex_);
-    compiled_.emplace(key, made);
-    return made;
+    return compiled_.get(key_of(name, constants), [&]() -> Result<device::KernelRef> {
+      const bool tensor = name.ends_with("_tensor");
+      const auto library = library_with(tensor ? tensor_ : base_, name);
+      auto made = library.ok() ? compile(library.value(), name, constants)
+                               : Result<device::KernelRef>(library.status());
+      // Compilers differ in their support of tensors, and devices of older families in that of the
+      // rest. An error here means that this kernel is missing, and not that the device failed.
+      if ((tensor || !has_matrices(device_)) && made.status().code() == MARLIN_E_DEVICE)
+        return Status::error(MARLIN_E_UNSUPPORTED, "%s", made.status().message());
+      return made;
+    });
   }
 }
 
-Result<device::KernelRef> Pipelines::kernel(std::string_view name,
-                                            std::span<const device::Constant> constants) {
-  return once(key_of(name, constants), [&]() -> Result<device::KernelRef> {
-    const bool tensor = name.ends_with("_tensor");
-    const auto library = library_with(tensor ? tensor_ : base_, name);
-    auto made = library.ok() ? compile(library.value(), name, constants)
-                             : Result<device::KernelRef>(library.status());
-    // Compilers differ in their support of tensors, and devices of older families in that of the
-    // rest. An error here means that this kernel is missing, and not that the device failed.
-    if ((tensor || !has_matrices(device_)) && made.status().code() == MARLIN_E_DEVICE)
-      return Status::error(MARLIN_E_UNSUPPORTED, "%s", made.status().message());
-    return made;
-  });
-}
-
 Result<device::KernelRef> Pipelines::helper(std::string_view name) {
-  return once(std::string(name), [&]() -> Result<device::KernelRef> {
-    if (helpers_ == nil) {
-      MARLIN_ASSIGN(helpers_, compile_source(device_, kHelpers, kLanguage));
-    }
-    return compile(helpers_, name, {});
-  });
+  @autoreleasepool {
+    return compiled_.get(std::string(name), [&]() -> Result<device::KernelRef> {
+      if (helpers_ == nil) {
+        MARLIN_ASSIGN(helpers_, compile_source(device_, kHelpers, kLanguage));
+      }
+      return compile(helpers_, name, {});
+    });
+  }
 }
 
 Result<device::KernelRef> Pipelines::compile(id<MTLLibrary> library, std::string_view name,
