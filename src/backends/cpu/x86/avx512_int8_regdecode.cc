@@ -22,8 +22,7 @@
 //                    With groups of 64 and more for overflow-prone rows: kParts 1, finite. kBoth
 //                    with groups of 16, moderate scales and kRows 2, 4, 6, 8.
 //   multiply_groups  groups of 64 and 128; kRows 2, 4, 6, 8, and 1 beside overflow-prone rows
-//   multiply_paired  fp4 with E4M3 scales that fit in pairs; exponents with kRows 2, 4, 6, 8, or
-//                    finite with kRows 1
+//   multiply_paired  fp4 with E4M3 scales in pairs; exponents with kRows 2 to 8, finite with 1
 //
 // Limits: vpdpbusd and all multiplications share two pipes, so the multiplications beside the 8 dot
 // products of a block of 32 slots and a row limit the speed: one (powers of two; groups of 64 and
