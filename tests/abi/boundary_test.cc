@@ -406,6 +406,12 @@ TEST(PackedFiles, AreOfTheCpu) {
                packed.get(), &load, none.out());
 }
 
+TEST(Conversions, NameTheirLayers) {
+  const mm::checkpoint source(std::string(MARLIN_TEST_DATA) + "/ct-nvfp4");
+  const auto desc = mm::make<marlin_convert_desc>();
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "desc names no layers", marlin_checkpoint_convert, source.get(), "out", &desc);
+}
+
 TEST_F(Boundary, WhatOnlyTheCpuDoes) {
   std::vector<uint8_t> blocks(8 * 18);
   const marlin_matrix out = mm::matrix_view(blocks.data(), 8, 18);

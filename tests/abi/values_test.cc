@@ -212,6 +212,8 @@ TEST_F(Values, OddConfigs) {
   EXPECT_EQ(large_numbers.value("u").i64, INT64_MAX);
   EXPECT_EQ(large_numbers.value("n").kind, MARLIN_VALUE_I64);
   EXPECT_EQ(large_numbers.value("f").kind, MARLIN_VALUE_F64);
+  const mm::checkpoint mixed = config(R"({"a": [9223372036854775808, 0.5]})");
+  EXPECT_THAT(elements_of<double>(mixed.value("a")), ElementsAre(0x1p63, 0.5));
   // A long name that many paths repeat would take memory without bound.
   std::string members;
   for (int i = 0; i < 1000; ++i) members += (i == 0 ? "\"" : ",\"") + std::to_string(i) + "\":0";

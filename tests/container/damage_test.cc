@@ -306,6 +306,11 @@ TEST_F(Damage, ThePartsOfALayerAreItsPackedBytes) {
   EXPECT_EQ(parts[0].file_offset, directory.entries[0].experts[0].data.offset);
   EXPECT_EQ(parts[0].bytes, packed->layer(0).bytes);
   EXPECT_EQ(std::memcmp(parts[0].data, bytes_.data() + parts[0].file_offset, parts[0].bytes), 0);
+  packed->release({parts[0].data, parts[0].bytes});  // the bytes stay readable
+  EXPECT_EQ(std::memcmp(parts[0].data, bytes_.data() + parts[0].file_offset, parts[0].bytes), 0);
+  EXPECT_FALSE(packed->origin().is_gguf);
+  EXPECT_FALSE(packed->has_read({}));
+  EXPECT_EQ(packed->tensors().size(), tensors_.size());
 }
 
 TEST_F(Damage, NamesTheByteOfTheHeadThatIsWrong) {

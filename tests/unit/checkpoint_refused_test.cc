@@ -233,5 +233,36 @@ TEST(LayersThatAreNotRead, OfFloatsAndBytes) {
   });
 }
 
+TEST(LayersThatAreNotRead, OfTorchAoWithTooManyCodes) {
+  expect_said({{{{"a._weight_qdata", "I8", "0,1073741824", ""},
+                 tensor("a._weight_scale", "BF16", "1,2"),
+                 tensor("a._weight_zero_point", "BF16", "1,2")},
+                "{}",
+                "expected up to 2147483647 codes a row"}});
+}
+
+TEST(LayersThatAreNotRead, OfGgufFloatsWithAScale) {
+  GgufWriter file;
+  file.tensor("a.weight", {32, 1}, 0, std::string(128, '\0'));
+  file.tensor("a.scale", {1}, 0, std::string(4, '\0'));
+  const auto opened = open_memory({{"f.gguf", file.file()}});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_THAT(opened.value()->layer(0).status.message(), HasSubstr("floats with a tensor of scale beside them are not read"));
+  const Status none = opened.value()->source(7, 0, {}).status();
+  EXPECT_EQ(none.code(), MARLIN_E_NOT_FOUND);
+  EXPECT_STREQ(none.message(), "layer 7: the checkpoint has 1");
+}
+
+/// Experts that were gathered are of the same files as before.
+TEST(GatheredExperts, KnowTheirFiles) {
+  const auto opened =
+      open_memory({{"f.safetensors",
+                    safetensors({tensor("experts.0.w.weight", "F32", "1,2"), tensor("experts.1.w.weight", "F32", "1,2")})}});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_EQ(opened.value()->layer(0).experts, 2u);
+  EXPECT_FALSE(opened.value()->origin().is_gguf);
+  EXPECT_FALSE(opened.value()->has_read({}));
+}
+
 }  // namespace
 }  // namespace metal_marlin::testing

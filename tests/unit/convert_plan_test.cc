@@ -121,6 +121,11 @@ TEST_F(ConvertPlan, WhatIsRefusedBeforeAnyWork) {
       {{{"a.weight", "F32", "64,128", small}}, scheme(MARLIN_SCHEME_MARLIN_24, Sparsity::prune), "scales: marlin-24 holds"},
       {{floats("a.weight", 1, 65)}, scheme(MARLIN_SCHEME_MARLIN_24, Sparsity::prune), "marlin-24 wants multiples of 64 and 32"},
       {{floats("a.weight")}, scheme(MARLIN_SCHEME_MARLIN_24), "compressed-tensors holds dense int4"},
+      {{floats("a.weight")},
+       [](auto& how) {
+         how.scheme = MARLIN_SCHEME_MARLIN_24, how.format = MARLIN_INT4, how.sparsity = Sparsity::prune, how.group_size = 64;
+       },
+       "marlin-24 has groups of 128 or one a row, found 64"},
       {{floats("a.weight", 1, 64, 40)}, [](auto&) {}, "wants whole groups of 32"},
       {{{"experts.w.weight", "F32", "2,64,128", tiny + tiny}},
        scheme(MARLIN_SCHEME_MARLIN_24, Sparsity::prune),
@@ -190,6 +195,25 @@ TEST_F(ConvertPlan, NamesOfAGgufThatAreNoUtf8HaveNoPlaceInSafetensors) {
   const Status status = convert("out.safetensors", {});
   EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED);
   EXPECT_THAT(status.message(), HasSubstr("safetensors holds names in UTF-8 only"));
+}
+
+TEST_F(ConvertPlan, ATensorScaleIsFoundByTheNameOfItsTensor) {
+  testing::GgufWriter file;
+  file.tensor("a", {64, 64}, 2, std::string(64 * 36, '\x38'));
+  testing::write_file(scratch_.at("in/model.gguf"), file.file());
+  const Status status = convert("out", {}, [](auto& how) { how.scheme = MARLIN_SCHEME_GGUF, how.format = MARLIN_NVFP4; });
+  EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_THAT(status.message(), HasSubstr("the tensor scale of an NVFP4 tensor is found by its name in .weight"));
+}
+
+TEST(OutputBytes, AreCounted) {
+  OutputTensor tensor;
+  tensor.name = "a";
+  tensor.dims = {INT64_MAX, INT64_MAX};
+  const ElementType bytes{"U8", 1, 1, MARLIN_U8};
+  const Status status = output_bytes(&bytes, tensor, "safetensors").status();
+  EXPECT_EQ(status.code(), MARLIN_E_SHAPE);
+  EXPECT_STREQ(status.message(), "tensor 'a': its size is no whole number of bytes below 2^64");
 }
 
 TEST_F(ConvertPlan, KeysOfTheOldFileAreNotThoseOfTheNew) {
@@ -292,15 +316,31 @@ TEST(SafetensorsHeaders, AreNotLongerThanReadersTake) {
 /// A disk on which names cannot be given, each in another way.
 class StubbornNames final : public NameChanges {
  public:
-  int link_error = 0, exchange_error = 0;
+  int link_error = 0, exchange_error = 0, exchanges = INT32_MAX;  // how many succeed
 
   int link(const char* from, const char* to) noexcept override {
     return link_error != 0 ? link_error : NameChanges::link(from, to);
   }
   int exchange(const char* a, const char* b) noexcept override {
+    if (exchanges-- <= 0) return EIO;
     return exchange_error != 0 ? exchange_error : NameChanges::exchange(a, b);
   }
 };
+
+/// The second file cannot take its place, and the first cannot give its place back by another exchange.
+TEST_F(ConvertPlan, AnExchangeThatCannotBeUndoneIsUndoneByARename) {
+  write({floats("a.weight")});
+  std::filesystem::create_directory(scratch_.at("out"));
+  for (const char* name : {"model.safetensors", "config.json"})
+    testing::write_file(scratch_.at(std::string("out/") + name), std::string("old ") + name);
+  StubbornNames names;
+  names.exchanges = 1;
+  const Status status = convert("out", {}, [&](auto& how) { how.overwrite = true, how.names = &names; });
+  EXPECT_THAT(status.message(), HasSubstr("config.json: cannot give the file its name"));
+  for (const char* name : {"model.safetensors", "config.json"})
+    EXPECT_EQ(testing::read_file(scratch_.at(std::string("out/") + name)), std::string("old ") + name);
+  EXPECT_EQ(scratch_.names("out"), (std::set<std::string>{"model.safetensors", "config.json"}));
+}
 
 TEST_F(ConvertPlan, NamesThatCannotBeGiven) {
   write({floats("a.weight")});

@@ -62,6 +62,10 @@ TEST(LayoutColumns, OfWordsAlongK) {
   sparse.scales = scales.view;
   sparse.sparse_meta = pattern.view;
   expect_columns(sparse, 64, 32);
+  LayoutOperands promised = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, kN, kK, kGroup, words);
+  promised.scales = scales.view;
+  promised.flags = MARLIN_PACK_ADDITIVE_ZEROS;
+  EXPECT_STREQ(error_of(promised).message(), "zeros: the flags promise additive zeros, found none");
 }
 
 TEST(LayoutColumns, OfAwq) {
@@ -100,6 +104,32 @@ TEST(LayoutColumns, OfRows) {
     sparse.sparse_meta = meta->view;
     expect_columns(sparse, 64, 64);
   }
+}
+
+TEST(LayoutColumns, OfAwqGemv) {
+  // Groups of 32: the scales of a row are padded to 32 groups, its zeros to four words of eight groups each.
+  constexpr int64_t kLong = 512;
+  const Operand words("values", MARLIN_I32, {kN, kLong / 8}, noise<uint32_t>(kN * kLong / 8, 6)),
+      scales("scales", MARLIN_F16, {kN, 32}, some_f16(kN * 32)),
+      zeros("zeros", MARLIN_I32, {kN, 4}, noise<uint32_t>(kN * 4, 7));
+  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_INT4, kN, kLong, kGroup, words);
+  o.scales = scales.view;
+  expect_columns(o, 256, 64);
+  o.zeros = zeros.view;
+  expect_columns(o, 256, 256);
+  o.k = o.group_size = 132;
+  EXPECT_EQ(error_of(o).code(), MARLIN_E_SHAPE);
+  EXPECT_STREQ(error_of(o).message(), "values: k: expected a multiple of 8, found 132");
+}
+
+TEST(LayoutColumns, OfFloats) {
+  std::string values;
+  for (int i = 0; i < 16; ++i) append(values, static_cast<float>(i));
+  const auto opened = open_memory({{"f.safetensors", safetensors({{"a.weight", "F32", "2,8", values}})}});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  auto source = opened.value()->source(0, 0, {}).take();
+  source->narrow(3, 2);
+  EXPECT_EQ(decode_all(*source).value(), (std::vector<float>{3, 4, 11, 12}));
 }
 
 TEST(LayoutColumns, RowsOfOneStrideOnlyWhereALayoutHasSuch) {
