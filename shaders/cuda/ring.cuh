@@ -374,8 +374,10 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
       static_cast<long long>(2 * shape.stages) * teams;
   const int wanted = is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1;
   // Products begin with A: of routed rows one stage is asked for before it, or two while the kernel
-  // before still runs.
-  const int early = ROUTED ? (guesses ? min(2, shape.stages) : 1) : min(wanted, shape.stages);
+  // before still runs. (FP4 with float16 activations has no registers for it.)
+  constexpr bool kAFirst = Op::kIsBf16 || Codes::kZeros || Codes::kWords > 1;
+  const int before_a = guesses ? min(2, shape.stages) : (kAFirst ? 1 : shape.stages);
+  const int early = ROUTED ? before_a : min(wanted, shape.stages);
   const auto refill = [&](int begin, int end) {
     if (lane != 0) return;
 #pragma unroll 1
