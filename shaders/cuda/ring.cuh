@@ -316,9 +316,10 @@ __device__ inline const int* find_ring_routes(const Launch& launch, unsigned cha
   return table;
 }
 
-/// The products of ring(). With `guesses`, it takes the ids of few routed rows as they are while the
-/// kernel before still runs, and asks for weights of these experts. When that kernel has ended, it
-/// reads the ids again: if they name other experts now, nothing was written, and it returns false.
+/// The products of ring(). With `guesses`, it takes the ids of few routed rows as they are while
+/// the kernel before still runs, and asks for weights of these experts. When that kernel has ended,
+/// it reads the ids again: if they name other experts now, nothing was written, and it returns
+/// false.
 template <class Codes, class Activation, class Form, bool ROUTED>
 __device__ inline bool multiply_ring(const CudaParameters& parameters, int first, int shared_bytes,
                                      bool guesses) {
@@ -483,8 +484,8 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   const ProductArgs& args = launch.arguments<ProductArgs>();
   let_next_start();
   // Other weights and activations leave no registers for a guess.
-  constexpr bool kGuesses = ROUTED && !Codes::kZeros && Codes::kWords == 1 &&
-                            Activation::Number::kMagic == Bf16::kMagic;
+  constexpr bool kGuesses =
+      ROUTED && !Codes::kZeros && Codes::kWords == 1 && Activation::Number::kMagic == Bf16::kMagic;
   if constexpr (kGuesses) {
     bool guesses = args.experts != 0 && args.m <= kFewRoutedRows;
 #pragma unroll 1

@@ -327,8 +327,8 @@ mm::weights random_weights(marlin_context* context, uint32_t experts, int64_t n,
   return weights;
 }
 
-/// The ids are another expert's until the product before, which takes long and writes zeros over them, ends. A kernel that starts
-/// sooner may guess, but must not use what it has read.
+/// The ids are another expert's until the product before, which takes long and writes zeros over them, ends. A kernel that
+/// starts sooner may guess, but must not use what it has read.
 TEST_F(Products, OfIdsThatTheKernelBeforeWritesAreRight) {
   constexpr int64_t kTokens = 3, kTopK = 2, kWidth = 2048, kLong = 32768, kRows = kTokens * kTopK;
   marlin_context* const context = gpu_->context("", mm::gpu::kMostRows);
