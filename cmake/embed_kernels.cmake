@@ -13,7 +13,7 @@ function(metal_marlin_compile_kernels image source sources)
   endforeach()
   separate_arguments(more UNIX_COMMAND "${METAL_MARLIN_NVCC_FLAGS}")
   add_custom_command(OUTPUT ${image}
-    COMMAND ${METAL_MARLIN_NVCC} -std=c++20 -O3 -fatbin ${targets} ${more} ${ARGN} -o ${image} ${source}
+    COMMAND ${METAL_MARLIN_NVCC} -std=c++20 -O3 -fatbin --compress-mode=size ${targets} ${more} ${ARGN} -o ${image} ${source}
     DEPENDS ${sources} COMMENT "Compiling CUDA kernels: ${image}" VERBATIM)
 endfunction()
 

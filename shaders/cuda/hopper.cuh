@@ -36,6 +36,10 @@ __device__ inline void load_shared_half(u32 from, u32& to) {
 __device__ inline void init_barrier(u32 barrier, u32 arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
+/// Ends a barrier's life, so that its memory may be used for something else.
+__device__ inline void end_barrier(u32 barrier) {
+  asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(barrier) : "memory");
+}
 /// Makes initialized barriers visible to copies.
 __device__ inline void publish_barriers() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");

@@ -88,6 +88,16 @@ struct WeightRing {
     publish_barriers();
     __syncwarp();
   }
+  /// Waits for up to `early` stages that were asked for since init(), and gives the memory back.
+  /// Every lane of the warp calls it.
+  __device__ void abandon(int first_job, int early) const {
+    int asked = 0;
+    for (int job = first_job; job < work.end; job += step)
+      for (int i = 0; i < part.count(); i += shape.chunks()) asked += work.halves();
+    for (int s = 0; s < min(asked, early); s++) wait_for_phase(barriers + 8 * s, 0);
+    __syncwarp();
+    if (threadIdx.x % 32 < shape.stages) end_barrier(barriers + threadIdx.x % 32 * 8);
+  }
   /// Starts to fill a stage with what comes next, if anything does. One lane calls it.
   __device__ void refill(u32 stage) {
     if (job >= work.end) return;
@@ -289,14 +299,14 @@ __device__ inline int bytes_of_routes(const Launch& launch) {
 }
 
 /// The table of routes of a product of experts, which may be in `memory` (free_memory_of_routes),
-/// and the experts of all rows.
+/// and the experts of all rows. `tells` is that of sort_few_routes().
 template <bool SORTS_MANY>
 __device__ inline const int* find_ring_routes(const Launch& launch, unsigned char* memory,
-                                              const int*& experts) {
+                                              bool tells, const int*& experts) {
   const ProductArgs& args = launch.arguments<ProductArgs>();
   if (!SORTS_MANY || args.experts == 0 || args.m <= kFewRoutedRows) {
     alignas(16) __shared__ int few[kFewRoutes];
-    const int* const table = find_few_routes(launch, kRingRows, few);
+    const int* const table = find_few_routes(launch, kRingRows, few, tells);
     experts = table + route_experts_at(args.items, args.m);
     return table;
   }
@@ -306,26 +316,29 @@ __device__ inline const int* find_ring_routes(const Launch& launch, unsigned cha
   return table;
 }
 
-/// The rows of A from `first` on, eight of them, or all routed rows.
+/// The products of ring(). With `guesses`, it takes the ids of few routed rows as they are while
+/// the kernel before still runs, and asks for weights of these experts. When that kernel has ended,
+/// it reads the ids again: if they name other experts now, nothing was written, and it returns
+/// false.
 template <class Codes, class Activation, class Form, bool ROUTED>
-__device__ inline void ring(const CudaParameters& parameters, int first, int shared_bytes) {
+__device__ inline bool multiply_ring(const CudaParameters& parameters, int first, int shared_bytes,
+                                     bool guesses) {
   typedef typename Activation::Number Number;
   typedef Operand<Codes, Number, Form> Op;
   extern __shared__ __align__(128) unsigned char memory[];
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, j = lane % 4;
-  let_next_start();
   // Integers in short groups leave no registers for it (routes_of_ring of
   // src/backends/cuda/policy.cc).
   constexpr bool kIntegers = Codes::kZeros || Codes::kWords > 1;
   constexpr bool kSortsMany = ROUTED && (!kIntegers || Op::kGroupsOf128 || Op::kAdditive);
   const int* table = nullptr;
   if constexpr (ROUTED) {
-    wait_for_previous();
+    if (!guesses) wait_for_previous();
     const int* experts;
-    table = find_ring_routes<kSortsMany>(launch, memory, experts);
-    clear_rows_of_no_expert(launch, experts, 32 * kRingWarps);
+    table = find_ring_routes<kSortsMany>(launch, memory, !guesses, experts);
+    if (!guesses) clear_rows_of_no_expert(launch, experts, 32 * kRingWarps);
     if (kSortsMany && table == reinterpret_cast<const int*>(memory)) free_memory_of_routes();
   }
   const RingWork<ROUTED> work(launch, table, first);
@@ -361,7 +374,11 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
       static_cast<long long>(work.end - work.begin) * halves * shape.stages_of_part >
       static_cast<long long>(2 * shape.stages) * teams;
   const int wanted = is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1;
-  const int early = ROUTED ? shape.stages : min(wanted, shape.stages);
+  // Products begin with A: of routed rows one stage is asked for before it, or two while the kernel
+  // before still runs. (FP4 with float16 activations has no registers for it.)
+  constexpr bool kAFirst = Op::kIsBf16 || Codes::kZeros || Codes::kWords > 1;
+  const int before_a = guesses ? min(2, shape.stages) : (kAFirst ? 1 : shape.stages);
+  const int early = ROUTED ? before_a : min(wanted, shape.stages);
   const auto refill = [&](int begin, int end) {
     if (lane != 0) return;
 #pragma unroll 1
@@ -370,6 +387,14 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   refill(0, early);
   __syncwarp();
   wait_for_previous();
+  if (ROUTED && guesses) {
+    if (!confirm_few_routes(launch, table)) {
+      ring.abandon(work.begin + team, early);
+      free_memory_of_routes();
+      return false;
+    }
+    clear_rows_of_no_expert(launch, table + route_experts_at(args.items, args.m), 32 * kRingWarps);
+  }
   // Each warp copies a part of A. A part of a team of 16 is read by the warp that copied it.
   constexpr int kAllWarps = 4;
   static_assert(1 << kAllWarps == kRingWarps, "log2");
@@ -448,5 +473,26 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
         }
       }
     }
+  }
+  return true;
+}
+
+/// The rows of A from `first` on, eight of them, or all routed rows.
+template <class Codes, class Activation, class Form, bool ROUTED>
+__device__ inline void ring(const CudaParameters& parameters, int first, int shared_bytes) {
+  const Launch launch{parameters};
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  let_next_start();
+  // Other weights and activations leave no registers for a guess.
+  constexpr bool kGuesses =
+      ROUTED && !Codes::kZeros && Codes::kWords == 1 && Activation::Number::kMagic == Bf16::kMagic;
+  if constexpr (kGuesses) {
+    bool guesses = args.experts != 0 && args.m <= kFewRoutedRows;
+#pragma unroll 1
+    while (
+        !multiply_ring<Codes, Activation, Form, ROUTED>(parameters, first, shared_bytes, guesses))
+      guesses = false;
+  } else {
+    multiply_ring<Codes, Activation, Form, ROUTED>(parameters, first, shared_bytes, false);
   }
 }

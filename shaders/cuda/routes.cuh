@@ -73,9 +73,12 @@ __device__ inline int named_expert(const Launch& launch, int row) {
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int token = token_of_row(row, args.top_k);
   const int* const ids = launch.buffer<const int>(MARLIN_BUFFER_ROUTED_IDS);
-  const int id = ids[token * args.id_stride + (row - token * args.top_k)];
+  // From the second-level cache: the first may have what was there before the last kernel's end.
+  const int id = __ldcg(ids + (token * args.id_stride + (row - token * args.top_k)));
   return id >= 0 && id < args.experts ? id : -1;
 }
+
+__device__ inline bool is_first_block() { return blockIdx.x + blockIdx.y + blockIdx.z == 0; }
 
 /// Writes what `finish` reads of a routed row. One block does for each row.
 __device__ inline void tell_finish(const Launch& launch, int row, int expert) {
@@ -109,8 +112,10 @@ constexpr int kFewRoutes = kRouteItem * (1 + kFewRoutedRows) + 2 * kFewRoutedRow
 
 /// Sorts few routed rows, each of which is a lane's, by expert, and cuts them into items of up to
 /// `tile_rows`: an item begins at a lane that is the first of its expert, or a multiple of
-/// `tile_rows` further. A warp calls it; other warps see the table after a barrier.
-__device__ inline void sort_few_routes(const Launch& launch, int tile_rows, int* table) {
+/// `tile_rows` further. A warp calls it; other warps see the table after a barrier. `tells`:
+/// whether the first block tells finish.
+__device__ inline void sort_few_routes(const Launch& launch, int tile_rows, int* table,
+                                       bool tells = true) {
   constexpr u32 kAll = ~0u;
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int lane = int(threadIdx.x) % kLanes;
@@ -137,7 +142,21 @@ __device__ inline void sort_few_routes(const Launch& launch, int tile_rows, int*
   if (expert >= 0) table[route_sorted_at(args.items) + first + in_item] = lane;
   if (lane >= args.m) return;
   table[route_experts_at(args.items, args.m) + lane] = expert;
-  if (blockIdx.x + blockIdx.y + blockIdx.z == 0) tell_finish(launch, lane, expert);
+  if (tells && is_first_block()) tell_finish(launch, lane, expert);
+}
+
+/// Whether the ids still name the experts by which sort_few_routes(), which did not tell finish,
+/// has sorted; then finish is told. All threads of the block call it.
+__device__ inline bool confirm_few_routes(const Launch& launch, const int* table) {
+  const ProductArgs& args = launch.arguments<ProductArgs>();
+  const int row = int(threadIdx.x);
+  bool same = true;
+  if (row < args.m) {
+    const int expert = named_expert(launch, row);
+    same = expert == table[route_experts_at(args.items, args.m) + row];
+    if (same && is_first_block()) tell_finish(launch, row, expert);
+  }
+  return __syncthreads_and(same) != 0;
 }
 
 /// Sorts routed rows by expert, and cuts them into items of up to `tile_rows`. All THREADS threads
@@ -216,11 +235,12 @@ __device__ inline int routed_row(const Launch& launch, const int* table, int pla
 }
 
 /// The table of routes of a product of experts, for all threads of a block. `few` has room for one
-/// of kFewRoutedRows in shared memory.
-__device__ inline const int* find_few_routes(const Launch& launch, int tile_rows, int* few) {
+/// of kFewRoutedRows in shared memory; `tells` is that of sort_few_routes().
+__device__ inline const int* find_few_routes(const Launch& launch, int tile_rows, int* few,
+                                             bool tells = true) {
   if (launch.arguments<ProductArgs>().experts == 0)
     return launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
-  if (threadIdx.x < kLanes) sort_few_routes(launch, tile_rows, few);
+  if (threadIdx.x < kLanes) sort_few_routes(launch, tile_rows, few, tells);
   __syncthreads();
   return few;
 }

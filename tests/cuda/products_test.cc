@@ -304,6 +304,74 @@ TEST_F(Products, OfFewRoutedRowsAreRight) {
     }
 }
 
+/// MXFP4 weights of random numbers, [experts n, k].
+mm::weights random_weights(marlin_context* context, uint32_t experts, int64_t n, int64_t k) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  std::vector<std::vector<float>> numbers(experts);
+  std::vector<marlin_pack_desc> parts;
+  for (auto& of_expert : numbers) {
+    of_expert.resize(static_cast<size_t>(n * k));
+    for (float& x : of_expert) x = normal(random);
+    auto desc = mm::make<marlin_pack_desc>();
+    desc.format = MARLIN_MXFP4;
+    desc.n = n;
+    desc.k = k;
+    desc.values = mm::matrix_view(of_expert.data(), n, k);
+    parts.push_back(desc);
+  }
+  std::vector<const marlin_pack_desc*> addresses;
+  for (const marlin_pack_desc& part : parts) addresses.push_back(&part);
+  mm::weights weights;
+  EXPECT_EQ(marlin_weights_pack(context, addresses.data(), experts, experts, weights.out(), nullptr), MARLIN_OK);
+  return weights;
+}
+
+/// The ids are another expert's until the product before, which takes long and writes zeros over them, ends. A kernel that
+/// starts sooner may guess, but must not use what it has read.
+TEST_F(Products, OfIdsThatTheKernelBeforeWritesAreRight) {
+  constexpr int64_t kTokens = 3, kTopK = 2, kWidth = 2048, kLong = 32768, kRows = kTokens * kTopK;
+  marlin_context* const context = gpu_->context("", mm::gpu::kMostRows);
+  const mm::weights experts = random_weights(context, 2, kWidth, kWidth);
+  const mm::weights writer = random_weights(context, 1, kTopK, kLong);
+  mm::buffer ids, zeros, a, c;
+  const auto make = [&](mm::buffer& buffer, int64_t bytes) {
+    ASSERT_EQ(marlin_buffer_create(context, static_cast<uint64_t>(bytes), buffer.out(), nullptr), MARLIN_OK);
+  };
+  make(ids, kRows * 4);
+  make(zeros, kTokens * kLong * 2);
+  make(a, kTokens * kWidth * 2);
+  make(c, kRows * kWidth * 2);
+  const auto bf16 = [](const mm::buffer& buffer, int64_t rows, int64_t columns) {
+    marlin_matrix view = buffer.matrix<float>(rows, columns);
+    view.dtype = MARLIN_BF16;
+    return view;
+  };
+  constexpr uint16_t kOne = 0x3F80;
+  std::fill_n(static_cast<uint16_t*>(a.data()), kTokens * kWidth, kOne);
+  auto write = mm::make<marlin_gemm_desc>(), product = mm::make<marlin_gemm_desc>();
+  write.weights = writer.get();
+  write.a = bf16(zeros, kTokens, kLong);
+  write.c = ids.matrix<float>(kTokens, kTopK);
+  product.weights = experts.get();
+  product.a = bf16(a, kTokens, kWidth);
+  product.c = bf16(c, kRows, kWidth);
+  product.expert_ids = ids.matrix<int32_t>(kTokens, kTopK);
+  mm::stream stream;
+  ASSERT_EQ(marlin_stream_create(context, nullptr, stream.out(), nullptr), MARLIN_OK);
+  const auto result_of_ids = [&](int32_t id, bool writes) {
+    std::fill_n(static_cast<int32_t*>(ids.data()), kRows, id);
+    EXPECT_EQ(writes ? marlin_gemm(stream.get(), &write, nullptr) : MARLIN_OK, MARLIN_OK);
+    EXPECT_EQ(marlin_gemm(stream.get(), &product, nullptr), MARLIN_OK);
+    EXPECT_EQ(marlin_stream_wait(stream.get(), UINT64_MAX, nullptr), MARLIN_OK);
+    const auto* const numbers = static_cast<const uint16_t*>(c.data());
+    return std::vector<uint16_t>(numbers, numbers + kRows * kWidth);
+  };
+  const auto of_first = result_of_ids(0, false);
+  EXPECT_NE(result_of_ids(1, false), of_first);
+  for (int turn = 0; turn < 8; ++turn) EXPECT_EQ(result_of_ids(1, true), of_first);
+}
+
 /// Long rows of the forms that kernels are compiled for, few and many tokens.
 TEST_F(Products, OfLongExpertsAreRight) {
   uint32_t seed = 1;
