@@ -44,6 +44,7 @@ std::vector<WeightKind> all_kinds() {
     kinds.push_back({MARLIN_INT8, ScaleType::bf16, ZeroKind::additive, group});
     kinds.push_back({MARLIN_INT3, ScaleType::f16, ZeroKind::none, group});
     kinds.push_back({MARLIN_INT2, ScaleType::f16, ZeroKind::integer, group});
+    kinds.push_back({MARLIN_INT5, ScaleType::f16, ZeroKind::none, group});
     kinds.push_back({MARLIN_INT5, ScaleType::f32, ZeroKind::integer, group, false, true});
     kinds.push_back({MARLIN_INT6, ScaleType::bf16, ZeroKind::additive, group});
     kinds.push_back({MARLIN_IQ4, ScaleType::f16, ZeroKind::none, group});

@@ -104,11 +104,6 @@ MARLIN_AVX512 MARLIN_INLINE __m512i gather_control(__m512i positions) {
                                    0xea);  // (a & b) | c
 }
 
-/// The offset that unsigned_codes adds to the value, unless the sums of the activations already
-/// contain it (activations.h: sum_factor).
-template <CodeKind kCode>
-inline constexpr int kUncorrected = kCode == CodeKind::i8add ? 128 : 0;
-
 /// scale * d, kept finite if the scale is finite: an infinite factor would give NaN if the integer
 /// sum is 0. NaN stays NaN.
 MARLIN_AVX512 MARLIN_INLINE __m512 finite_product(__m512 scale, __m512 d) {

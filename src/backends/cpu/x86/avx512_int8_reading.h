@@ -29,9 +29,8 @@ struct DenseCodes {
   static constexpr bool kInLines = kReading == Reading::lines;
   static constexpr bool kInBytes = (kInLines && is_eight_bits(kCode)) || kReading == Reading::bytes;
   /// The bits of the second plane.
-  static constexpr int kHigh = kReading == Reading::five_bits  ? 1
-                               : kReading == Reading::six_bits ? 2
-                                                               : 0;
+  static constexpr int kHigh =
+      (kReading == Reading::five_bits ? 1 : 0) + (kReading == Reading::six_bits ? 2 : 0);
   static constexpr int kBytes =
       kInBytes || kInLines ? Lines::kBytes : (4 + kHigh) * 64;  ///< of a block
   /// The offset that quad() adds to a value divides sum_factor (activations.h) by 2^kSumShift: an
