@@ -71,7 +71,7 @@ class Status(Constant):
     OK = 0
     # a value that no caller may pass: NULL, unknown enum, overlap
     ARGUMENT = -10
-    # struct_size is 0 or shorter than version 1
+    # struct_size is no size of any version
     STRUCT_SIZE = -11
     # sizes that do not fit each other
     SHAPE = -12

@@ -47,10 +47,10 @@ struct PanelArgs {
   ActivationLayout activations;
   const uint32_t* packed_a = nullptr;
   int64_t tile_begin = 0, tile_end = 0;
-  int idle_blocks = 0;  ///< at the end of K, hold padding alone; a kernel may pass over them
   bool block_by_block = false;  ///< INT8: every block is scaled alone, in the order of `blocks`
   float* sums = nullptr;        ///< [(tile_end - tile_begin) * tile_rows][kPanelColumns], 64-byte
                                 ///< aligned; written, not read
+  int idle_blocks = 0;  ///< at the end of K, hold padding alone; a kernel may pass over them
 };
 using MultiplyPanel = void (*)(const PanelArgs&);
 

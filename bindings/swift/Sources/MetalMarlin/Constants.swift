@@ -11,7 +11,7 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let ok = Status(rawValue: MARLIN_OK)
   /// A value that no caller may pass: NULL, unknown enum, overlap
   public static let argument = Status(rawValue: MARLIN_E_ARGUMENT)
-  /// struct_size is 0 or shorter than version 1
+  /// struct_size is no size of any version
   public static let structSize = Status(rawValue: MARLIN_E_STRUCT_SIZE)
   /// Sizes that do not fit each other
   public static let shape = Status(rawValue: MARLIN_E_SHAPE)

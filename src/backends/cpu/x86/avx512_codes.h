@@ -138,8 +138,8 @@ template <int kHigh, int kOctet, int kQuad>
 MARLIN_AVX512 MARLIN_INLINE __m512i join_planes(__m512i low, __m512i high) {
   constexpr int kChoose = 0xd8;  // mask ? low : high, in the register of high, which is no constant
   if constexpr (kQuad == 1) low = _mm512_srli_epi16(low, 4);
-  return _mm512_ternarylogic_epi32(move_high<kHigh, kOctet, kQuad>(high), low, _mm512_set1_epi8(15),
-                                   kChoose);
+  const __m512i moved = move_high<kHigh, kOctet, kQuad>(high);
+  return _mm512_ternarylogic_epi32(moved, low, _mm512_set1_epi8(15), kChoose);
 }
 /// The line of the second plane that holds an octet, counted from the first line of the block.
 constexpr int high_line(int high_bits, int octet) { return 4 + octet * high_bits / 4; }

@@ -65,9 +65,10 @@ struct DenseCodes {
       if constexpr (kReading == Reading::iq4)
         return _mm512_permutexvar_epi8(nibbles, unsigned_iq4(CodeIndices{}));
       constexpr int kLowOrMasked = 0xf8;  // low | (high & mask)
-      return _mm512_ternarylogic_epi32(_mm512_and_si512(nibbles, _mm512_set1_epi8(15)),
-                                       move_high<kHigh, kOctet, kQuad>(codes.high),
-                                       _mm512_set1_epi8(((1 << kHigh) - 1) << 4), kLowOrMasked);
+      const __m512i low = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
+      const __m512i high = move_high<kHigh, kOctet, kQuad>(codes.high);
+      return _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi8(((1 << kHigh) - 1) << 4),
+                                       kLowOrMasked);
     }
   }
 
