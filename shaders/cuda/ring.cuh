@@ -374,10 +374,11 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
       static_cast<long long>(work.end - work.begin) * halves * shape.stages_of_part >
       static_cast<long long>(2 * shape.stages) * teams;
   const int wanted = is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1;
-  // Products begin with A: of routed rows one stage is asked for before it, or two while the kernel
-  // before still runs. (FP4 with float16 activations has no registers for it.)
-  constexpr bool kAFirst = Op::kIsBf16 || Codes::kZeros || Codes::kWords > 1;
-  const int before_a = guesses ? min(2, shape.stages) : (kAFirst ? 1 : shape.stages);
+  // Products begin with A: of few routed rows one stage is asked for before it, or two while the
+  // kernel before still runs. (FP4 with float16 activations has no registers for it.)
+  constexpr bool kAMayBeFirst = Op::kIsBf16 || Codes::kZeros || Codes::kWords > 1;
+  const bool a_first = kAMayBeFirst && args.m <= kFewRoutedRows;
+  const int before_a = guesses ? min(2, shape.stages) : (a_first ? 1 : shape.stages);
   const int early = ROUTED ? before_a : min(wanted, shape.stages);
   const auto refill = [&](int begin, int end) {
     if (lane != 0) return;
