@@ -192,6 +192,10 @@ TEST(LayersThatAreNotRead, OfFloatsAndBytes) {
   const std::string block = quantization(R"("weight_block_size":[2,32])"), odd = quantization(R"("weight_block_size":[0,4])"),
                     columns = quantization(R"("weight_block_size":[2,0,7])");
   const TestTensor e4m3 = tensor("a.weight", "F8_E4M3", "4,8");
+  const auto torchao = [](const char* type, const char* codes, const char* scales, const char* zeros) {
+    return std::vector<TestTensor>{tensor("a._weight_qdata", type, codes), tensor("a._weight_scale", "BF16", scales),
+                                   tensor("a._weight_zero_point", "BF16", zeros)};
+  };
   expect_said({
       {{tensor("a.weight", "F32", "2,2,2")}, "{}", nullptr},
       {{tensor("a.weight", "F32", "8")}, "{}", nullptr},
@@ -206,30 +210,12 @@ TEST(LayersThatAreNotRead, OfFloatsAndBytes) {
       {{e4m3, tensor("a.weight_scale", "F32", "4")}, "{}", ""},
       {{e4m3, tensor("a.weight_scale", "F8_E8M0", "4,1")}, "{}", ""},
       {{tensor("a.weight", "F8_E4M3", "4,64"), tensor("a.weight_scale", "F8_E8M0", "4,2")}, "{}", ""},
-      {{tensor("a._weight_qdata", "U8", "2,8"), tensor("a._weight_scale", "BF16", "1,2"),
-        tensor("a._weight_zero_point", "BF16", "1,2")},
-       "{}",
-       "expected I8 codes in two dimensions"},
-      {{tensor("a._weight_qdata", "I8", "16"), tensor("a._weight_scale", "BF16", "1,2"),
-        tensor("a._weight_zero_point", "BF16", "1,2")},
-       "{}",
-       "expected I8 codes in two dimensions"},
-      {{tensor("a._weight_qdata", "I8", "2,0"), tensor("a._weight_scale", "BF16", "1,2"),
-        tensor("a._weight_zero_point", "BF16", "1,2")},
-       "{}",
-       "expected I8 codes in two dimensions"},
-      {{tensor("a._weight_qdata", "I8", "2,8"), tensor("a._weight_scale", "BF16", "2"),
-        tensor("a._weight_zero_point", "BF16", "1,2")},
-       "{}",
-       "expected two dimensions, found 1"},
-      {{tensor("a._weight_qdata", "I8", "2,8"), tensor("a._weight_scale", "BF16", "1,2"),
-        tensor("a._weight_zero_point", "BF16", "0,2")},
-       "{}",
-       "expected two dimensions"},
-      {{tensor("a._weight_qdata", "I8", "2,8"), tensor("a._weight_scale", "BF16", "3,2"),
-        tensor("a._weight_zero_point", "BF16", "3,2")},
-       "{}",
-       "expected groups that divide K = 16, found 3 of them"},
+      {torchao("U8", "2,8", "1,2", "1,2"), "{}", "expected I8 codes in two dimensions"},
+      {torchao("I8", "16", "1,2", "1,2"), "{}", "expected I8 codes in two dimensions"},
+      {torchao("I8", "2,0", "1,2", "1,2"), "{}", "expected I8 codes in two dimensions"},
+      {torchao("I8", "2,8", "2", "1,2"), "{}", "expected two dimensions, found 1"},
+      {torchao("I8", "2,8", "1,2", "0,2"), "{}", "expected two dimensions"},
+      {torchao("I8", "2,8", "3,2", "3,2"), "{}", "expected groups that divide K = 16, found 3 of them"},
   });
 }
 
