@@ -1,4 +1,6 @@
 // marlin_checkpoint_convert: checkpoints of every layout, to every scheme. Most calls are dry runs; the others write.
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -6,6 +8,13 @@
 #include <string>
 
 #include "fuzz/operands.h"
+
+#ifndef MARLIN_FUZZ_REPLAY
+/// The library tells the system which pages of a file it has read. The next input reads them again, so the fuzzer keeps them.
+extern "C" int madvise(void* address, size_t length, int advice) noexcept {
+  return advice == MADV_DONTNEED ? 0 : static_cast<int>(syscall(SYS_madvise, address, length, advice));
+}
+#endif
 
 namespace metal_marlin::fuzz {
 namespace {
