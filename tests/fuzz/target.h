@@ -48,9 +48,9 @@ inline double seconds_of(clockid_t clock) {
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-/// Runs a target, which takes a second of one processor at most. Other programs of a busy machine do not count, nor does the first
-/// call, which makes what all calls share. To read the time of the process takes a system call, so only an input that seems slow
-/// is run again to measure it.
+/// Runs a target, which takes a second of one processor at most. Other programs of a busy machine do not count, nor does the
+/// first call, which makes what all calls share. To read the time of the process takes a system call, so only an input that
+/// seems slow is run again to measure it.
 inline void run_within_a_second(void (*target)(Bytes), Bytes input) {
   static bool first = true;
   const double begin = seconds_of(CLOCK_MONOTONIC);
