@@ -114,7 +114,7 @@ void encode_scale(ScaleType type, float scale, uint8_t* p) {
   store(p, type == ScaleType::f16 ? f32_to_f16(scale) : f32_to_bf16(scale));
 }
 
-void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to) noexcept {
+void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to) {
   const auto* p = static_cast<const uint8_t*>(from);
   if (dtype == MARLIN_F32) {
     std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));
@@ -125,7 +125,7 @@ void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to) n
   }
 }
 
-void encode_floats(marlin_dtype dtype, const float* from, int64_t n, void* to) noexcept {
+void encode_floats(marlin_dtype dtype, const float* from, int64_t n, void* to) {
   auto* p = static_cast<uint8_t*>(to);
   if (dtype == MARLIN_F32) {
     std::memcpy(to, from, static_cast<size_t>(n) * sizeof(float));

@@ -83,8 +83,8 @@ float round_scale_to(ScaleType type, double x);
 /// Stores what round_scale_to gave.
 void encode_scale(ScaleType type, float scale, uint8_t* p);
 /// Reads n floats from F32, F16 or BF16 memory of any alignment; exact.
-void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to) noexcept;
+void decode_floats(marlin_dtype dtype, const void* from, int64_t n, float* to);
 /// Writes n floats to F32, F16 or BF16 memory; rounds to nearest even.
-void encode_floats(marlin_dtype dtype, const float* from, int64_t n, void* to) noexcept;
+void encode_floats(marlin_dtype dtype, const float* from, int64_t n, void* to);
 
 }  // namespace metal_marlin

@@ -39,8 +39,7 @@ class FloatSource final : public WeightSource {
         std::memcpy(codes, from, bytes);
         continue;
       }
-      decode_floats(values_.dtype, from, meta_.k, row.data());
-      encode_floats(to, row.data(), meta_.k, codes);
+      convert(from, row.data(), to, codes);
     }
     return {};
   }
@@ -52,6 +51,12 @@ class FloatSource final : public WeightSource {
 
  private:
   static constexpr uint8_t kOne = 127;  // 2^0 in E8M0
+
+  /// A row of values as those of another type, by way of float32.
+  void convert(const std::byte* from, float* row, marlin_dtype to, uint8_t* codes) const noexcept {
+    decode_floats(values_.dtype, from, meta_.k, row);
+    encode_floats(to, row, meta_.k, codes);
+  }
 
   TensorView values_;
 };
