@@ -412,6 +412,30 @@ TEST(Conversions, NameTheirLayers) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "desc names no layers", marlin_checkpoint_convert, source.get(), "out", &desc);
 }
 
+TEST(Conversions, NameTypesOfBlocksAndAFileOfTheirScheme) {
+  const mm::checkpoint source(std::string(MARLIN_TEST_DATA) + "/float-f32");
+  const std::string name = source.layers().at(0).name;
+  const char *const layers[] = {name.c_str()}, *types[] = {"Q9_X"};
+  auto desc = mm::make<marlin_convert_desc>();
+  desc.flags = MARLIN_CONVERT_DRY_RUN;
+  desc.layers = layers;
+  desc.layer_count = 1;
+  desc.scheme = MARLIN_SCHEME_COMPRESSED_TENSORS;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "out.gguf: expected a folder or a name in .safetensors for this scheme",
+               marlin_checkpoint_convert, source.get(), "out.gguf", &desc);
+  desc.scheme = MARLIN_SCHEME_GGUF;
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "out.safetensors: expected a folder or a name in .gguf for this scheme",
+               marlin_checkpoint_convert, source.get(), "out.safetensors", &desc);
+  desc.types = types;
+  for (const char* wrong : {"Q9_X", "F16", ""}) {
+    types[0] = wrong;
+    const std::string found = std::string("; found ") + wrong;
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, "desc->types[0]: expected one of ", marlin_checkpoint_convert, source.get(), "out.gguf",
+                 &desc);
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, found.c_str(), marlin_checkpoint_convert, source.get(), "out.gguf", &desc);
+  }
+}
+
 TEST_F(Boundary, WhatOnlyTheCpuDoes) {
   std::vector<uint8_t> blocks(8 * 18);
   const marlin_matrix out = mm::matrix_view(blocks.data(), 8, 18);
