@@ -35,9 +35,8 @@ reliability() {
   install_packages build test package reliability
   python_ready build/venv-differential "$differential_packages" || say "$(why_not build/venv-differential)" >&2
   (install_packages testbed) || true
-  if python3 -B tests/reliability/rows.py "$@"; then
-    build release -DMETAL_MARLIN_TESTS=ON metal_marlin metal-marlin tests/unit/all tests/abi/all tests/kernels/all tests/fuzz/all tests/container/all \
-      tests/gpu/all reliability_cost >&2 || exit 1
-  fi
+  local targets && targets=$(python3 -B tests/reliability/rows.py "$@") || exit 1
+  # shellcheck disable=SC2086  # each word is a target
+  [ -z "$targets" ] || build release -DMETAL_MARLIN_TESTS=ON $targets >&2 || exit 1
   METAL_MARLIN_PROFILE=off python3 -B tests/reliability/reliability.py "$@"
 }

@@ -1,10 +1,12 @@
 #include "layouts/floats.h"
 
+#include <algorithm>
+#include <array>
 #include <cinttypes>
 #include <cstring>
+#include <iterator>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "formats/codecs.h"
 #include "formats/format_table.h"
@@ -29,19 +31,7 @@ class FloatSource final : public WeightSource {
     out.scales.assign(static_cast<size_t>(count), kOne);
     out.zeros.clear();
     out.kept.clear();
-    std::vector<float> row(values_.dtype == to ? 0 : static_cast<size_t>(meta_.k));
-    for (int64_t r = 0; r < count; ++r) {
-      const std::byte* const from =
-          values_.data +
-          static_cast<size_t>((first + r) * values_.row_stride) * float_bytes(values_.dtype);
-      uint8_t* const codes = out.codes.data() + static_cast<size_t>(r) * bytes;
-      if (values_.dtype == to) {
-        std::memcpy(codes, from, bytes);
-        continue;
-      }
-      decode_floats(values_.dtype, from, meta_.k, row.data());
-      encode_floats(to, row.data(), meta_.k, codes);
-    }
+    convert(first, count, to, out.codes.data());
     return {};
   }
   int64_t column_unit() const override { return 1; }
@@ -52,6 +42,25 @@ class FloatSource final : public WeightSource {
 
  private:
   static constexpr uint8_t kOne = 127;  // 2^0 in E8M0
+
+  /// Rows as they are, or as those of another type, by way of float32.
+  void convert(int64_t first, int64_t count, marlin_dtype to, uint8_t* codes) const noexcept {
+    const auto width = static_cast<int64_t>(float_bytes(to)),
+               width_here = static_cast<int64_t>(float_bytes(values_.dtype));
+    std::array<float, 256> part;
+    for (int64_t r = 0; r < count; ++r, codes += meta_.k * width) {
+      const std::byte* const from = values_.data + (first + r) * values_.row_stride * width_here;
+      if (values_.dtype == to) {
+        std::memcpy(codes, from, static_cast<size_t>(meta_.k * width));
+        continue;
+      }
+      for (int64_t k = 0; k < meta_.k; k += std::ssize(part)) {
+        const int64_t some = std::min<int64_t>(std::ssize(part), meta_.k - k);
+        decode_floats(values_.dtype, from + k * width_here, some, part.data());
+        encode_floats(to, part.data(), some, codes + k * width);
+      }
+    }
+  }
 
   TensorView values_;
 };

@@ -232,12 +232,13 @@ Status choose_zeros(const LayoutOperands& o, Depth depth, WordsOperands& parts) 
   const auto found = parts.packed_zeros.find_largest_code();
   if (!found) return {};
   const int largest = (1 << parts.bits) - 1;
-  parts.warning = view_error(o.zeros, MARLIN_OK,
-                             "group %" PRId64 ", column %" PRId64
-                             " has a stored zero %d, which readers of GPTQ v1 take for 0 or %d; it "
-                             "was taken for 0 (gptq_zero_f chooses)",
-                             found->group, found->n, largest, largest + 1)
-                      .message();
+  const Status said =
+      view_error(o.zeros, MARLIN_OK,
+                 "group %" PRId64 ", column %" PRId64
+                 " has a stored zero %d, which readers of GPTQ v1 take for 0 or %d; it was taken "
+                 "for 0 (gptq_zero_f chooses)",
+                 found->group, found->n, largest, largest + 1);
+  parts.warning = said.message();
   return {};
 }
 

@@ -406,10 +406,58 @@ TEST(PackedFiles, AreOfTheCpu) {
                packed.get(), &load, none.out());
 }
 
-TEST(Conversions, NameTheirLayers) {
-  const mm::checkpoint source(std::string(MARLIN_TEST_DATA) + "/ct-nvfp4");
-  const auto desc = mm::make<marlin_convert_desc>();
-  EXPECT_FAILS(MARLIN_E_ARGUMENT, "desc names no layers", marlin_checkpoint_convert, source.get(), "out", &desc);
+/// A dry run of a conversion whose descriptor has one layer, to GGUF.
+struct DryRun {
+  DryRun() {
+    desc.scheme = MARLIN_SCHEME_GGUF;
+    desc.flags = MARLIN_CONVERT_DRY_RUN;
+    desc.layers = layers;
+    desc.layer_count = 1;
+  }
+  void fails(const char* path, const std::string& said) const {
+    EXPECT_FAILS(MARLIN_E_ARGUMENT, said.c_str(), marlin_checkpoint_convert, source.get(), path, &desc);
+  }
+  const mm::checkpoint source{std::string(MARLIN_TEST_DATA) + "/float-f32"};
+  const std::string name = source.layers().at(0).name;
+  const char* layers[2] = {name.c_str(), nullptr};
+  marlin_convert_desc desc = mm::make<marlin_convert_desc>();
+};
+
+TEST(Conversions, NameAFileOfTheirScheme) {
+  DryRun run;
+  run.fails("out.safetensors", "out.safetensors: expected a folder or a name in .gguf for this scheme");
+  run.desc.scheme = MARLIN_SCHEME_COMPRESSED_TENSORS;
+  run.fails("out.gguf", "out.gguf: expected a folder or a name in .safetensors for this scheme");
+}
+
+TEST(Conversions, NameTypesOfBlocks) {
+  DryRun run;
+  const char* types[] = {nullptr};
+  run.desc.types = types;
+  for (const char* wrong : {"Q9_X", "F16", ""}) {
+    types[0] = wrong;
+    run.fails("out.gguf", "desc->types[0]: expected one of ");
+    run.fails("out.gguf", std::string("; found ") + wrong);
+  }
+  types[0] = "Q4_0";
+  EXPECT_EQ(marlin_checkpoint_convert(run.source.get(), "out.gguf", &run.desc, nullptr), MARLIN_OK);
+}
+
+TEST(Conversions, NameEachLayerOnce) {
+  DryRun run;
+  run.desc.layer_count = 0;
+  run.fails("out.gguf", "desc names no layers");
+  run.desc.layer_count = 2;
+  run.fails("out.gguf", "desc->layers[1]: NULL, expected a layer's name");
+  run.layers[1] = run.layers[0];
+  run.fails("out.gguf", "desc->layers[1]: " + run.name + " is listed twice");
+}
+
+TEST(Conversions, TakeNormsWhereTheyAreUsed) {
+  DryRun run;
+  const marlin_matrix norms[] = {{}};
+  run.desc.column_norms = norms;
+  run.fails("out.gguf", " uses with PRUNE_2_4 or SCALES_MSE only");
 }
 
 TEST_F(Boundary, WhatOnlyTheCpuDoes) {

@@ -22,7 +22,7 @@ import counts
 import fuzz
 
 GOAL = 10_050_000  # executions of a target; a little more than a release demands
-SLICE = 45  # seconds of a process; the next one begins with what it has found
+SLICE = 45  # seconds of a process while several targets are open; the next one begins with what it has found
 RATES = {"safetensors": 22600, "gguf": 40900, "folder": 15500, "pack": 12300, "product": 4600, "convert": 3100, "arguments": 3200}  # a CPU second
 DATA = "METAL_MARLIN_FUZZ_DATA"
 SCRIPT = """#!/bin/sh
@@ -60,32 +60,40 @@ def pack(root, build, folder):
 class Campaign:
     """What has been executed, and what is to be executed next."""
 
-    def __init__(self, folder, out, seconds):
+    def __init__(self, folder, out, seconds, workers):
         self.folder, self.out, self.end = folder, out, time.monotonic() + seconds
-        self.lock, self.jobs, self.slice = threading.Lock(), 0, min(SLICE, seconds)
+        self.workers, self.lock, self.jobs, self.slice = workers, threading.Lock(), 0, min(SLICE, seconds)
         self.results = {target: {"target": target, "executions": 0, "edges": 0, "cpu": 0.0, "jobs": 0, "failed": False, "why": ""}
                         for target in fuzz.TARGETS}
         self.running = dict.fromkeys(fuzz.TARGETS, 0)
         counted = folder / "counted.json"
         self.counted = json.loads(counted.read_text()) if counted.exists() else {}
 
+    def missing(self, target):
+        """Executions that a target needs beyond those of the processes that have ended."""
+        return GOAL - self.counted.get(target, 0) - self.results[target]["executions"]
+
     def open_seconds(self, target):
         """CPU time that a target needs beyond that of the processes that run now."""
         one = self.results[target]
         rate = one["executions"] / one["cpu"] if one["cpu"] > 1 else RATES[target]
-        done = self.counted.get(target, 0) + one["executions"]
-        return (GOAL - done) / rate - self.running[target] * self.slice
+        return self.missing(target) / rate - self.running[target] * self.slice
 
     def take(self):
-        """The next target and the number of its process; nothing at the end."""
+        """The next target, the number of its process, its seconds and its executions; nothing at the end. Each process begins with all
+        inputs that were found, which can take half of a slice. The last target therefore gets one process a worker to the end.
+        """
         with self.lock:
-            open_targets = [t for t, one in self.results.items() if not one["failed"] and self.open_seconds(t) > 0]
-            if not open_targets or time.monotonic() + 5 > self.end and self.jobs:
-                return None, 0
-            target = min(open_targets, key=self.open_seconds)
+            left = self.end - time.monotonic()
+            open_targets = [t for t, one in self.results.items() if not one["failed"] and self.missing(t) > 0]
+            if not open_targets or left < 5 and self.jobs:
+                return None
+            target = min([t for t in open_targets if self.open_seconds(t) > 0] or open_targets, key=self.open_seconds)
             self.running[target] += 1
             self.jobs += 1
-            return target, self.jobs
+            if len(open_targets) > 1:
+                return target, self.jobs, max(int(min(self.slice, left)), 1), self.missing(target)
+            return target, self.jobs, max(int(left), 1), self.missing(target) // self.workers + 1
 
     def give(self, target, job, status, text, cpu):
         with self.lock:
@@ -100,15 +108,11 @@ class Campaign:
                 one["failed"], one["why"] = True, one["why"] or f"job {job}: {fuzz.reason(status, text)}"
 
     def work(self):
-        while True:
-            target, job = self.take()
-            if target is None:
-                return
-            seconds = max(int(min(self.slice, self.end - time.monotonic())), 1)
+        while (taken := self.take()) is not None:
+            target, job, seconds, executions = taken
             found = self.out / "found" / f"{target}-{job}"
             found.mkdir(parents=True)
-            most = GOAL - self.counted.get(target, 0) - self.results[target]["executions"]
-            status, text, cpu = fuzz.execute(target, self.folder, f"-max_total_time={seconds}", f"-runs={max(most, 1)}", f"-seed={self.seed(job)}",
+            status, text, cpu = fuzz.execute(target, self.folder, f"-max_total_time={seconds}", f"-runs={executions}", f"-seed={self.seed(job)}",
                                              *fuzz.options(target, self.folder, False, self.out / "corpus", found),
                                              log=self.out / "logs" / f"{job:04}-{target}.log")
             self.give(target, job, status, text, cpu)
@@ -133,7 +137,7 @@ def main(seconds, jobs, out):
     leaks = sees_leaks(folder, out)
     if not leaks:
         os.environ["METAL_MARLIN_FUZZ_LEAKS"] = "0"
-    campaign = Campaign(folder, out, int(seconds))
+    campaign = Campaign(folder, out, int(seconds), int(jobs))
     with concurrent.futures.ThreadPoolExecutor(max_workers=int(jobs)) as workers:
         for worker in [workers.submit(campaign.work) for _ in range(int(jobs))]:
             worker.result()

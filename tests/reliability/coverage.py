@@ -25,6 +25,7 @@ KERNELS_ALONE = ("cpu_guard", "kernels_")  # tests of kernels and nothing else
 LEFT_OUT_TESTS = ("*LinearTime*", "*Huge*", "*ManyLayers*", "Modes.*", "Stack.*", "CheckpointMalformed.*", "*LoadAtAnyBorder*",
                   "*BytesOf*", "Convert.CancelledAtAny*", "Convert.Threads*", "Packing.PutsEvery*", "Packing.UnpackGives*",
                   "Independence.FindsThe*", "Tuned.*")
+BY_CHANCE = ("*MadeInputs*",)  # these reach other lines in each run
 PARSERS_TESTS = ("unit_checkpoints_test", "abi_inside_test", "abi_calls_test", "abi_exports_test", "abi_callbacks_test",
                  "abi_memory_test", "fuzz_replay_test", "container_test", "gpu_forced_kernel_test")
 REST = ("tests/unit/all", "tests/abi/all", "gpu_mock_test", "gpu_memory_test")
@@ -32,7 +33,7 @@ REST = ("tests/unit/all", "tests/abi/all", "gpu_mock_test", "gpu_memory_test")
 
 def passes(program, environment):
     log = program.parent / f"{program.name}.log"
-    command = [program, f"--gtest_filter=-{':'.join(LEFT_OUT_TESTS)}"]
+    command = [program, f"--gtest_filter=-{':'.join(LEFT_OUT_TESTS + BY_CHANCE)}"]
     return subprocess.run(command, cwd=program.parent, env=environment, stdout=log.open("w"), stderr=subprocess.STDOUT).returncode == 0
 
 

@@ -1,6 +1,6 @@
 """One row a campaign. A row that needs what a machine has not falls short there, and says why.
 
-usage: rows.py [--long] [ROW...]: exit status 0 if one of these rows (without any: of all) runs programs of build/release
+usage: rows.py [--long] [ROW...]: prints the targets of build/release that these rows (without any: all) run
 """
 
 import dataclasses
@@ -140,11 +140,19 @@ ROWS = [
 ]
 
 
-def runs_release(arguments):
+def release_targets(arguments):
+    """What these rows run of build/release, as targets of its build."""
     wanted = set(arguments) - {"--long"}
-    commands = (c for row in ROWS if not wanted or row.number in wanted for c in row.commands("--long" in arguments))
-    return any("build/release" in command for command in commands)
+    targets = set()
+    for row in ROWS:
+        for command in row.commands("--long" in arguments) if not wanted or row.number in wanted else ():
+            for folder, program in re.findall(r"build/release/tests/(\w+)(?:/(\w+))?", command):
+                # Programs of the shader test-bed are no targets where it is not installed.
+                targets.add(program if program and "testbed" not in program else f"tests/{folder}/all")
+            if "build/release" in command:
+                targets |= {"metal_marlin"} | ({"metal-marlin"} if "ctest" in command else set())
+    return sorted(targets)
 
 
 if __name__ == "__main__":
-    sys.exit(0 if runs_release(sys.argv[1:]) else 1)
+    print(*release_targets(sys.argv[1:]))

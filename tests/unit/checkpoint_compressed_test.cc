@@ -6,6 +6,7 @@
 #include <random>
 
 #include "checkpoint_files.h"
+#include "sources/shard.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -102,6 +103,28 @@ TEST(CheckpointCompressed, EveryWidthDenseAndPadded) {
         EXPECT_EQ(found.k, 200);
         const auto values = decode_all(*opened.value()->source(0, 0, {}).value(), 5).value();
         for (size_t at = 0; at < values.size(); ++at) ASSERT_EQ(values[at], layer.value(at)) << at;
+      }
+    }
+  }
+}
+
+/// Padded words hold a whole number of codes, so that columns of a shard begin within a word.
+TEST(CheckpointCompressed, ShardsOfPaddedWordsAreTheWhole) {
+  for (const size_t bits : {3, 5, 6}) {
+    for (const bool zeros : {false, true}) {
+      const PackedLayer layer(13, 200, bits, true, zeros);
+      const auto opened = open_tensors(layer.tensors(), config_of(std::to_string(bits), "0.17.1"));
+      ASSERT_TRUE(opened.ok()) << opened.status().message();
+      for (const auto& [first, count] :
+           {std::pair<size_t, size_t>{0, 96}, {64, 64}, {96, 104}, {160, 40}, {33, 70}, {101, 99}}) {
+        SCOPED_TRACE(std::to_string(bits) + " bits, columns " + std::to_string(first) + " + " + std::to_string(count));
+        const auto shard = make_shard(opened.value()->source(0, 0, {}).take(), 0, 13, static_cast<int64_t>(first),
+                                      static_cast<int64_t>(count));
+        ASSERT_TRUE(shard.ok()) << shard.status().message();
+        const auto values = decode_all(*shard.value()).value();
+        ASSERT_EQ(values.size(), 13 * count);
+        for (size_t at = 0; at < values.size(); ++at)
+          ASSERT_EQ(values[at], layer.value(at / count * 200 + first + at % count)) << at;
       }
     }
   }

@@ -8,6 +8,7 @@
 
 #include "checkpoint_files.h"
 #include "checkpoints/json.h"
+#include "checkpoints/missing_layer.h"
 #include "checkpoints/safetensors_file.h"
 
 namespace metal_marlin::testing {
@@ -460,6 +461,22 @@ TEST(CheckpointLayers, ShapesThatDoNotFitNameTheTensor) {
           {"a.scales", "F16", "2,1", z.substr(0, 4)},
           {"a.biases", "F32", "2,2", z.substr(0, 16)}},
          "a.biases", "[2, 1]");
+}
+
+TEST(CheckpointErrors, AMissingLayerSaysWhatThereIs) {
+  const auto said = [](const std::vector<TestTensor>& tensors) -> std::string {
+    const auto opened = open_memory({{"f.safetensors", safetensors(tensors)}});
+    EXPECT_TRUE(opened.ok()) << opened.status().message();
+    if (!opened.ok()) return "";
+    const Status status = missing_layer(*opened.value(), "some.layer");
+    EXPECT_EQ(status.code(), MARLIN_E_NOT_FOUND);
+    return status.message();
+  };
+  const std::string z(16, '\0');
+  EXPECT_EQ(said({{"norm.weight", "F32", "4", z}}), "no layer is called some.layer; the checkpoint has no layers");
+  EXPECT_EQ(said({{"a.weight", "F32", "2,2", z}}), "no layer is called some.layer; the checkpoint has 1 layer, the first is a");
+  EXPECT_EQ(said({{"a.weight", "F32", "2,2", z}, {"b.weight", "F32", "2,2", z}}),
+            "no layer is called some.layer; the checkpoint has 2 layers, the first is a");
 }
 
 }  // namespace

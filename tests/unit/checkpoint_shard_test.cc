@@ -105,6 +105,25 @@ TEST_P(ShardsOf, AreTheWhole) {
   });
 }
 
+TEST(CheckpointShards, OfFloatsAreTheWhole) {
+  const auto opened = Checkpoint::open(data_path("float-f32"), MARLIN_LAYOUT_AUTO);
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  for (const marlin_format format : {MARLIN_FORMAT_NONE, MARLIN_FLOAT16}) {
+    const auto source = [&] { return opened.value()->source(0, 0, {format, 0, false, {}}).take(); };
+    const WeightMeta meta = source()->meta();
+    const std::vector<float> whole = decoded(*source());
+    for (const int64_t first : {int64_t{1}, meta.k / 3, meta.k - 1}) {
+      const int64_t count = std::min(meta.k / 2, meta.k - first);
+      const auto shard = make_shard(source(), 0, meta.n, first, count);
+      ASSERT_TRUE(shard.ok()) << shard.status().message();
+      const std::vector<float> part = decoded(*shard.value());
+      for (int64_t at = 0; at < meta.n * count; ++at)
+        ASSERT_EQ(part[static_cast<size_t>(at)], whole[static_cast<size_t>(at / count * meta.k + first + at % count)])
+            << "columns from " << first << ", value " << at;
+    }
+  }
+}
+
 /// A shard of a layer; INT8 where the file has floats.
 metal_marlin::weights load_shard(const metal_marlin::context& context, const metal_marlin::checkpoint& file,
                                  const marlin_layer_info& layer, const marlin_shard& shard) {
