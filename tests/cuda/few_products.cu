@@ -4,8 +4,7 @@
 // library itself.
 #include "../../shaders/common/cuda_parameters.h"
 
-#if !defined(MARLIN_WGMMA_FORMS_u4) || !defined(MARLIN_HOPPER_FORMS_u4) || \
-    !defined(MARLIN_WGMMA_FORMS_i8)
+#if !defined(MARLIN_WGMMA_FORMS_u4) || !defined(MARLIN_HOPPER_FORMS_u4) || !defined(MARLIN_WGMMA_FORMS_i8)
 #error "expected the lists of forms that this file shortens, found others in cuda_parameters.h"
 #endif
 #undef MARLIN_WGMMA_FORMS_u4

@@ -238,8 +238,8 @@ TEST(CheckpointMalformed, Gguf) {
   const size_t header = good.find("f.weight") + 40;
   damage_integers<uint32_t>("f.gguf", good, 4, header, tally);
   damage_integers<uint64_t>("f.gguf", good, 8, header, tally);
-  std::cout << tally.files / step() << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused, "
-            << tally.packed << " layers packed for Metal\n";
+  std::cout << tally.files / step() << " files, " << tally.refused << " refused, " << tally.layers_refused
+            << " layers refused, " << tally.packed << " layers packed for Metal\n";
   RecordProperty("cases", std::to_string(tally.files / step()));
   EXPECT_GE(tally.files, 10'000u);
   EXPECT_GE(tally.packed, 10'000u / step());
@@ -267,8 +267,8 @@ TEST(CheckpointMalformed, Safetensors) {
       ASSERT_FALSE(HasFatalFailure());
     }
   }
-  std::cout << tally.files / step() << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused, "
-            << tally.packed << " layers packed for Metal\n";
+  std::cout << tally.files / step() << " files, " << tally.refused << " refused, " << tally.layers_refused
+            << " layers refused, " << tally.packed << " layers packed for Metal\n";
   RecordProperty("cases", std::to_string(tally.files / step()));
   EXPECT_GE(tally.files, 10'000u);
   EXPECT_GE(tally.packed, 10'000u / step());
@@ -305,7 +305,8 @@ TEST(CheckpointMalformed, SafetensorsOfBlocks) {
       ASSERT_FALSE(HasFatalFailure());
     }
   }
-  std::cout << tally.files / step() << " files, " << tally.refused << " refused, " << tally.layers_refused << " layers refused\n";
+  std::cout << tally.files / step() << " files, " << tally.refused << " refused, " << tally.layers_refused
+            << " layers refused\n";
   RecordProperty("cases", std::to_string(tally.files / step()));
   EXPECT_GT(tally.layers_refused, 100u / step());
 }
