@@ -23,8 +23,12 @@ TEST_P(Decoding, UnpackIsExactForScalesOfAnyBits) {
   EXPECT_TRUE(problem.check_unpack(MARLIN_F32));
   // A value is rounded to 16 bits in one place for all kinds, so that the short form takes one of the types for each.
   const bool even = number_of(GetParam()) % 2 == 0;
-  if (even || whole_campaigns()) EXPECT_TRUE(problem.check_unpack(MARLIN_BF16, {69, 0, 33, 33, -1, 70}));
-  if (!even || whole_campaigns()) EXPECT_TRUE(problem.check_unpack(MARLIN_F16));
+  if (even || whole_campaigns()) {
+    EXPECT_TRUE(problem.check_unpack(MARLIN_BF16, {69, 0, 33, 33, -1, 70}));
+  }
+  if (!even || whole_campaigns()) {
+    EXPECT_TRUE(problem.check_unpack(MARLIN_F16));
+  }
 }
 
 /// Byte n of a scale, or of those that an integer of two levels can be.
