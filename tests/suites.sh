@@ -381,10 +381,8 @@ suite_macos() {
 }
 
 # The suite abi has compilers and scripts read the headers and looks up 100,000 names; neither runs more of the library's code here.
-# The long form instruments the kernels, too, and has the tests of kernels alone, those of much memory, and those of the command. What
-# a product needs around its kernel is the same in the tests that stay, and so is what tuning needs around its timings. Only the long
-# form and the fuzz targets ask of every access whether its pointer is null or misaligned and its object of another type, which takes a
-# fifth of compiling: AddressSanitizer sees an access through a null pointer, too.
+# The long form adds the kernels, the tests of kernels alone, those of much memory, those of the command, and two of tuning: memory is
+# used there as elsewhere. It also adds UBSan's checks of each pointer, which take a fifth of compiling and which the fuzz targets have.
 suite_asan() {
   local more=ON checks="" but='|/cpu_|^Format/Experts.(Give|Keep|Threads)|^ExpertsOfManyTokens|^LargeProducts|^Tuned.(NoiseChangesNothing|EndsInTime)$'
   [ -n "${METAL_MARLIN_WHOLE:-}" ] && but="" || more=OFF checks=null,alignment,vptr
