@@ -71,10 +71,6 @@ ${modules}  };
 
 }  // namespace metal_marlin::cuda
 ")
-  # Each kind of codes with one type of 16 bits, which stands for the other: both are of the same templates.
-  set(few ${images})
-  list(FILTER few EXCLUDE REGEX "/(u4|u4_sparse|i8)_bf16|/(fp4|fp4_sparse)_f16")
-  add_custom_target(metal_marlin_few_kernels DEPENDS ${few})
   # The objects are a target of another folder, which knows nothing of the commands of this one.
   add_custom_target(metal_marlin_kernels DEPENDS ${images})
   add_dependencies(metal_marlin_objects metal_marlin_kernels)

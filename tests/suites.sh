@@ -151,8 +151,8 @@ suite_gpu() {
   [ -x build/release/tests/gpu/gpu_shaders_test ] || alone build release -DMETAL_MARLIN_TESTS=ON || failed=$((failed + 1))
   METAL_ON_CPU_CACHE=$PWD/build/release/images ctest_in gpu build/release/tests/gpu
 }
-# Where there is no GPU to run the kernels, Hopper's machine code stands for all targets in the short form, and one type of 16 bits
-# for both. The host's part needs no compiler of CUDA.
+# Where there is no GPU to run the kernels, Hopper's machine code stands for all targets in the short form, and a part of the kernels
+# for all (tests/cuda/few_products.cu). The host's part needs no compiler of CUDA.
 suite_cuda() {
   local target=cuda_tests targets=$cuda_targets
   if cuda_compiler_ready; then
@@ -380,16 +380,16 @@ suite_macos() {
   [ "$failed" = 1 ] || script_tests macos python3 -B tests/macos/macos_test.py build/apple build/macos build/ios
 }
 
-# The suite abi has compilers read the headers and looks up 100,000 names; neither runs more of the library's code here. The long
-# form instruments the kernels, too, and has the tests of kernels alone, those of much memory, and those of the command. What a
-# product needs around its kernel is the same in the tests that stay.
+# The suite abi has compilers and scripts read the headers and looks up 100,000 names; neither runs more of the library's code here.
+# The long form adds the kernels, the tests of kernels alone, those of much memory, those of the command, and two of tuning: memory is
+# used there as elsewhere. It also adds UBSan's checks of each pointer, which take a fifth of compiling and which the fuzz targets have.
 suite_asan() {
-  local more=ON but='|/cpu_|^Format/Experts.(Give|Keep|Threads)|^ExpertsOfManyTokens|^LargeProducts'
-  [ -n "${METAL_MARLIN_WHOLE:-}" ] && but="" || more=OFF
+  local more=ON checks="" but='|/cpu_|^Format/Experts.(Give|Keep|Threads)|^ExpertsOfManyTokens|^LargeProducts|^Tuned.(NoiseChangesNothing|EndsInTime)$'
+  [ -n "${METAL_MARLIN_WHOLE:-}" ] && but="" || more=OFF checks=null,alignment,vptr
   with_kernels
-  built asan -DMETAL_MARLIN_SANITIZE_KERNELS=$more -DMETAL_MARLIN_TOOLS=$more || return 0
+  built asan -DMETAL_MARLIN_SANITIZE_KERNELS=$more -DMETAL_MARLIN_TOOLS=$more -DMETAL_MARLIN_SANITIZE_BUT=$checks || return 0
   ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-    ctest_in asan build/asan/tests -LE slow -E "^abi\.headers|^Load\.ManyLayersByName\$$but"
+    ctest_in asan build/asan/tests -LE slow -E "^abi\.(headers|bindings|table)|^Load\.ManyLayersByName\$$but"
 }
 
 # ThreadSanitizer needs its part of the address space free: where the kernel spreads mappings too widely for it, programs and

@@ -47,11 +47,12 @@ def answers(scratch):
 
 @test
 def batches_give_the_logits_of_tokens_alone(scratch):
-    for compute in "default", "int8":
-        for threads in "1", "3":
-            out, _ = run("--verify-batches", "--compute", compute, "--threads", threads)
-            counts = re.findall(r"batches of (\d+): (\d+) of 200 tokens .*: (\d+)\)", out)
-            expect_equal([(batch, same) for batch, same, _ in counts], [("2", "200"), ("7", "200"), ("64", "200")], out)
+    """Each compute with one number of threads; the long form has both. That threads change no bit of a product is tested apart."""
+    pairs = [("default", "3"), ("int8", "1"), ("default", "1"), ("int8", "3")]
+    for compute, threads in pairs if "METAL_MARLIN_WHOLE" in os.environ else pairs[:2]:
+        out, _ = run("--verify-batches", "--compute", compute, "--threads", threads)
+        counts = re.findall(r"batches of (\d+): (\d+) of 200 tokens .*: (\d+)\)", out)
+        expect_equal([(batch, same) for batch, same, _ in counts], [("2", "200"), ("7", "200"), ("64", "200")], out)
     _, err = run("--verify-batches", "--context", "100", code=1)
     expect("200 tokens, and the context has 100" in err or "201 tokens, and the context has 100" in err, err)
 

@@ -21,8 +21,14 @@ TEST_P(Decoding, UnpackIsExactForScalesOfAnyBits) {
   Problem problem(s);
   ASSERT_TRUE(problem.pack());
   EXPECT_TRUE(problem.check_unpack(MARLIN_F32));
-  EXPECT_TRUE(problem.check_unpack(MARLIN_BF16, {69, 0, 33, 33, -1, 70}));
-  EXPECT_TRUE(problem.check_unpack(MARLIN_F16));
+  // A value is rounded to 16 bits in one place for all kinds, so that the short form takes one of the types for each.
+  const bool even = number_of(GetParam()) % 2 == 0;
+  if (even || whole_campaigns()) {
+    EXPECT_TRUE(problem.check_unpack(MARLIN_BF16, {69, 0, 33, 33, -1, 70}));
+  }
+  if (!even || whole_campaigns()) {
+    EXPECT_TRUE(problem.check_unpack(MARLIN_F16));
+  }
 }
 
 /// Byte n of a scale, or of those that an integer of two levels can be.
@@ -83,7 +89,9 @@ TEST_P(Decoding, ProductsOfOneHotRowsAreTheWeights) {
   const bool codebook = GetParam().format == MARLIN_CODEBOOK4;  // of numbers below 32
   const int bits = codebook ? 5 : std::min(metal_marlin::format_row(GetParam().format)->code_bits, 8);
   const double flushed = std::ldexp(1, -126 + (GetParam().format == MARLIN_FP8 ? 9 : bits));
+  size_t row = 0;
   for (const char* suffix : {"m8", "m16_n32_direct", "m64_n128_threadgroup"}) {
+    if (!is_drawn(GetParam(), row++)) continue;
     Spec s = spec_of(GetParam(), suffix == std::string("m8") ? 8 : 64, 256, 64);
     s.suffix = suffix;
     s.a_type = suffix == std::string("m8") ? MARLIN_F16 : MARLIN_BF16;

@@ -3,7 +3,9 @@
 
 #include <iterator>
 #include <ostream>
+#include <string>
 
+#include "campaigns.h"
 #include "formats/format_table.h"
 #include "problem.h"
 
@@ -55,6 +57,22 @@ inline constexpr Kind kKinds[] = {
     {"f16", MARLIN_FLOAT16, ZeroKind::none, ScaleType::e8m0, false, ScaleType::f16, 0},
     {"bf16", MARLIN_BFLOAT16, ZeroKind::none, ScaleType::e8m0, false, ScaleType::f16, 0},
 };
+
+inline size_t number_of(const Kind& kind) {
+  size_t number = 0;
+  while (kKinds[number].name != std::string(kind.name)) ++number;
+  return number;
+}
+
+/// Kinds that share a kernel with others, from which they differ in the form of a code, meet every third row of kernels; a long
+/// campaign runs all.
+inline bool is_drawn(const Kind& kind, size_t row) {
+  constexpr size_t kOwnKernels = 14;
+  const size_t number = number_of(kind);
+  bool all = number < kOwnKernels;
+  for (const char* name : {"q4_k", "q6_k", "iq4_xs", "nf4", "bf16"}) all |= kind.name == std::string(name);
+  return all || whole_campaigns() || row % 3 == number % 3;
+}
 
 /// Floats as they are, whose only scale is 2^0.
 inline bool is_float(const Kind& kind) { return metal_marlin::float_dtype(kind.format) != 0; }

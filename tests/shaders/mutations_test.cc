@@ -10,7 +10,10 @@
 #include <limits>
 #include <set>
 #include <sstream>
+#include <utility>
+#include <vector>
 
+#include "campaigns.h"
 #include "kinds.h"
 
 namespace shaders {
@@ -153,6 +156,12 @@ constexpr Mutation kMutations[] = {
     {"smallest_exponent", "metal/unpack.metal", "e == 0 ? 0x00400000u", "e == 0 ? 0u", kMxfp4, 1, Mutation::unpack},
 };
 
+std::string text_of(const std::string& file) {
+  std::stringstream text;
+  text << std::ifstream(std::string(MARLIN_ROOT "/") + file).rdbuf();
+  return text.str();
+}
+
 /// A packer compiled from the library's source with the mistake in it, as a library of its own.
 class MutatedPacker {
  public:
@@ -191,11 +200,6 @@ class MutatedPacker {
       "  to = {metal_marlin::gpu::plan_packing, metal_marlin::gpu::pack_weights};\n"
       "}\n";
 
-  static std::string text_of(const std::string& file) {
-    std::stringstream text;
-    text << std::ifstream(std::string(MARLIN_ROOT "/") + file).rdbuf();
-    return text.str();
-  }
   static void replace(std::string& source, const std::string& from, const std::string& to) {
     const size_t place = source.find(from);
     EXPECT_NE(place, std::string::npos) << "the packer has no " << from;
@@ -286,14 +290,30 @@ TEST_P(Mutations, AreNoticed) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Planted, Mutations, testing::ValuesIn(kMutations),
+/// In the short form, the first of each file and question, and a third of the others: what is tested is the checks, and many
+/// mistakes meet the same one.
+std::vector<Mutation> mutations_to_run() {
+  std::vector<Mutation> chosen;
+  std::set<std::pair<std::string, Mutation::What>> seen;
+  for (size_t i = 0; i < std::size(kMutations); ++i) {
+    const bool first = seen.emplace(kMutations[i].file, kMutations[i].what).second;
+    if (first || i % 3 == 0 || whole_campaigns()) chosen.push_back(kMutations[i]);
+  }
+  return chosen;
+}
+
+INSTANTIATE_TEST_SUITE_P(Planted, Mutations, testing::ValuesIn(mutations_to_run()),
                          [](const auto& i) { return std::string(i.param.name); });
 
-/// And prints them as a table, for whoever asks: --gtest_filter=MutationTable.*
+/// Each has its place in the sources, those of the long form, too. And prints them as a table, for whoever asks:
+/// --gtest_filter=MutationTable.*
 TEST(MutationTable, HasEachOnce) {
   std::set<std::string> names;
   for (const Mutation& m : kMutations) {
     EXPECT_TRUE(names.insert(m.name).second) << m.name;
+    const std::string text =
+        m.of_packer() ? text_of(m.file) + text_of("src/backends/gpu/code_words.h") : text_of(std::string("shaders/") + m.file);
+    EXPECT_NE(text.find(m.from), std::string::npos) << m.name << ": " << m.file << " has no " << m.from;
     std::printf("| %s | %s | `%s` | `%s` | %s, M = %d |\n", m.name, m.file, m.from, m.to, m.kind.name, static_cast<int>(m.m));
   }
 }

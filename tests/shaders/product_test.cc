@@ -63,22 +63,10 @@ Spec draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
 
 class Products : public testing::TestWithParam<Kind> {};
 
-/// Kinds that share a kernel with others, from which they differ in the form of a code, meet every third row of kernels; a long
-/// campaign runs all.
-bool is_drawn(const Kind& kind, size_t row) {
-  constexpr size_t kOwnKernels = 14;
-  const auto number = static_cast<size_t>(&kind - kKinds);
-  bool all = number < kOwnKernels;
-  for (const char* name : {"q4_k", "q6_k", "iq4_xs", "nf4", "bf16"}) all |= kind.name == std::string(name);
-  return all || whole_campaigns() || row % 3 == number % 3;
-}
-
 TEST_P(Products, AreWithinTheBoundOfEveryElement) {
   const char* more = std::getenv("METAL_MARLIN_SHADER_ROUNDS");
   const int rounds = more != nullptr ? std::atoi(more) : 1;
-  const auto number = static_cast<uint32_t>(
-      std::find_if(std::begin(kKinds), std::end(kKinds), [](const Kind& k) { return k.name == std::string(GetParam().name); }) -
-      kKinds);
+  const auto number = static_cast<uint32_t>(number_of(GetParam()));
   for (int round = 0; round < rounds; ++round) {
     uint32_t seed = 1000 * static_cast<uint32_t>(round) + 100000 * (number + 1);
     for (const KernelRow& row : kernel_rows()) {
