@@ -7,8 +7,8 @@
 //               half of A to both
 //   stage       boxes of 64 slots of A, swizzled, and chunks of 64 slots of packed weights; a ring
 //               of stages in shared memory
-//   experts     tiles of up to 32 rows: each block sorts the routed rows, and finds those of A by
-//               index; larger tiles: their rows were gathered before
+//   experts     blocks sort the routed rows, and gather those of A for tiles that do not find them
+//               by index (tile_routes.cuh)
 //   W           from shared memory to registers, a chunk ahead; decoded there, it is the register
 //               operand of wgmma or of mma.sync
 //   sums        in registers
@@ -206,7 +206,9 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
           if (kb == 0 && last >= 0) give_back(last);
         } else {
           sums.template multiply_by_mma<decltype(pairs)::value>(box, kb, lane);
-          if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
+          if constexpr (Sums::kApart)
+            if (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))
+              sums.template scale<decltype(pairs)::value>(kb);
         }
       }
       last = place.slot;
@@ -292,11 +294,12 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
   if (threadIdx.x == 0)
     Memory(dynamic).init(ActivationWarps::count(launch.arguments<ProductArgs>()));
   let_next_start();
+  find_tile_routes<Memory>(parameters);
+  // Copies of the other block come to memory that routes have used.
   if (Tile::kCluster == 1)
     __syncthreads();
   else
     wait_for_cluster();
-  find_tile_routes<Memory>(parameters);
   if (threadIdx.x >= kMultipliers) {
     // What a warpgroup gives back, the others take.
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kOfProducers));

@@ -133,10 +133,18 @@ struct TileSums {
       UNROLL for (int step = 0; step < 4; step += Op::kGroupSteps) add_group(kb, step, b);
     } else {
       float(&to)[Tile::kSums] = sums_of_chunk();
-      if (kApart && kb % 2 == 0) UNROLL for (int i = 0; i < Tile::kSums; i++) to[i] = 0.0f;
       UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < 2 * PAIRS; i++)
-          Number::mma(reinterpret_cast<float(&)[4]>(to[4 * i]), a[0][step], b[step][i / 2][i % 2]);
+          multiply_step(reinterpret_cast<float(&)[4]>(to[4 * i]), a[0][step], b[step][i / 2][i % 2],
+                        kApart && kb % 2 == 0 && step == 0);
     }
+  }
+  /// Adds a product to sums, or begins them.
+  __device__ static void multiply_step(float (&sum)[4], const u32 (&weights)[4],
+                                       const u32 (&rows)[2], bool begins) {
+    if (begins)
+      Number::mma_product(sum, weights, rows);
+    else
+      Number::mma(sum, weights, rows);
   }
   /// Adds the products of the group that begins with step `first` of chunk `kb`.
   template <int PAIRS>
@@ -145,17 +153,19 @@ struct TileSums {
     UNROLL for (int row = 0; row < 2; row++) scales[row] =
         Op::template scale<0>(weights.s[kb], first, row);
     UNROLL for (int i = 0; i < 2 * PAIRS; i++) {
-      float sum[4] = {};
+      float sum[4];
       UNROLL for (int step = first; step < first + Op::kGroupSteps; step++)
-          Number::mma(sum, a[0][step], b[step][i / 2][i % 2]);
+          multiply_step(sum, a[0][step], b[step][i / 2][i % 2], step == first);
       UNROLL for (int e = 0; e < 4; e++) total[4 * i + e] =
           fmaf(sum[e], scales[e / 2], total[4 * i + e]);
     }
   }
+  /// Adds the sums of a group that ends with chunk `kb`, of the first PAIRS times 16 rows.
+  template <int PAIRS>
   __device__ void scale(int kb) {
     const float low = Op::template scale<0>(weights.s[kb], 0, 0);
     const float high = Op::template scale<0>(weights.s[kb], 0, 1);
-    UNROLL for (int i = 0; i < Tile::kSums; i++) total[i] =
+    UNROLL for (int i = 0; i < 8 * PAIRS; i++) total[i] =
         fmaf(part[i], i % 4 < 2 ? low : high, total[i]);
   }
 };
