@@ -75,8 +75,8 @@ __device__ inline void load_slots(const T* row, const PreparedRow& from, int slo
   }
 }
 
-/// Adds up eight slots of row `m`, which are 0 if `row` is null, with those of the neighboring lanes
-/// that have the others of a group of 2^shift slots, for tiles of weights with additive zeros
+/// Adds up eight slots of row `m`, which are 0 if `row` is null, with those of the neighboring
+/// lanes that have the others of a group of 2^shift slots, for tiles of weights with additive zeros
 /// (tile_zeros.cuh):
 ///
 ///   two TF32 numbers each, [eight groups][eight rows of A][row][pair of groups][first numbers of

@@ -1,5 +1,6 @@
-// What the tiles of a product of experts for Hopper need before they begin: the table of routes, and
-// rows of A in its order, with their sums over groups. All of it happens in the product's launch:
+// What the tiles of a product of experts for Hopper need before they begin: the table of routes,
+// and rows of A in its order, with their sums over groups. All of it happens in the product's
+// launch:
 //
 //   few rows, small tiles   each block sorts for itself, and finds rows of A by index
 //   otherwise               blocks take pieces of the work from a counter: the first sorts into

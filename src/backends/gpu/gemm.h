@@ -65,9 +65,7 @@ class GemmCall {
     int64_t first, count;
   };
   static bool routed(const Product& product) { return product.problem->routing.present(); }
-  static bool sorts(const Product& product) {
-    return product.plan.dispatches(product.plan.sorts);
-  }
+  static bool sorts(const Product& product) { return product.plan.dispatches(product.plan.sorts); }
 
   static bool share_activations(const Product& one, const Product& other);
   /// Where a recorded step finds memory of the stream.
