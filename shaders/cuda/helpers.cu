@@ -216,7 +216,9 @@ MARLIN_HELPER_OF(route, kRouteThreads) {
                             args.items,
                             args.id_stride,
                             args.scale_stride};
-  sort_into_memory(routes, places, shared);
+  int* const experts = routes.table + route_experts_at(routes.items, routes.rows);
+  sort_into_memory(routes, places, shared, experts);
+  copy_route_scales(routes, experts);
 }
 
 // --- unpacking ----------------------------------------------------------------------------------

@@ -294,7 +294,7 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
   if (threadIdx.x == 0)
     Memory(dynamic).init(ActivationWarps::count(launch.arguments<ProductArgs>()));
   let_next_start();
-  find_tile_routes<Memory>(parameters);
+  const int drawn = find_tile_routes<Memory>(parameters);
   // Copies of the other block come to memory that routes have used.
   if (Tile::kCluster == 1)
     __syncthreads();
@@ -314,6 +314,7 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
     wait_for_previous();
+    gather_tile_rows<Memory>(parameters, dynamic, drawn);
     multiply_tiles<Activation, Memory>(parameters, dynamic);
   }
   if (Tile::kCluster > 1) wait_for_cluster();  // the other block's copies come here, too

@@ -256,15 +256,14 @@ struct RoutesToSort {
 };
 
 /// Sorts routed rows by expert and cuts them into items, in a table in memory. All threads of one
-/// block call it. `places` has a number for each expert, and `shared` one for each warp, in shared
-/// memory. The order of the rows of an expert depends on time; the sums of a row do not depend on
-/// its place.
-__device__ inline void sort_into_memory(const RoutesToSort& args, int* places, u64* shared) {
+/// block call it. In shared memory `places` has a number for each expert, and `sums` one for each
+/// warp; `known` has one for each row, and may be the table's experts. The order of the rows of an
+/// expert depends on time; the sums of a row do not depend on its place.
+__device__ inline void sort_into_memory(const RoutesToSort& args, int* places, u64* sums,
+                                        int* known) {
   const int thread = int(threadIdx.x), threads = int(blockDim.x);
   int* const sorted = args.table + route_sorted_at(args.items);
   int* const experts = args.table + route_experts_at(args.items, args.rows);
-  float* const scales =
-      reinterpret_cast<float*>(args.table + route_scales_at(args.items, args.rows));
   for (int e = thread; e < args.experts; e += threads) places[e] = 0;
   __syncthreads();
 #pragma unroll 4
@@ -272,18 +271,30 @@ __device__ inline void sort_into_memory(const RoutesToSort& args, int* places, u
     const int token = token_of_row(row, args.top_k), s = row - token * args.top_k;
     const int id = __ldcg(args.ids + (token * args.id_stride + s));
     const bool exists = id >= 0 && id < args.experts;
-    experts[row] = exists ? id : -1;
+    known[row] = exists ? id : -1;
+    if (known != experts) experts[row] = exists ? id : -1;
     if (exists) atomicAdd(&places[id], 1);
-    if (exists && args.scale_type != kFloatNone)
-      scales[row] = read_float(args.scales, token * args.scale_stride + s, args.scale_type);
   }
   __syncthreads();
 
   make_items(
-      args.table, args.experts, args.tile_rows, shared, [&](int e) { return places[e]; },
+      args.table, args.experts, args.tile_rows, sums, [&](int e) { return places[e]; },
       [&](int e, int place) { places[e] = place; });
   __syncthreads();
 #pragma unroll 4
   for (int row = thread; row < args.rows; row += threads)
-    if (experts[row] >= 0) sorted[atomicAdd(&places[experts[row]], 1)] = row;
+    if (known[row] >= 0) sorted[atomicAdd(&places[known[row]], 1)] = row;
+}
+
+/// Copies the scales of sorted rows, which `finish` reads. The same threads call it.
+__device__ inline void copy_route_scales(const RoutesToSort& args, const int* known) {
+  if (args.scale_type == kFloatNone) return;
+  float* const scales =
+      reinterpret_cast<float*>(args.table + route_scales_at(args.items, args.rows));
+#pragma unroll 4
+  for (int row = int(threadIdx.x); row < args.rows; row += int(blockDim.x)) {
+    if (known[row] < 0) continue;
+    const int token = token_of_row(row, args.top_k), s = row - token * args.top_k;
+    scales[row] = read_float(args.scales, token * args.scale_stride + s, args.scale_type);
+  }
 }

@@ -138,9 +138,10 @@ __device__ inline void bring_rows(const CudaParameters& parameters, const Launch
   typedef typename Memory::Tile Tile;
   const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
   const int lane = threadIdx.x % 32;
-  if (aligned && lane != 0) return;
   if (aligned) prefetch_tensor_map(parameters.tensor_map);
   wait_for_previous();
+  wait_for_gathered<Memory>(launch);
+  if (aligned && lane != 0) return;
   RingPlace<Memory::kStages> place;
   Work<Tile> work(launch);
   for (Segment now; work.next(now);) {
