@@ -1,5 +1,6 @@
-// What the tiles of a product of experts for Hopper need before they begin: the table of routes, and
-// rows of A in its order, with their sums over groups. All of it happens in the product's launch:
+// What the tiles of a product of experts for Hopper need before they begin: the table of routes,
+// and rows of A in its order, with their sums over groups. All of it happens in the product's
+// launch:
 //
 //   few rows, small tiles   each block sorts for itself, and finds rows of A by index
 //   otherwise               blocks draw numbers. The first one sorts into memory, for which the
@@ -49,6 +50,8 @@ struct TileGather {
   typedef typename GatheredElement<Op::kIsBf16>::Type T;
   static constexpr int kThreads = Tile::kTeams * Tile::kGroups * kGroupThreads;  // that multiply
   static constexpr int kMostRows = 64, kWarps = kThreads / kLanes;
+  /// Teams have no registers for it later: blocks gather and wait before the first weights arrive.
+  static constexpr bool kFirst = Tile::kTeams > 1;
   /// In shared memory, where results will be.
   struct Shared {
     PreparedRow found[kMostRows];
@@ -69,7 +72,7 @@ struct TileGather {
   }
   /// Those of all blocks that leave the counters: warps that multiply, and warps that wait().
   __device__ int leavers() const {
-    return int(gridDim.x) * (pieces == 0 ? 1 : (Op::kAdditive ? 3 : 2));
+    return int(gridDim.x) * (pieces == 0 ? 1 : (Op::kAdditive && !kFirst ? 3 : 2));
   }
   /// Gathers pieces until none is left, the first one being `taken`. The threads that multiply call
   /// it.
@@ -92,9 +95,7 @@ struct TileGather {
 
  private:
   /// Waits for the other threads that multiply.
-  __device__ static void meet() {
-    asm volatile("bar.sync 14, %0;" ::"n"(kThreads) : "memory");
-  }
+  __device__ static void meet() { asm volatile("bar.sync 14, %0;" ::"n"(kThreads) : "memory"); }
   __device__ RowSource source() const {
     const int* const slots = launch.constant(MARLIN_CONSTANT_SLOT_TO_K) == 0
                                  ? nullptr
@@ -115,7 +116,8 @@ struct TileGather {
     T* const to = launch.buffer<T>(MARLIN_BUFFER_A) + first * args.lda;
     const bool aligned =
         (reinterpret_cast<u64>(a) | u64(args.gather_lda) * sizeof(T)) % sizeof(uint4) == 0;
-    if (aligned && args.gather_k % kGatheredSlots == 0 &&
+    // Teams have no registers for many loads at once.
+    if (Tile::kTeams == 1 && aligned && args.gather_k % kGatheredSlots == 0 &&
         launch.constant(MARLIN_CONSTANT_SLOT_TO_K) == 0)
       copy_rows(a, to, found);
     else
@@ -255,16 +257,30 @@ __device__ inline int find_tile_routes(const CudaParameters& parameters) {
 /// Gathers rows of A together with other blocks. `drawn`: what find_tile_routes() has returned. The
 /// threads that multiply call it.
 template <class Memory>
-__device__ inline void gather_tile_rows(const CudaParameters& parameters, unsigned char* dynamic,
-                                        int drawn) {
+__device__ inline void gather_tile_rows(const CudaParameters& parameters, int drawn) {
   const Launch launch{parameters};
   if (launch.arguments<ProductArgs>().gather_experts == 0) return;
   typedef TileGather<Memory> Gather;
-  Gather(launch).gather_pieces(
-      drawn, *reinterpret_cast<typename Gather::Shared*>(Memory(dynamic).out));
+  const Memory memory(dynamic_memory());
+  Gather(launch).gather_pieces(drawn, *reinterpret_cast<typename Gather::Shared*>(memory.out));
 }
-/// Waits for all rows that are gathered.
+/// Waits for all rows that are gathered. Warps whose copies read them call it.
 template <class Memory>
 __device__ inline void wait_for_gathered(const Launch& launch) {
-  if (launch.arguments<ProductArgs>().gather_rows_of_a != 0) TileGather<Memory>(launch).wait();
+  if (TileGather<Memory>::kFirst || launch.arguments<ProductArgs>().gather_rows_of_a == 0) return;
+  TileGather<Memory>(launch).wait();
+}
+/// Gathers and waits, where that comes first. All threads of the block call it.
+template <class Memory>
+__device__ inline void gather_first(const CudaParameters& parameters, int drawn) {
+  const Launch launch{parameters};
+  typedef TileGather<Memory> Gather;
+  if constexpr (Gather::kFirst) {
+    const ProductArgs& args = launch.arguments<ProductArgs>();
+    if (args.gather_experts == 0) return;
+    if (threadIdx.x < Gather::kThreads) gather_tile_rows<Memory>(parameters, drawn);
+    if (args.gather_rows_of_a != 0 && threadIdx.x < kLanes) Gather(launch).wait();
+    free_memory_of_routes();
+    asm volatile("fence.proxy.async;" ::: "memory");
+  }
 }
