@@ -82,6 +82,7 @@ struct TileGather {
       if (threadIdx.x == 0) shared.taken = counters.take();
       meet();
       taken = shared.taken;
+      meet();  // results come to the same memory
     }
     if (threadIdx.x == 0) counters.leave(leavers());
   }
