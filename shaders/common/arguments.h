@@ -57,12 +57,18 @@
 /// that say whose sums are there; they are 0 between dispatches.
 #define MARLIN_BUFFER_SHARED 10
 #define MARLIN_BUFFER_FLAGS 11
+/// The bytes of these flags, of which the last numbers are counters of tile_routes.cuh.
+enum { kFlagBytes = 64 << 10, kRouteCounters = kFlagBytes / 4 - 4 };
 /// Of products of experts: the table that `route` writes (below). Product kernels, finish, and
 /// quantize and gather of permuted columns read it.
 #define MARLIN_BUFFER_ROUTES 12  // [routed]
 /// Of products that find the routed rows themselves: as for route.
 #define MARLIN_BUFFER_ROUTED_IDS 13
 #define MARLIN_BUFFER_ROUTED_SCALES 14
+/// Of products that gather the routed rows themselves: A as the caller has it, and the columns of
+/// A's slots [has_slot_to_k]. MARLIN_BUFFER_A is where the gathered rows lie.
+#define MARLIN_BUFFER_GATHER_FROM 15
+#define MARLIN_BUFFER_GATHER_SLOTS 16
 /// Buffers of unpack: codes, scales and zeros as above, RowOrigin at MARLIN_BUFFER_ROWS, and
 #define MARLIN_BUFFER_OUT 4  // [count][ld] of output_type
 #define MARLIN_BUFFER_ROW_LIST \
@@ -191,11 +197,18 @@ struct ProductArgs {
   marlin_int experts;                    // 0: route has written the table
   marlin_int ring_rows;                  // ring: routed rows of A that there is room for
   MARLIN_INT64 id_stride, scale_stride;  // in elements
+  // Tiles for Hopper whose launch sorts routed rows into the table in memory, and gathers rows of A
+  // (tile_routes.cuh).
+  marlin_int gather_experts;    // 0: the launch does neither
+  marlin_int gather_k;          // columns of the caller's A
+  marlin_int gather_rows_of_a;  // as rows_of_a, or 0: no row is gathered
+  marlin_int reserved;
+  MARLIN_INT64 gather_lda;
 };
 /// Bytes between rows of 16-bit activations, of so many slots, in the shared memory of a ring
 /// kernel: a quarter of a warp, which reads two rows, meets all banks.
 MARLIN_SHARED marlin_int ring_pitch(marlin_int slots) { return 2 * slots + 64; }
-static_assert(sizeof(ProductArgs) == 104, "same on host and device");
+static_assert(sizeof(ProductArgs) == 128, "same on host and device");
 MARLIN_OFFSET(ProductArgs, quads, 16);
 MARLIN_OFFSET(ProductArgs, lda, 40);
 

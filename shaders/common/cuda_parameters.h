@@ -4,9 +4,9 @@
 #include "arguments.h"
 
 enum {
-  kCudaBuffers = 15,
+  kCudaBuffers = 17,
   kCudaConstants = 16,
-  kCudaArgumentBytes = 104,
+  kCudaArgumentBytes = 128,
   kTensorMapBytes = 128  // of CUtensorMap
 };
 
@@ -72,4 +72,4 @@ static_assert(sizeof(ProductArgs) <= kCudaArgumentBytes &&
                   sizeof(PrepareArgs) <= kCudaArgumentBytes &&
                   sizeof(RouteArgs) <= kCudaArgumentBytes,
               "arguments fit");
-static_assert(sizeof(CudaParameters) == 384, "same on host and device");
+static_assert(sizeof(CudaParameters) == 448, "same on host and device");

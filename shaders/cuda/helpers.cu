@@ -1,7 +1,7 @@
 // The kernels beside products: preparing activations, finishing partial sums, unpacking weights.
 #include "epilogue.cuh"
 #include "exact.cuh"
-#include "routes.cuh"
+#include "gather.cuh"
 
 // A kernel that starts while the one before it still runs, and waits for it.
 #define MARLIN_HELPER_OF(name, threads)                                 \
@@ -19,45 +19,16 @@ __device__ inline int item_x() { return int(blockIdx.x * blockDim.x + threadIdx.
 
 // --- activations --------------------------------------------------------------------------------
 
-__device__ inline float as_float(float x) { return x; }
-struct Half {
-  static constexpr float kUnit = 1.0f;
-  u16 bits;
-};
-struct Bfloat {
-  static constexpr float kUnit = 1.0f / (1 << kFp4Exponent);  // of codes, as they are decoded
-  u16 bits;
-};
-__device__ inline float as_float(Half x) { return f16_to_float(x.bits); }
-__device__ inline float as_float(Bfloat x) { return bf16_to_float(x.bits); }
-
-/// Where row m of the prepared activations comes from: row m of A or, with routing, the row of the
-/// routed row at place m of the sorted ones, in the order of columns of its expert.
-struct PreparedRow {
-  long long row;
-  const int* slot_to_k;  // null: the order of A
-  bool exists = true;
-
-  __device__ PreparedRow(const Launch& launch, int m) : row(m), slot_to_k(nullptr) {
-    const PrepareArgs& args = launch.arguments<PrepareArgs>();
-    if (launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0)
-      slot_to_k = launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS);
-    if (launch.constant(MARLIN_CONSTANT_ROUTING) == kRoutingNone) return;
-    const int* const table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
-    exists = m < table[1];
-    if (!exists) return;
-    const int routed_row = table[route_sorted_at(args.items) + m];
-    row = routed_row / args.rows_of_a;
-    const int expert = table[route_experts_at(args.items, args.m) + routed_row];
-    if (slot_to_k != nullptr)
-      slot_to_k += expert * args.expert_stride / static_cast<long long>(sizeof(int));
-  }
-  /// The column of a slot, or -1.
-  __device__ int column(int slot, int k) const {
-    const int column = slot_to_k != nullptr ? slot_to_k[slot] : slot;
-    return column < k ? column : -1;
-  }
-};
+/// What PrepareArgs say of the rows of A.
+__device__ inline RowSource source_of(const Launch& launch) {
+  const PrepareArgs& args = launch.arguments<PrepareArgs>();
+  RowSource from{nullptr, args.items, args.m, args.rows_of_a, nullptr, args.expert_stride};
+  if (launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0)
+    from.slot_to_k = launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS);
+  if (launch.constant(MARLIN_CONSTANT_ROUTING) != kRoutingNone)
+    from.table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
+  return from;
+}
 
 /// Quantizes blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, and q
 /// then to nearest even. A block of zeros has d = 0. A block with NaN or infinity has d = NaN,
@@ -68,7 +39,7 @@ __device__ inline void quantize(const CudaParameters& parameters) {
   const PrepareArgs& args = launch.arguments<PrepareArgs>();
   const int blocks = args.slots / kActivationBlock, block = item_x(), m = int(launch.group_y());
   if (block >= blocks || m >= args.m) return;
-  const PreparedRow from(launch, m);
+  const PreparedRow from(source_of(launch), m);
   if (!from.exists) return;
   const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + from.row * args.lda;
   float x[kActivationBlock];
@@ -99,19 +70,16 @@ MARLIN_HELPER(quantize_bf16) { quantize<Bfloat>(parameters); }
 /// Eight slots have one thread; padding becomes 0.
 template <class T>
 __device__ inline void gather(const CudaParameters& parameters) {
-  constexpr int kSlots = 8;
   const Launch launch{parameters};
   const PrepareArgs& args = launch.arguments<PrepareArgs>();
-  const int slot = kSlots * item_x(), m = int(launch.group_y());
+  const int slot = kGatheredSlots * item_x(), m = int(launch.group_y());
   if (slot >= args.slots || m >= args.m) return;
-  const PreparedRow from(launch, m);
+  const PreparedRow from(source_of(launch), m);
   if (!from.exists) return;
-  const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + from.row * args.lda;
-  alignas(16) T x[kSlots];
-  UNROLL for (int i = 0; i < kSlots; i++) {
-    const int k = from.column(slot + i, args.k);
-    x[i] = k < 0 ? T(0) : row[k];
-  }
+  const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
+  alignas(16) T x[kGatheredSlots];
+  load_slots(launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + from.row * args.lda, from, slot, args.k,
+             aligned, x);
   T* const to = launch.buffer<T>(MARLIN_BUFFER_QUANTIZED) + static_cast<long long>(m) * args.slots;
   UNROLL for (int i = 0; i < int(sizeof x / sizeof(uint4));
               i++) reinterpret_cast<uint4*>(to + slot)[i] = reinterpret_cast<const uint4*>(x)[i];
@@ -119,42 +87,21 @@ __device__ inline void gather(const CudaParameters& parameters) {
 MARLIN_HELPER(gather_b2) { gather<u16>(parameters); }
 MARLIN_HELPER(gather_b4) { gather<u32>(parameters); }
 
-/// The sums of A over the groups of W, for tiles of weights with additive zeros (tile_zeros.cuh):
-/// two TF32 numbers each, [eight groups][eight rows of A][row][pair of groups][first numbers of
-/// both, second numbers of both]. A has the order of slots. Groups and rows that only fill up eight
-/// are 0. Of bfloat16 they are 2^-14 of the sums, as the codes are (numbers.cuh).
-///
-/// Eight slots have one thread, and a group those of neighboring lanes.
+/// The sums of A over the groups of W (sum_slots). Groups and rows that only fill up eight are 0.
 template <class T>
 __device__ inline void sum_groups(const CudaParameters& parameters) {
-  constexpr int kSlots = 8, kSlotsShift = 3;
   const Launch launch{parameters};
   const PrepareArgs& args = launch.arguments<PrepareArgs>();
-  const int slot = kSlots * item_x(), m = int(launch.group_y());
+  const int slot = kGatheredSlots * item_x(), m = int(launch.group_y());
   int rows = args.m;
   if (launch.constant(MARLIN_CONSTANT_ROUTING) != kRoutingNone)
     rows = launch.buffer<const int>(MARLIN_BUFFER_ROUTES)[1];
   if (slot >= args.slots || m >= (rows + 7) / 8 * 8) return;  // of a warp all threads, or none
-  float sum = 0.0f;
-  if (m < rows) {
-    const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + m * args.lda;
-    alignas(16) T x[kSlots];
-    if (launch.constant(MARLIN_CONSTANT_ALIGNED) != 0 && slot + kSlots <= args.k)
-      *reinterpret_cast<uint4*>(x) = *reinterpret_cast<const uint4*>(row + slot);
-    else
-      UNROLL for (int i = 0; i < kSlots; i++) x[i] = slot + i < args.k ? row[slot + i] : T{};
-    UNROLL for (int i = 0; i < kSlots; i++) sum += as_float(x[i]) * T::kUnit;
-  }
-  const int shift = int(launch.constant(MARLIN_CONSTANT_GROUP_SHIFT));
-  for (int lanes = 1; lanes < 1 << (shift - kSlotsShift); lanes *= 2)
-    sum += __shfl_xor_sync(0xFFFFFFFFu, sum, lanes);
-  const int group = slot >> shift, part = (slot >> kSlotsShift) - (group << (shift - kSlotsShift));
-  if (part >= 2) return;  // the first two lanes of a group write
-  const Tf32Pair pair(sum);
-  const long long eight = group / 8 * ((args.m + 7ll) / 8) + m / 8;
-  launch.buffer<float>(MARLIN_BUFFER_GROUP_SUMS_OUT)[(eight * 32 + m % 8 * 4 + group % 8 / 2) * 4 +
-                                                     2 * part + group % 2] =
-      part == 0 ? pair.high : pair.low;
+  const T* const a = launch.buffer<const T>(MARLIN_BUFFER_SOURCE);
+  sum_slots(m < rows ? a + m * args.lda : nullptr, m, args.m, slot, args.k,
+            launch.constant(MARLIN_CONSTANT_ALIGNED) != 0,
+            int(launch.constant(MARLIN_CONSTANT_GROUP_SHIFT)),
+            launch.buffer<float>(MARLIN_BUFFER_GROUP_SUMS_OUT));
 }
 MARLIN_HELPER(group_sums_f16) { sum_groups<Half>(parameters); }
 MARLIN_HELPER(group_sums_bf16) { sum_groups<Bfloat>(parameters); }
@@ -252,40 +199,26 @@ MARLIN_HELPER(finish) {
 
 // --- routes of a mixture of experts -------------------------------------------------------------
 
-/// Sorts routed rows by expert and cuts them into items (../common/arguments.h). One block. The
-/// order of the rows of an expert depends on time; the sums of a row do not depend on its place.
+/// Sorts routed rows by expert and cuts them into items (../common/arguments.h). One block.
 MARLIN_HELPER_OF(route, kRouteThreads) {
-  __shared__ int places[kMostExperts];  // an expert's rows, then the place of the next one
+  __shared__ int places[kMostExperts];
   __shared__ u64 shared[kLanes];
   const Launch launch{parameters};
   const RouteArgs& args = launch.arguments<RouteArgs>();
-  const int* const ids = launch.buffer<const int>(MARLIN_BUFFER_IDS);
-  const u32 scale_type = launch.constant(MARLIN_CONSTANT_BIAS_TYPE);
-  int* const table = launch.buffer<int>(MARLIN_BUFFER_ROUTES);
-  const int rows = args.tokens * args.top_k, thread = int(threadIdx.x), threads = int(blockDim.x);
-  int* const sorted = table + route_sorted_at(args.items);
-  int* const experts = table + route_experts_at(args.items, rows);
-  float* const scales = reinterpret_cast<float*>(table + route_scales_at(args.items, rows));
-  for (int e = thread; e < args.experts; e += threads) places[e] = 0;
-  __syncthreads();
-  for (int row = thread; row < rows; row += threads) {
-    const int token = row / args.top_k, s = row % args.top_k;
-    const int id = ids[token * args.id_stride + s];
-    const bool exists = id >= 0 && id < args.experts;
-    experts[row] = exists ? id : -1;
-    if (exists) atomicAdd(&places[id], 1);
-    if (exists && scale_type != kFloatNone)
-      scales[row] = read_float(launch.buffer<const void>(MARLIN_BUFFER_ID_SCALES),
-                               token * args.scale_stride + s, scale_type);
-  }
-  __syncthreads();
-
-  make_items(
-      table, args.experts, args.tile_rows, shared, [&](int e) { return places[e]; },
-      [&](int e, int place) { places[e] = place; });
-  __syncthreads();
-  for (int row = thread; row < rows; row += threads)
-    if (experts[row] >= 0) sorted[atomicAdd(&places[experts[row]], 1)] = row;
+  const RoutesToSort routes{launch.buffer<const int>(MARLIN_BUFFER_IDS),
+                            launch.buffer<const void>(MARLIN_BUFFER_ID_SCALES),
+                            launch.constant(MARLIN_CONSTANT_BIAS_TYPE),
+                            launch.buffer<int>(MARLIN_BUFFER_ROUTES),
+                            args.tokens * args.top_k,
+                            args.top_k,
+                            args.experts,
+                            args.tile_rows,
+                            args.items,
+                            args.id_stride,
+                            args.scale_stride};
+  int* const experts = routes.table + route_experts_at(routes.items, routes.rows);
+  sort_into_memory(routes, places, shared, experts);
+  copy_route_scales(routes, experts);
 }
 
 // --- unpacking ----------------------------------------------------------------------------------

@@ -7,8 +7,8 @@
 //               half of A to both
 //   stage       boxes of 64 slots of A, swizzled, and chunks of 64 slots of packed weights; a ring
 //               of stages in shared memory
-//   experts     tiles of up to 32 rows: each block sorts the routed rows, and finds those of A by
-//               index; larger tiles: their rows were gathered before
+//   experts     blocks sort the routed rows, and gather those of A for tiles that do not find them
+//               by index (tile_routes.cuh)
 //   W           from shared memory to registers, a chunk ahead; decoded there, it is the register
 //               operand of wgmma or of mma.sync
 //   sums        in registers
@@ -187,7 +187,7 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
     sums.clear();
     int last = -1;  // the stage whose boxes wgmma may still read
     bool first = true;
-    const auto stage = [&](auto is_whole, auto pairs, int chunks) {
+    const auto stage = [&](auto is_whole, auto eights, int chunks) {
       constexpr bool kWhole = decltype(is_whole)::value != 0;
       wait_for_phase(memory.full + 8 * place.slot, place.phase);
       sums.weights.fetch(place.slot, 0);
@@ -205,8 +205,10 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
           wgmma_wait<1>();
           if (kb == 0 && last >= 0) give_back(last);
         } else {
-          sums.template multiply_by_mma<decltype(pairs)::value>(box, kb, lane);
-          if (Sums::kApart && (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))) sums.scale(kb);
+          sums.template multiply_by_mma<decltype(eights)::value>(box, kb, lane);
+          if constexpr (Sums::kApart)
+            if (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))
+              sums.template scale<decltype(eights)::value>(kb);
         }
       }
       last = place.slot;
@@ -219,28 +221,33 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
     };
     // Parts of stages are code of their own: with an exit from the loop of chunks in the loop of
     // stages, the compiler lets each wgmma wait for the last.
-    const auto stage_of_team = [&](auto is_whole, auto pairs, int chunks) {
+    const auto stage_of_team = [&](auto is_whole, auto eights, int chunks) {
       if (teams.takes_turn())
-        stage(is_whole, pairs, chunks);
+        stage(is_whole, eights, chunks);
       else
         place.advance();
     };
-    const auto all_stages = [&](auto pairs) {
+    const auto all_stages = [&](auto eights) {
       int c = now.begin;
       for (; c + Tile::kChunks <= now.stop; c += Tile::kChunks)
-        stage_of_team(Constant<1>(), pairs, Tile::kChunks);
-      if (c < now.stop) stage_of_team(Constant<0>(), pairs, now.stop - c);
+        stage_of_team(Constant<1>(), eights, Tile::kChunks);
+      if (c < now.stop) stage_of_team(Constant<0>(), eights, now.stop - c);
+      if constexpr (!Tile::kWgmma) sums.template join_chains<decltype(eights)::value>();
     };
-    // Half of the products of a tile of mma.sync that is at most half full are left out.
-    constexpr int kPairs = Tile::kRows / 16;
-    bool few = false;
-    if constexpr (!Tile::kWgmma && kPairs > 1)
-      few = work.end_row(now.tile) - work.first_row(now.tile) <= Tile::kRows / 2;
-    constexpr int kFew = Tile::kWgmma ? kPairs : (kPairs + 1) / 2;
-    if (kFew < kPairs && few)
-      all_stages(Constant<kFew>());
-    else
-      all_stages(Constant<kPairs>());
+    // Tiles of mma.sync leave out products of rows that are not there: those of one half of the
+    // tile, or of all but eight rows. (Teams have no registers for it.)
+    constexpr int kEights = Tile::kRows / 8;
+    if constexpr (!Tile::kWgmma && Tile::kTeams == 1) {
+      const int rows = work.end_row(now.tile) - work.first_row(now.tile);
+      if (rows <= 8)
+        all_stages(Constant<1>());
+      else if (rows <= kEights / 2 * 8)
+        all_stages(Constant<kEights / 2>());
+      else
+        all_stages(Constant<kEights>());
+    } else {
+      all_stages(Constant<kEights>());
+    }
     if (Tile::kWgmma) {
       wgmma_wait<0>();
       if (last >= 0) give_back(last);
@@ -292,11 +299,13 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
   if (threadIdx.x == 0)
     Memory(dynamic).init(ActivationWarps::count(launch.arguments<ProductArgs>()));
   let_next_start();
+  const int drawn = find_tile_routes<Memory>(parameters);
+  gather_first<Memory>(parameters, drawn);
+  // Copies of the other block come to memory that routes have used.
   if (Tile::kCluster == 1)
     __syncthreads();
   else
     wait_for_cluster();
-  find_tile_routes<Memory>(parameters);
   if (threadIdx.x >= kMultipliers) {
     // What a warpgroup gives back, the others take.
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kOfProducers));
@@ -311,6 +320,7 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
   } else {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
     wait_for_previous();
+    if constexpr (Tile::kTeams == 1) gather_tile_rows<Memory>(parameters, drawn);
     multiply_tiles<Activation, Memory>(parameters, dynamic);
   }
   if (Tile::kCluster > 1) wait_for_cluster();  // the other block's copies come here, too

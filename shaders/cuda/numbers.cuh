@@ -124,6 +124,13 @@ __device__ inline float e5m3_value(u32 byte) {
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                            \
       : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(b[1]), "r"(positions), "n"(step))
 
+/// The product of an operand A and an operand B, to which nothing is added.
+#define MARLIN_MMA_PRODUCT(type, d, a, b)                              \
+  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type           \
+      ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};" \
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                 \
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f))
+
 /// Both halves of a register.
 constexpr u32 kHalves = 0x00010001u;
 
@@ -152,6 +159,9 @@ struct F16 {
         "{%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+  __device__ static void mma_product(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    MARLIN_MMA_PRODUCT("f16", d, a, b);
   }
   template <int STEP>
   __device__ static void mma_sparse(float (&d)[4], const u32 (&a)[2], const u32 (&b)[2],
@@ -183,6 +193,9 @@ struct Bf16 {
         "{%8,%9}, {%0,%1,%2,%3};"
         : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+  }
+  __device__ static void mma_product(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
+    MARLIN_MMA_PRODUCT("bf16", d, a, b);
   }
   template <int STEP>
   __device__ static void mma_sparse(float (&d)[4], const u32 (&a)[2], const u32 (&b)[2],

@@ -244,3 +244,57 @@ __device__ inline const int* find_few_routes(const Launch& launch, int tile_rows
   __syncthreads();
   return few;
 }
+
+/// What sort_into_memory() is told.
+struct RoutesToSort {
+  const int* ids;
+  const void* scales;
+  u32 scale_type;  // kFloatNone: there are none
+  int* table;      // in memory
+  int rows, top_k, experts, tile_rows, items;
+  long long id_stride, scale_stride;  // in elements
+};
+
+/// Sorts routed rows by expert and cuts them into items, in a table in memory. All threads of one
+/// block call it. In shared memory `places` has a number for each expert, and `sums` one for each
+/// warp; `known` has one for each row, and may be the table's experts. The order of the rows of an
+/// expert depends on time; the sums of a row do not depend on its place.
+__device__ inline void sort_into_memory(const RoutesToSort& args, int* places, u64* sums,
+                                        int* known) {
+  const int thread = int(threadIdx.x), threads = int(blockDim.x);
+  int* const sorted = args.table + route_sorted_at(args.items);
+  int* const experts = args.table + route_experts_at(args.items, args.rows);
+  for (int e = thread; e < args.experts; e += threads) places[e] = 0;
+  __syncthreads();
+#pragma unroll 4
+  for (int row = thread; row < args.rows; row += threads) {
+    const int token = token_of_row(row, args.top_k), s = row - token * args.top_k;
+    const int id = __ldcg(args.ids + (token * args.id_stride + s));
+    const bool exists = id >= 0 && id < args.experts;
+    known[row] = exists ? id : -1;
+    if (known != experts) experts[row] = exists ? id : -1;
+    if (exists) atomicAdd(&places[id], 1);
+  }
+  __syncthreads();
+
+  make_items(
+      args.table, args.experts, args.tile_rows, sums, [&](int e) { return places[e]; },
+      [&](int e, int place) { places[e] = place; });
+  __syncthreads();
+#pragma unroll 4
+  for (int row = thread; row < args.rows; row += threads)
+    if (known[row] >= 0) sorted[atomicAdd(&places[known[row]], 1)] = row;
+}
+
+/// Copies the scales of sorted rows, which `finish` reads. The same threads call it.
+__device__ inline void copy_route_scales(const RoutesToSort& args, const int* known) {
+  if (args.scale_type == kFloatNone) return;
+  float* const scales =
+      reinterpret_cast<float*>(args.table + route_scales_at(args.items, args.rows));
+#pragma unroll 4
+  for (int row = int(threadIdx.x); row < args.rows; row += int(blockDim.x)) {
+    if (known[row] < 0) continue;
+    const int token = token_of_row(row, args.top_k), s = row - token * args.top_k;
+    scales[row] = read_float(args.scales, token * args.scale_stride + s, args.scale_type);
+  }
+}

@@ -3,40 +3,12 @@
 //
 //   rows that follow each other   the copy engine brings boxes
 //   routed rows of small tiles    a warp finds them by index, and a lane copies 16 bytes of each
-//                                 (larger tiles: they were gathered before)
+//                                 (otherwise they were gathered)
 //   rows that begin at no         a lane copies two columns of each
 //   multiple of 16 bytes
 #pragma once
-#include "routes.cuh"
-#include "tile_shape.cuh"
+#include "tile_routes.cuh"
 #include "tile_zeros.cuh"
-
-/// Finds the table of routes of a product of experts: the one that `route` has written, or one that
-/// the block makes. Clears the rows of no expert. All threads of the block call it.
-template <class Memory>
-__device__ inline void find_tile_routes(const CudaParameters& parameters) {
-  typedef typename Memory::Tile Tile;
-  const Launch launch{parameters};
-  const ProductArgs& args = launch.arguments<ProductArgs>();
-  if (args.items == 0) return;
-  wait_for_previous();
-  const int* table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
-  const int* experts = table + route_experts_at(args.items, args.m);
-  if constexpr (Tile::kTable != 0) {
-    constexpr int kThreads = tile_threads_of(Tile::kRows);
-    if (args.experts != 0 && args.m > kFewRoutedRows) {
-      // The stages are free.
-      experts =
-          sort_routes<kThreads>(launch, Tile::kRows, own_table(), dynamic_memory() + Tile::kTable);
-    } else if (args.experts != 0) {
-      if (threadIdx.x < kLanes) sort_few_routes(launch, Tile::kRows, own_table());
-      experts = own_table() + route_experts_at(args.items, args.m);
-      __syncthreads();
-    }
-  }
-  clear_rows_of_no_expert(launch, experts, tile_threads_of(Tile::kRows));
-  if (Tile::kTable != 0) free_memory_of_routes();
-}
 
 /// The rows of A of a tile.
 template <class Tile>
@@ -166,9 +138,10 @@ __device__ inline void bring_rows(const CudaParameters& parameters, const Launch
   typedef typename Memory::Tile Tile;
   const bool aligned = launch.constant(MARLIN_CONSTANT_ALIGNED) != 0;
   const int lane = threadIdx.x % 32;
-  if (aligned && lane != 0) return;
   if (aligned) prefetch_tensor_map(parameters.tensor_map);
   wait_for_previous();
+  wait_for_gathered<Memory>(launch);
+  if (aligned && lane != 0) return;
   RingPlace<Memory::kStages> place;
   Work<Tile> work(launch);
   for (Segment now; work.next(now);) {

@@ -50,13 +50,23 @@ struct StageWeights {
   }
 };
 
-/// Operands B of mma.m16n8k16 of two times eight rows of a box, from `row` on.
-__device__ inline void load_operands(u32 box, int row, int step, int lane, u32 (&b)[2][2]) {
-  const int in_box = row + lane % 8 + lane / 16 * 8, piece = (2 * step + lane / 8 % 2) ^ (lane % 8);
+/// Four matrices of 8 x 8 numbers of rows of a box; a lane has the address of a row of one.
+__device__ inline void load_matrices(u32 row, int piece, u32 (&first)[2], u32 (&second)[2]) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(b[0][0]), "=r"(b[0][1]), "=r"(b[1][0]), "=r"(b[1][1])
-               : "r"(box + in_box * kBoxRowBytes + piece * 16)
+               : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
+               : "r"(row + piece * 16)
                : "memory");
+}
+/// Operands B of mma.m16n8k16 of two times eight rows of a box, from `row` on.
+__device__ inline void load_operands(u32 box, int row, int step, int lane, u32 (&first)[2],
+                                     u32 (&second)[2]) {
+  const int in_box = row + lane % 8 + lane / 16 * 8, piece = (2 * step + lane / 8 % 2) ^ (lane % 8);
+  load_matrices(box + in_box * kBoxRowBytes, piece, first, second);
+}
+/// The same of the first eight rows, of two steps.
+__device__ inline void load_operands_of_eight(u32 box, int step, int lane, u32 (&first)[2],
+                                              u32 (&second)[2]) {
+  load_matrices(box + lane % 8 * kBoxRowBytes, (2 * step + lane / 8) ^ (lane % 8), first, second);
 }
 
 /// The sums of a tile, a lane's part: elements 4 i + e of column 8 i + 2 j + e % 2 of the tile's
@@ -122,40 +132,72 @@ struct TileSums {
       wgmma_commit();
     }
   }
-  /// The same by mma.sync, with the first PAIRS times 16 rows of A.
-  template <int PAIRS>
+  /// Sums that products of the first EIGHTS times eight rows of A are added to in turn, since a
+  /// product waits for the one before it: those of rows that are not there are free.
+  template <int EIGHTS>
+  static constexpr int kChains = kByGroup ? 1 : Tile::kRows / 8 / EIGHTS;
+  /// The same by mma.sync, with the first EIGHTS times eight rows of A.
+  template <int EIGHTS>
   __device__ void multiply_by_mma(u32 box, int kb, int lane) {
-    u32 b[4][PAIRS][2][2];  // on their way while weights are decoded
-    UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < PAIRS; i++)
-        load_operands(box, 16 * i, step, lane, b[step][i]);
+    u32 b[4][EIGHTS][2];  // on their way while weights are decoded
+    if constexpr (EIGHTS == 1) {
+      UNROLL for (int step = 0; step < 4; step += 2)
+          load_operands_of_eight(box, step, lane, b[step][0], b[step + 1][0]);
+    } else {
+      UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < EIGHTS; i += 2)
+          load_operands(box, 8 * i, step, lane, b[step][i], b[step][i + 1]);
+    }
     weights.template decode<false>(kb, a[0]);
     if constexpr (kByGroup) {
       UNROLL for (int step = 0; step < 4; step += Op::kGroupSteps) add_group(kb, step, b);
     } else {
+      constexpr int kInTurn = kChains<EIGHTS>;
       float(&to)[Tile::kSums] = sums_of_chunk();
-      if (kApart && kb % 2 == 0) UNROLL for (int i = 0; i < Tile::kSums; i++) to[i] = 0.0f;
-      UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < 2 * PAIRS; i++)
-          Number::mma(reinterpret_cast<float(&)[4]>(to[4 * i]), a[0][step], b[step][i / 2][i % 2]);
+      UNROLL for (int step = 0; step < 4; step++) UNROLL for (int i = 0; i < EIGHTS; i++)
+          multiply_step(reinterpret_cast<float(&)[4]>(to[4 * (i + step % kInTurn * EIGHTS)]),
+                        a[0][step], b[step][i], kApart && kb % 2 == 0 && step < kInTurn);
     }
   }
+  /// Adds a product to sums, or begins them.
+  __device__ static void multiply_step(float (&sum)[4], const u32 (&weights)[4],
+                                       const u32 (&rows)[2], bool begins) {
+    if (begins)
+      Number::mma_product(sum, weights, rows);
+    else
+      Number::mma(sum, weights, rows);
+  }
   /// Adds the products of the group that begins with step `first` of chunk `kb`.
-  template <int PAIRS>
-  __device__ void add_group(int kb, int first, const u32 (&b)[4][PAIRS][2][2]) {
+  template <int EIGHTS>
+  __device__ void add_group(int kb, int first, const u32 (&b)[4][EIGHTS][2]) {
     float scales[2];
     UNROLL for (int row = 0; row < 2; row++) scales[row] =
         Op::template scale<0>(weights.s[kb], first, row);
-    UNROLL for (int i = 0; i < 2 * PAIRS; i++) {
-      float sum[4] = {};
+    UNROLL for (int i = 0; i < EIGHTS; i++) {
+      float sum[4];
       UNROLL for (int step = first; step < first + Op::kGroupSteps; step++)
-          Number::mma(sum, a[0][step], b[step][i / 2][i % 2]);
+          multiply_step(sum, a[0][step], b[step][i], step == first);
       UNROLL for (int e = 0; e < 4; e++) total[4 * i + e] =
           fmaf(sum[e], scales[e / 2], total[4 * i + e]);
     }
   }
+  /// Adds the sums of a group that ends with chunk `kb`, of the first EIGHTS times eight rows.
+  template <int EIGHTS>
   __device__ void scale(int kb) {
     const float low = Op::template scale<0>(weights.s[kb], 0, 0);
     const float high = Op::template scale<0>(weights.s[kb], 0, 1);
-    UNROLL for (int i = 0; i < Tile::kSums; i++) total[i] =
-        fmaf(part[i], i % 4 < 2 ? low : high, total[i]);
+    UNROLL for (int i = 0; i < 4 * EIGHTS; i++) {
+      float sum = part[i];
+      UNROLL for (int chain = 1; chain < kChains<EIGHTS>; chain++) sum +=
+          part[i + 4 * EIGHTS * chain];
+      total[i] = fmaf(sum, i % 4 < 2 ? low : high, total[i]);
+    }
+  }
+  /// Adds up what products were added to in turn.
+  template <int EIGHTS>
+  __device__ void join_chains() {
+    if constexpr (!kApart)
+      UNROLL for (int i = 0; i < 4 * EIGHTS; i++)
+          UNROLL for (int chain = 1; chain < kChains<EIGHTS>; chain++) total[i] +=
+          total[i + 4 * EIGHTS * chain];
   }
 };

@@ -6,7 +6,7 @@
 // K, sums of A would take registers that tiles do not have.) Both factors pass through the ring of
 // stages behind the chunks of a segment of K.
 #pragma once
-#include "tile_shape.cuh"
+#include "tile_routes.cuh"
 
 /// Adds a product of 16 x 8 by 8 x 8 TF32 numbers, float32 whose last 13 bits do not count.
 __device__ inline void mma_tf32(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
@@ -120,6 +120,7 @@ __device__ inline void bring_zeros(const CudaParameters& parameters, unsigned ch
   const Launch launch{parameters};
   int slot = 0;
   wait_for_previous();  // which has written the sums
+  wait_for_gathered<Memory>(launch);
   Work<typename Memory::Tile> work(launch);
   for (Segment now; work.next(now);) {
     constexpr int kChunks = Memory::Tile::kChunks;

@@ -253,6 +253,31 @@ TEST_F(CudaPlan, ChoosesTilesForTheRowsOfAnExpert) {
   EXPECT_TRUE(plan_of(4096).gathers);  // so that the copy engine finds the rows of an expert together
 }
 
+/// A product of experts by tiles is one launch, however many rows it has and whatever its weights need; the kernels that sort,
+/// gather and add up A beside it are for the others.
+TEST_F(CudaPlan, SortsAndGathersInTheLaunchOfTiles) {
+  const gpu::KernelHealth health;
+  Model q4_1{MARLIN_INT4, 32, ScaleType::f16, 256, 512};
+  q4_1.meta.zero_kind = ZeroKind::additive;
+  const auto launches = [&](const Model& model, int64_t tokens, const char* kernel) {
+    const ExpertProblem experts(model, 128);
+    const GemmProblem problem = experts.of(tokens, 4);
+    const gpu::PlanRules rules{hopper, health, cuda::policy(), kernel};
+    const gpu::GemmPlan made = gpu::plan_gemm(problem, tokens, rules).take();
+    EXPECT_EQ(made.fused, made.kernel->shares_tiles && made.sorts);
+    const std::string said = gpu::explain_gemm(made, problem, rules);
+    const size_t at = said.find("launches: ");
+    return at == std::string::npos ? "" : said.substr(at + 10, said.find('\n', at) - at - 10);
+  };
+  for (const int64_t tokens : {9, 512, 4096}) {
+    EXPECT_EQ(launches(mxfp4, tokens, "mma_fp4_bf16_m16_n128"), "1") << tokens;
+    EXPECT_EQ(launches(mxfp4, tokens, "wgmma_fp4_bf16_m64_n256"), "1") << tokens;
+    EXPECT_EQ(launches(q4_1, tokens, "mma_u4_bf16_m16_n128"), "1") << tokens;
+    EXPECT_EQ(launches(q4_1, tokens, "wgmma_u4_bf16_m128_n256"), "1") << tokens;
+  }
+  EXPECT_EQ(launches(mxfp4, 4096, "ring_fp4_bf16_m8"), "2");  // it finds rows by index, but sorts up to 2000
+}
+
 /// A threadgroup sorts what its table has room for, experts that it can count, and with short groups a warp's rows alone.
 TEST_F(CudaPlan, SortsRoutedRowsInAThreadgroupWhereThereIsRoom) {
   const gpu::KernelHealth health;

@@ -63,11 +63,18 @@ void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& p
   }
 }
 
+/// Who sorts routed rows.
+const char* sorter_of(const GemmPlan& plan) {
+  if (!plan.sorts) return "by each threadgroup";
+  return plan.fused ? "by a threadgroup of the product" : "on the device";
+}
+
 /// The launches of a product alone. Those of one call may have prepared activations in common.
 int64_t launches(const GemmPlan& plan, const GemmProblem& problem) {
   const int64_t rows = product_rows(problem, std::max<int64_t>(problem_size(problem), 1));
-  const int64_t of_block = 1 + int64_t{plan.sorts} + int64_t{plan.gathers} +
-                           int64_t{plan.sums_groups} + int64_t{plan.partial};
+  const int64_t of_block = 1 + int64_t{plan.dispatches(plan.sorts)} +
+                           int64_t{plan.dispatches(plan.gathers)} +
+                           int64_t{plan.dispatches(plan.sums_groups)} + int64_t{plan.partial};
   const int64_t prepares = plan.prepared && !plan.gathers
                                ? ceil_div(std::max<int64_t>(problem.a.rows, 1), plan.prepare_block)
                                : 0;
@@ -99,8 +106,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   if (plan.items != 0)
     append(text,
            "experts: %zu, %" PRId64 " a token, sorted %s into up to %" PRId64 " tiles of rows\n",
-           problem.routing.stack->size(), problem.routing.ids.cols,
-           plan.sorts ? "on the device" : "by each threadgroup", plan.items);
+           problem.routing.stack->size(), problem.routing.ids.cols, sorter_of(plan), plan.items);
   append(text, "launches: %" PRId64 "\n", launches(plan, problem));
   const char* const floats = plan.prepared ? "as given, gathered first" : "as given";
   append(text, "activations: %s\n",

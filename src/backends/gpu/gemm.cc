@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/gpu/variants.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::gpu {
@@ -13,77 +14,6 @@ constexpr uint32_t kHelperThreads = 256;
 bool is_aligned(const GemmProblem& problem, const Matrix& a) {
   const auto element = static_cast<uint64_t>(float_bytes(problem.a.dtype));
   return a.place.address() % 16 == 0 && static_cast<uint64_t>(a.stride) * element % 16 == 0;
-}
-
-uint32_t routing_of(const GemmProblem& problem) {
-  if (!problem.routing.present()) return kRoutingNone;
-  return problem.routing.scales.present() ? kRoutingSums : kRoutingRows;
-}
-
-Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
-  const RowBlockLayout& layout = weights_of(problem).layout;
-  const bool whole = !plan.partial;  // else `finish` does the rest
-  Variant v(plan.kernel->name(layout.codes, plan.activation));
-  v.set_decoder(layout)
-      .set(MARLIN_CONSTANT_ROW_FACTOR, whole ? layout.row_factor : kRowFactorNone)
-      .set(MARLIN_CONSTANT_ALIGNED, plan.prepared || aligned)
-      .set(MARLIN_CONSTANT_RAGGED, !plan.prepared && layout.k < layout.slots)
-      .set(MARLIN_CONSTANT_OUTPUT_TYPE,
-           whole ? float_constant(problem.c.dtype) : uint32_t{kFloat32})
-      .set(MARLIN_CONSTANT_BIAS_TYPE,
-           whole ? float_constant(problem.bias.dtype) : uint32_t{kFloatNone})
-      .set(MARLIN_CONSTANT_EPILOGUE, whole ? static_cast<uint32_t>(problem.epilogue) : 0)
-      .set(MARLIN_CONSTANT_ACCUMULATE, whole && problem.accumulate)
-      .set(MARLIN_CONSTANT_INTERLEAVED, whole && interleaves(problem))
-      .set(MARLIN_CONSTANT_PARTIAL, plan.partial)
-      .set(MARLIN_CONSTANT_QUANTIZED, plan.activation == ActivationKind::i8)
-      .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
-  // What finds the routed rows reads their scales. (Sums with scales are partial: no bias here.)
-  if (problem.routing.scales.present() && !plan.sorts)
-    v.set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.routing.scales.dtype));
-  return v;
-}
-
-Variant finish_variant(const GemmProblem& problem) {
-  const GpuWeights& weights = weights_of(problem);
-  Variant v(finish_kernel().name);
-  v.set(MARLIN_CONSTANT_ROW_FACTOR, weights.layout.row_factor)
-      .set(MARLIN_CONSTANT_OUTPUT_TYPE, float_constant(problem.c.dtype))
-      .set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.bias.dtype))
-      .set(MARLIN_CONSTANT_EPILOGUE, static_cast<uint32_t>(problem.epilogue))
-      .set(MARLIN_CONSTANT_ACCUMULATE, problem.accumulate)
-      .set(MARLIN_CONSTANT_INTERLEAVED, interleaves(problem))
-      .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
-  return v;
-}
-
-Variant route_variant(const GemmProblem& problem) {
-  Variant v(route_kernel());
-  v.set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.routing.scales.dtype));
-  return v;
-}
-
-HelperKernel prepare_kernel(const GemmProblem& problem, const GemmPlan& plan) {
-  return plan.activation == ActivationKind::i8 ? quantize_kernel(problem.a.dtype)
-                                               : gather_kernel(problem.a.dtype);
-}
-
-Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
-  Variant v(prepare_kernel(problem, plan).name);
-  v.set(MARLIN_CONSTANT_SLOT_TO_K, weights_of(problem).layout.permuted);
-  if (!plan.gathers) return v;
-  v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
-  // Rows in the order of A are copied in long pieces.
-  if (!weights_of(problem).layout.permuted) v.set(MARLIN_CONSTANT_ALIGNED, aligned);
-  return v;
-}
-
-Variant group_sums_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
-  Variant v(group_sums_kernel(problem.a.dtype).name);
-  v.set(MARLIN_CONSTANT_GROUP_SHIFT, weights_of(problem).layout.group_shift_constant())
-      .set(MARLIN_CONSTANT_ALIGNED, plan.prepared || aligned);
-  if (plan.gathers) v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
-  return v;
 }
 
 int64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
@@ -113,8 +43,16 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
   args.expert_stride = static_cast<int64_t>(weights_of(problem).expert_stride);
   args.ring_rows = static_cast<marlin_int>(plan.ring_rows);
   if (problem.bias.rows > 1) args.bias_stride = operands.bias.stride;
-  if (plan.sorts) return args;
-  args.experts = static_cast<marlin_int>(problem.routing.stack->size());
+  if (plan.dispatches(plan.sorts)) return args;
+  const auto experts = static_cast<marlin_int>(problem.routing.stack->size());
+  if (plan.fused) {
+    args.gather_experts = experts;
+    args.gather_k = static_cast<marlin_int>(layout.k);
+    args.gather_rows_of_a = static_cast<marlin_int>(plan.gathers ? rows_of_a(problem) : 0);
+    args.gather_lda = operands.a.stride;
+  } else {
+    args.experts = experts;
+  }
   args.id_stride = operands.ids.stride;
   args.scale_stride = operands.scales.stride;
   return args;
@@ -176,13 +114,15 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
     product.prepares = same == products_.end();
     product.activations_at = product.prepares ? area(plan.activation_bytes) : same->activations_at;
     product.scales_at = product.prepares ? area(plan.activation_scale_bytes) : same->scales_at;
-    MARLIN_ASSIGN(product.prepare, kernels_.get(prepare_variant(problem, plan, aligned)));
+    if (!plan.fused) {
+      MARLIN_ASSIGN(product.prepare, kernels_.get(prepare_variant(problem, plan, aligned)));
+    }
   }
   product.partials_at = area(plan.partial_bytes);
   product.shared_at = area(plan.shared_bytes);
   product.routes_at = area(plan.route_bytes);
   product.group_sums_at = area(plan.group_sum_bytes);
-  if (plan.sums_groups) {
+  if (plan.dispatches(plan.sums_groups)) {
     MARLIN_ASSIGN(product.sum_groups, kernels_.get(group_sums_variant(problem, plan, aligned)));
   }
   MARLIN_ASSIGN(product.multiply, kernels_.get(multiply_variant(problem, plan, aligned)));
@@ -190,7 +130,7 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
   if (plan.partial) {
     MARLIN_ASSIGN(product.finish, kernels_.get(finish_variant(problem)));
   }
-  if (plan.sorts) {
+  if (plan.dispatches(plan.sorts)) {
     MARLIN_ASSIGN(product.route, kernels_.get(route_variant(problem)));
   }
   products_.push_back(std::move(product));
@@ -199,11 +139,12 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
 
 Status GemmCall::compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan) {
   if (plan.partial) MARLIN_RETURN_IF_ERROR(kernels.get(finish_variant(problem)).status());
-  if (plan.sorts) MARLIN_RETURN_IF_ERROR(kernels.get(route_variant(problem)).status());
+  if (plan.dispatches(plan.sorts))
+    MARLIN_RETURN_IF_ERROR(kernels.get(route_variant(problem)).status());
   for (const bool aligned : {false, true}) {
-    if (plan.prepared)
+    if (plan.dispatches(plan.prepared))
       MARLIN_RETURN_IF_ERROR(kernels.get(prepare_variant(problem, plan, aligned)).status());
-    if (plan.sums_groups)
+    if (plan.dispatches(plan.sums_groups))
       MARLIN_RETURN_IF_ERROR(kernels.get(group_sums_variant(problem, plan, aligned)).status());
     MARLIN_RETURN_IF_ERROR(kernels.get(multiply_variant(problem, plan, aligned)).status());
   }
@@ -299,6 +240,15 @@ Status GemmCall::record_route(GpuStream& stream, const Places& places, const Pro
   return stream.dispatch(product.route, bindings, {1, 1, 1}, threads, "metal-marlin: sort experts");
 }
 
+/// The caller's rows of A from that of routed row `first` on.
+DevicePointer GemmCall::source_rows(const Product& product, int64_t first) {
+  const GemmProblem& problem = *product.problem;
+  const int64_t row = first / rows_of_a(problem);
+  const auto element = static_cast<int64_t>(float_bytes(problem.a.dtype));
+  return product.operands.a.place.at(
+      static_cast<uint64_t>(row * product.operands.a.stride * element));
+}
+
 /// The rows of A, of 16 or 32 bits, that a product of these rows reads.
 DevicePointer GemmCall::activations_of(const Places& places, const Product& product, Rows rows) {
   const GemmProblem& problem = *product.problem;
@@ -373,8 +323,13 @@ Status GemmCall::record_multiply(GpuStream& stream, const Places& places, const 
     bindings.buffer(MARLIN_BUFFER_SHARED, scratch.at(product.shared_at))
         .buffer(MARLIN_BUFFER_FLAGS, places.flags);
   if (routed(product)) bindings.buffer(MARLIN_BUFFER_ROUTES, scratch.at(product.routes_at));
-  if (routed(product) && !plan.sorts)
+  if (routed(product) && !plan.dispatches(plan.sorts))
     bind_ids(bindings, MARLIN_BUFFER_ROUTED_IDS, MARLIN_BUFFER_ROUTED_SCALES, product, rows);
+  if (plan.fused && plan.gathers) {
+    bindings.buffer(MARLIN_BUFFER_GATHER_FROM, source_rows(product, rows.first));
+    if (layout.permuted)
+      bindings.buffer(MARLIN_BUFFER_GATHER_SLOTS, weights.part(layout.slot_to_k_at));
+  }
   bindings.value(MARLIN_BUFFER_ARGS, args);
   return stream.dispatch(product.multiply, bindings, plan.grid(rows.count, layout.n),
                          plan.kernel->threads, "metal-marlin: multiply");
@@ -441,9 +396,13 @@ Status GemmCall::record_round(GpuStream& stream, const Places& places, int64_t r
     prepared = true;
   }
   MARLIN_RETURN_IF_ERROR(step(sorts, record_route, prepared));
-  const auto gathers = [](const Product& product) { return product.plan.gathers; };
+  const auto gathers = [](const Product& product) {
+    return product.plan.dispatches(product.plan.gathers);
+  };
   MARLIN_RETURN_IF_ERROR(step(gathers, record_prepare));
-  const auto sums_groups = [](const Product& product) { return product.plan.sums_groups; };
+  const auto sums_groups = [](const Product& product) {
+    return product.plan.dispatches(product.plan.sums_groups);
+  };
   MARLIN_RETURN_IF_ERROR(step(sums_groups, record_group_sums));
 
   bool partial = false;

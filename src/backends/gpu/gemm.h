@@ -65,7 +65,7 @@ class GemmCall {
     int64_t first, count;
   };
   static bool routed(const Product& product) { return product.problem->routing.present(); }
-  static bool sorts(const Product& product) { return product.plan.sorts; }
+  static bool sorts(const Product& product) { return product.plan.dispatches(product.plan.sorts); }
 
   static bool share_activations(const Product& one, const Product& other);
   /// Where a recorded step finds memory of the stream.
@@ -79,6 +79,7 @@ class GemmCall {
                        const Product& product, Rows rows);
   static Status record_route(GpuStream& stream, const Places& places, const Product& product,
                              Rows rows);
+  static DevicePointer source_rows(const Product& product, int64_t first);
   static DevicePointer activations_of(const Places& places, const Product& product, Rows rows);
   static Status record_group_sums(GpuStream& stream, const Places& places, const Product& product,
                                   Rows rows);

@@ -22,6 +22,9 @@ constexpr int64_t kLargestSharedTile = 256 * 128, kLeastTileRows = 16;
 constexpr int64_t kMostTileEdges = 1024;
 /// Scratch for partial sums stays below this for any M: rows are multiplied a block at a time.
 constexpr int64_t kPartialBudget = 64 << 20;
+/// The same of kernels that share tiles, whose devices have tens of GB: a product of experts is one
+/// launch up to so many bytes of results, which `finish` adds up.
+constexpr int64_t kTilePartialBudget = 512 << 20;
 
 /// Of slow_seconds: multiply-adds and bytes a second. An M1 has 1,300 and 68 GB/s on paper, and the
 /// oldest iPhone with simdgroup matrices about half of that.
@@ -316,12 +319,14 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.splits = ceil_div(blocks, plan.split_blocks);
   plan.partial = plan.splits > 1 || !finishes(kernel, problem);
   int64_t most = std::min(most_rows, rows_within(device.submission_seconds, layout));
-  if (plan.partial) most = std::min(most, kPartialBudget / 4 / plan.splits / layout.n);
+  const int64_t budget = kernel.shares_tiles ? kTilePartialBudget : kPartialBudget;
+  if (plan.partial) most = std::min(most, budget / 4 / plan.splits / layout.n);
   const int64_t unit = routed ? problem.routing.ids.cols : kernel.rows;
   plan.m_block = std::min(all_rows, std::max(most / unit, int64_t{1}) * unit);
   if (routed) {
     plan.items = most_items(plan.m_block, kernel.rows, problem.routing.stack->size());
     plan.sorts = plan.gathers || !sorts_itself(kernel, plan, problem);
+    plan.fused = kernel.shares_tiles && plan.sorts;
   }
   if (routed && kernel.has_ring()) {
     const auto slots =

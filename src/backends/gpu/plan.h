@@ -19,8 +19,6 @@ namespace metal_marlin::gpu {
 /// Begins of scratch areas, and the strides of prepared activations.
 inline constexpr uint64_t kScratchAlign = 256;
 
-/// Bytes of flags of threadgroups that share tiles. They are 0 between dispatches.
-inline constexpr uint64_t kFlagBytes = 64 << 10;
 /// The slots of K that threadgroups share at least, so that their sums pay.
 inline constexpr int64_t kLeastSharedSlots = 256;
 
@@ -98,9 +96,10 @@ struct GemmPlan {
   int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
   int64_t ring_rows = 0;      ///< of experts: rows of A that are in shared memory at once
   int64_t items = 0;          ///< of experts: the most tiles of rows of one dispatch
-  bool sorts = false;         ///< of experts: routed rows are sorted first, in a dispatch
+  bool sorts = false;         ///< of experts: routed rows are sorted into memory
   bool gathers = false;       ///< of experts: A is prepared for each routed row, with its block
   bool sums_groups = false;   ///< A is added up over groups first, for additive zeros
+  bool fused = false;         ///< of experts: the dispatch that multiplies does these three itself
   KernelHealth::State health = KernelHealth::unknown;  ///< of the kernel, when it was chosen
   bool tuned = false;                                  ///< the profile has chosen it
   // Scratch, each a multiple of kScratchAlign.
@@ -110,6 +109,8 @@ struct GemmPlan {
     return activation_bytes + activation_scale_bytes + partial_bytes + shared_bytes + route_bytes +
            group_sum_bytes;
   }
+  /// Whether a step that comes before the product has dispatches of its own.
+  bool dispatches(bool step) const { return step && !fused; }
   /// The grid of `rows` rows of A and n rows of W.
   device::Size3 grid(int64_t rows, int64_t n) const;
 };

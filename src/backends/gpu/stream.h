@@ -30,7 +30,7 @@ class Bindings {
   std::span<const device::Argument> all() const { return {arguments_.data(), count_}; }
 
  private:
-  std::array<device::Argument, 13> arguments_;
+  std::array<device::Argument, 16> arguments_;
   size_t count_ = 0;
 };
 
@@ -70,7 +70,7 @@ class GpuStream final : public BackendStream {
   Status check();
   /// Aligned scratch memory for one call. MARLIN_E_MEMORY if the host's scratch is too small.
   Result<DevicePointer> scratch(Memory& memory, uint64_t bytes);
-  /// kCounterBytes of device memory that are 0, and that every kernel leaves 0.
+  /// kFlagBytes of device memory that are 0, and that every kernel leaves 0.
   Result<DevicePointer> flags(Memory& memory);
   const device::Stream& queue() const { return *queue_; }
   bool has_host_scratch() const { return host_scratch_.buffer != nullptr; }

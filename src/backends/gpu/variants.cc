@@ -1,0 +1,80 @@
+#include "backends/gpu/variants.h"
+
+namespace metal_marlin::gpu {
+namespace {
+
+uint32_t routing_of(const GemmProblem& problem) {
+  if (!problem.routing.present()) return kRoutingNone;
+  return problem.routing.scales.present() ? kRoutingSums : kRoutingRows;
+}
+
+}  // namespace
+
+Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  const bool whole = !plan.partial;  // else `finish` does the rest
+  Variant v(plan.kernel->name(layout.codes, plan.activation));
+  v.set_decoder(layout)
+      .set(MARLIN_CONSTANT_ROW_FACTOR, whole ? layout.row_factor : kRowFactorNone)
+      .set(MARLIN_CONSTANT_ALIGNED, plan.prepared || aligned)
+      .set(MARLIN_CONSTANT_RAGGED, !plan.prepared && layout.k < layout.slots)
+      .set(MARLIN_CONSTANT_OUTPUT_TYPE,
+           whole ? float_constant(problem.c.dtype) : uint32_t{kFloat32})
+      .set(MARLIN_CONSTANT_BIAS_TYPE,
+           whole ? float_constant(problem.bias.dtype) : uint32_t{kFloatNone})
+      .set(MARLIN_CONSTANT_EPILOGUE, whole ? static_cast<uint32_t>(problem.epilogue) : 0)
+      .set(MARLIN_CONSTANT_ACCUMULATE, whole && problem.accumulate)
+      .set(MARLIN_CONSTANT_INTERLEAVED, whole && interleaves(problem))
+      .set(MARLIN_CONSTANT_PARTIAL, plan.partial)
+      .set(MARLIN_CONSTANT_QUANTIZED, plan.activation == ActivationKind::i8)
+      .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
+  // What finds the routed rows reads their scales. (Sums with scales are partial: no bias here.)
+  if (problem.routing.scales.present() && !plan.dispatches(plan.sorts))
+    v.set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.routing.scales.dtype));
+  if (plan.fused) v.set(MARLIN_CONSTANT_SLOT_TO_K, layout.permuted);
+  return v;
+}
+
+Variant finish_variant(const GemmProblem& problem) {
+  const GpuWeights& weights = weights_of(problem);
+  Variant v(finish_kernel().name);
+  v.set(MARLIN_CONSTANT_ROW_FACTOR, weights.layout.row_factor)
+      .set(MARLIN_CONSTANT_OUTPUT_TYPE, float_constant(problem.c.dtype))
+      .set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.bias.dtype))
+      .set(MARLIN_CONSTANT_EPILOGUE, static_cast<uint32_t>(problem.epilogue))
+      .set(MARLIN_CONSTANT_ACCUMULATE, problem.accumulate)
+      .set(MARLIN_CONSTANT_INTERLEAVED, interleaves(problem))
+      .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
+  return v;
+}
+
+Variant route_variant(const GemmProblem& problem) {
+  Variant v(route_kernel());
+  v.set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.routing.scales.dtype));
+  return v;
+}
+
+HelperKernel prepare_kernel(const GemmProblem& problem, const GemmPlan& plan) {
+  return plan.activation == ActivationKind::i8 ? quantize_kernel(problem.a.dtype)
+                                               : gather_kernel(problem.a.dtype);
+}
+
+Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
+  Variant v(prepare_kernel(problem, plan).name);
+  v.set(MARLIN_CONSTANT_SLOT_TO_K, weights_of(problem).layout.permuted);
+  if (!plan.gathers) return v;
+  v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
+  // Rows in the order of A are copied in long pieces.
+  if (!weights_of(problem).layout.permuted) v.set(MARLIN_CONSTANT_ALIGNED, aligned);
+  return v;
+}
+
+Variant group_sums_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
+  Variant v(group_sums_kernel(problem.a.dtype).name);
+  v.set(MARLIN_CONSTANT_GROUP_SHIFT, weights_of(problem).layout.group_shift_constant())
+      .set(MARLIN_CONSTANT_ALIGNED, plan.prepared || aligned);
+  if (plan.gathers) v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
+  return v;
+}
+
+}  // namespace metal_marlin::gpu
