@@ -13,7 +13,7 @@ done
 case " $* " in *" -fatbin "*) ;; *) image="" ;; esac
 [ -n "$image" ] && command -v ccache >/dev/null || exec "$nvcc" "$@"
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/metal-marlin/cuda
-key=$({ printf '%s\n' "$@" | sed "s|$top/||g"; cat "$top/build/nvcc/.packages" "$top"/shaders/cuda/* "$top"/shaders/common/*; } | sha256sum | cut -c 1-40)
+key=$({ printf '%s\n' "$@" | sed "s|$top/||g"; cat "$top/build/nvcc/.packages" "$top"/shaders/cuda/* "$top"/shaders/common/* "$top"/tests/cuda/*.cu; } | sha256sum | cut -c 1-40)
 kept=$folder/$key.fatbin
 if [ ! -e "$kept" ]; then
   "$nvcc" "$@"
