@@ -7,7 +7,7 @@
 namespace metal_marlin {
 namespace {
 
-constexpr float kLeast = 0x1p-24f, kMost = 0x1p22f;
+constexpr float kLeast = 0x1p-24f, kMost = 0x1p23f;
 
 bool are_steady(const std::vector<uint8_t>& scales) {
   for (size_t at = 0; at < scales.size(); at += sizeof(float)) {
