@@ -286,14 +286,16 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
 template <class Op, class Activation, int ROWS, bool WGMMA>
 __device__ inline void make_tiles(const CudaParameters& parameters) {
   unsigned char* const dynamic = dynamic_memory();
-  // Scales of 16 slots need more registers.
-  typedef TileShape<ROWS, WGMMA, Op::kE4m3 ? 4 : 8> Tile;
+  // Four chunks of INT8 with float32 scales of 16 slots leave no room for three stages.
+  constexpr bool kIsLong = WGMMA && Op::kPieces * Op::kScaleBytes >= 1024;
+  typedef TileShape<ROWS, WGMMA, kIsLong ? 2 : 4> Tile;
   typedef TileMemory<Tile, Op> Memory;
   constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
   // Registers of a thread that multiplies, and of one that brings operands. The sums of tiles of
   // wgmma take most of them.
-  constexpr int kRegisters = Tile::kTeams > 1 ? 104 : (WGMMA ? 232 : 208);
-  constexpr int kOfProducers = Tile::kTeams > 1 ? 64 : (WGMMA ? 40 : 88);
+  constexpr bool kIsWide = Op::kScaleElement == 4;
+  constexpr int kRegisters = Tile::kTeams > 1 ? 104 : (WGMMA ? (kIsWide ? 224 : 232) : 208);
+  constexpr int kOfProducers = Tile::kTeams > 1 ? 64 : (WGMMA ? (kIsWide ? 56 : 40) : 88);
   typedef Copiers<Memory> ActivationWarps;
   const Launch launch{parameters};
   if (threadIdx.x == 0)
@@ -330,10 +332,8 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
 template <class Codes, class Activation, class Form, int ROWS, bool WGMMA>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   typedef Operand<Codes, typename Activation::Number, Form> Op;
-  // INT8 codes: three stages of 256 rows are more than the shared memory, and teams, and 192 rows
-  // of short groups, take more registers than there are.
-  constexpr int kMostRows = Op::kGroupsOf128 ? 192 : 128;
-  constexpr bool kHasRoom = Codes::kWords == 1 || (tile_teams_of(ROWS) == 1 && ROWS <= kMostRows);
+  constexpr bool kHasRoom =
+      has_tile_of(ROWS, Codes::kWords > 1, Op::kScaleElement == 4, Op::kShift);
   if constexpr (kHasRoom && (!WGMMA || Op::kHasWgmma))
     make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
 }

@@ -30,7 +30,7 @@ struct Operand {
   static constexpr bool kE8m0 = Form::kScale == kScaleE8m0, kE4m3 = Form::kScale == kScaleE4m3;
   /// The product of code and scale is exact in 16 bits, so that sums need no scale.
   static constexpr bool kFolded = kE4m3 || (kE8m0 && kIsBf16);
-  static constexpr bool kGroupsOf128 = Form::kShift == 7;
+  static constexpr bool kGroupsOf128 = Form::kShift == kLongGroupShift;
   static constexpr bool kAdditive = Form::kZero >= kZeroF32;
   /// Quads of scales for 64 slots, or for 128 if that is the group.
   static constexpr int kQuads = kGroupsOf128 ? 1 : kMmaSlots >> Form::kShift;
@@ -50,9 +50,10 @@ struct Operand {
   static constexpr int kShift = Form::kShift;
   static_assert(!kE4m3 || Form::kShift == 4, "forms that exist");
   static_assert(!kE8m0 || Form::kShift == 5, "forms that exist");
-  /// wgmma keeps sums in units of the scale of a group (hopper_gemm.cuh), which must be float16:
-  /// ratios of others may be beyond float32.
-  static constexpr bool kHasWgmma = kFolded || (Form::kScale == kScaleF16 && Form::kShift >= 5);
+  /// wgmma keeps sums in units of the scale of a group (hopper_gemm.cuh). Ratios of float16 numbers
+  /// are float32 numbers, and so are those of the float32 scales that packing has found steady.
+  static constexpr bool kHasWgmma =
+      kFolded || Form::kScale == kScaleF32 || Form::kScale == kScaleF16;
 
   /// Folded products are code * scale * 2^-14, or 2^-7 in float16, whose range ends there. Others
   /// lack what decoding left out (decode.cuh), unless e8m0_factor has it.
@@ -102,7 +103,8 @@ struct Operand {
 
  private:
   static constexpr u32 kCodeBits = 0xF * kHalves;  // of U4
-  static constexpr u32 kMagnitude = 0x7FFF;        // of float16
+  static constexpr u32 kMagnitude =                // of a scale that is a unit of sums
+      Form::kScale == kScaleF32 ? 0x7FFFFFFF : 0x7FFF;
   static constexpr u32 kZeroBytesOfI8 = 0x80808080u;
   __device__ static constexpr int quad_of(int step) { return step / kGroupSteps; }
 

@@ -102,12 +102,12 @@ struct TileSums {
   __device__ void multiply_sums(float low, float high) {
     UNROLL for (int i = 0; i < Tile::kSums; i++) total[i] *= i % 4 < 2 ? low : high;
   }
-  /// Makes the scales of a group, which begins with unit `u` of chunk `kb`, the units. A scale of 0
-  /// changes none: its weights become 0.
-  __device__ void change_units(int kb, int u) {
+  /// Makes the scales of a group, which begins with step `step` of chunk `kb`, the units. A scale
+  /// of 0 changes none: its weights become 0.
+  __device__ void change_units(int kb, int step) {
     float ratio[2];
     UNROLL for (int row = 0; row < 2; row++) {
-      const float scale = Op::template scale<0>(weights.s[kb], 2 * u, row);
+      const float scale = Op::template scale<0>(weights.s[kb], step, row);
       ratio[row] = scale == 0.0f ? 1.0f : __fdividef(unit[row], scale);
       unit[row] = scale == 0.0f ? unit[row] : scale;
     }
@@ -116,16 +116,16 @@ struct TileSums {
 
   /// Starts to multiply chunk `kb` of a stage by a box.
   __device__ void multiply_by_wgmma(u32 box, int kb, bool first) {
-    constexpr int kUnitsAtOnce = kInUnits ? Op::kGroupUnits : 2;
+    constexpr int kStepsAtOnce = kInUnits ? Op::kGroupSteps : 4;
     u32(&operand)[4][4] = a[kb % 2];
     weights.template decode<kInUnits>(kb, operand);
-    UNROLL for (int u = 0; u < 2; u += kUnitsAtOnce) {
+    UNROLL for (int begin = 0; begin < 4; begin += kStepsAtOnce) {
       if (kInUnits && (kb % 2 == 0 || !Op::kGroupsOf128)) {
         wgmma_wait<0>();
-        change_units(kb, u);
+        change_units(kb, begin);
       }
       wgmma_fence();
-      UNROLL for (int step = 2 * u; step < 2 * (u + kUnitsAtOnce); step++) {
+      UNROLL for (int step = begin; step < begin + kStepsAtOnce; step++) {
         const bool adds = step != 0 || kInUnits || !first;
         Wgmma<Tile::kRows>::add(Number(), total, operand[step], operand_b(box) + 2 * step, adds);
       }

@@ -25,6 +25,7 @@ struct Model {
     meta.scale_type = scale;
   }
   WeightMeta meta;
+  bool steady = false;  ///< the scales, float32
 };
 
 class CudaPlan : public testing::Test {
@@ -37,7 +38,9 @@ class CudaPlan : public testing::Test {
   gpu::GemmPlan plan(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
     auto packed = gpu::plan_packing(model.meta, gpu::Exponents::bytes, cuda::policy().order);
     EXPECT_TRUE(packed.ok()) << packed.status().message();
-    const gpu::GpuWeights weights(model.meta, packed.value().layout, {}, {}, 0);
+    gpu::RowBlockLayout layout = packed.value().layout;
+    layout.steady_scales = model.steady;
+    const gpu::GpuWeights weights(model.meta, layout, {}, {}, 0);
     GemmProblem problem;
     problem.weights = &weights;
     problem.a = {nullptr, m, model.meta.k, model.meta.k, dtype};
@@ -78,7 +81,7 @@ TEST_F(CudaPlan, GivesFormsThatHaveNoKernelOfTheirOwnAGeneralOne) {
 /// INT8 codes leave less room in tiles.
 TEST_F(CudaPlan, GivesInt8KernelsOfHopper) {
   const Model q8_0(MARLIN_INT8, 32, ScaleType::f16, 11776, 4096), of_128(MARLIN_INT8, 128, ScaleType::f16, 11776, 4096);
-  const Model q6_k(MARLIN_INT8, 16, ScaleType::f32, 11776, 4096);
+  Model q6_k(MARLIN_INT8, 16, ScaleType::f32, 11776, 4096);
   for (const Model* model : {&q8_0, &of_128}) {
     EXPECT_EQ(name(*model, 8), "ring_i8_bf16_m8");
     EXPECT_EQ(name(*model, 16), "mma_i8_bf16_m32_n128");
@@ -86,6 +89,14 @@ TEST_F(CudaPlan, GivesInt8KernelsOfHopper) {
   EXPECT_EQ(name(q8_0, 2048), "wgmma_i8_bf16_m128_n256");
   EXPECT_EQ(name(of_128, 2048), "wgmma_i8_bf16_m192_n256");
   for (const int64_t m : {1, 16, 512}) EXPECT_EQ(name(q6_k, m), "mma_i8_bf16_m32_n128");
+  q6_k.steady = true;
+  EXPECT_EQ(name(q6_k, 2048), "mma_i8_bf16_m32_n128");
+  Model q5_k(MARLIN_INT8, 32, ScaleType::f32, 11776, 4096);
+  q5_k.meta.zero_kind = ZeroKind::additive;
+  q5_k.meta.zero_type = ScaleType::f32;
+  EXPECT_EQ(name(q5_k, 2048), "mma_i8_bf16_m32_n128");
+  q5_k.steady = true;
+  EXPECT_EQ(name(q5_k, 2048), "wgmma_i8_bf16_m128_n256");
 }
 
 /// Short groups, as GGUF and MLX have them.
@@ -104,6 +115,9 @@ TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopper) {
   EXPECT_THAT(name(mlx, 512), testing::StartsWith("wgmma_u4_bf16_"));
   EXPECT_EQ(name(q4_k, 512), "mma_u4_bf16_m32_n128");
   EXPECT_EQ(name(q4_k, 1), "mma_u4_bf16_m16_n128");  // there is no ring
+  q4_k.steady = true;
+  EXPECT_EQ(name(q4_k, 2048), "wgmma_u4_bf16_m192_n256");
+  EXPECT_EQ(name(q4_k, 1), "mma_u4_bf16_m16_n128");
   EXPECT_EQ(name(q4_k, 512, MARLIN_F32), "gemm_u4_f32_m64_n128");
 }
 

@@ -7,71 +7,75 @@
 namespace metal_marlin::cuda {
 namespace {
 
-/// The group shift of groups of 128 slots and more, which kernels do not divide.
-constexpr uint32_t kLongGroup = 7;
 /// An H200 has as many multiprocessors.
 constexpr int64_t kGroupsOfHopper = 132;
 
-#define MARLIN_CUDA_FORM(scale, zero, shift) {scale, zero, shift},
-constexpr Form kFp4[] = {MARLIN_CUDA_FORMS_fp4(MARLIN_CUDA_FORM)};
-constexpr Form kU4[] = {MARLIN_CUDA_FORMS_u4(MARLIN_CUDA_FORM)};
-constexpr Form kI8[] = {MARLIN_CUDA_FORMS_i8(MARLIN_CUDA_FORM)};
-constexpr Form kFp4Sparse[] = {MARLIN_CUDA_FORMS_fp4_sparse(MARLIN_CUDA_FORM)};
-constexpr Form kU4Sparse[] = {MARLIN_CUDA_FORMS_u4_sparse(MARLIN_CUDA_FORM)};
-constexpr Form kHopperFp4[] = {MARLIN_HOPPER_FORMS_fp4(MARLIN_CUDA_FORM)};
-constexpr Form kHopperU4[] = {MARLIN_HOPPER_FORMS_u4(MARLIN_CUDA_FORM)};
-constexpr Form kHopperI8[] = {MARLIN_HOPPER_FORMS_i8(MARLIN_CUDA_FORM)};
-constexpr Form kMmaFp4[] = {MARLIN_MMA_FORMS_fp4(MARLIN_CUDA_FORM)};
-constexpr Form kMmaU4[] = {MARLIN_MMA_FORMS_u4(MARLIN_CUDA_FORM)};
-constexpr Form kMmaI8[] = {MARLIN_MMA_FORMS_i8(MARLIN_CUDA_FORM)};
-constexpr Form kWgmmaFp4[] = {MARLIN_WGMMA_FORMS_fp4(MARLIN_CUDA_FORM)};
-constexpr Form kWgmmaU4[] = {MARLIN_WGMMA_FORMS_u4(MARLIN_CUDA_FORM)};
-constexpr Form kWgmmaI8[] = {MARLIN_WGMMA_FORMS_i8(MARLIN_CUDA_FORM)};
+#define MARLIN_CUDA_FORM(scale, zero, shift) Form{scale, zero, shift},
+#define MARLIN_CUDA_FORMS(name, list) constexpr Form name[] = {list(MARLIN_CUDA_FORM)}
+MARLIN_CUDA_FORMS(kFp4, MARLIN_CUDA_FORMS_fp4);
+MARLIN_CUDA_FORMS(kRingFp4, MARLIN_HOPPER_FORMS_fp4);
+MARLIN_CUDA_FORMS(kMmaFp4, MARLIN_MMA_FORMS_fp4);
+MARLIN_CUDA_FORMS(kWgmmaFp4, MARLIN_WGMMA_FORMS_fp4);
+MARLIN_CUDA_FORMS(kU4, MARLIN_CUDA_FORMS_u4);
+MARLIN_CUDA_FORMS(kRingU4, MARLIN_HOPPER_FORMS_u4);
+MARLIN_CUDA_FORMS(kMmaU4, MARLIN_MMA_FORMS_u4);
+MARLIN_CUDA_FORMS(kWgmmaU4, MARLIN_WGMMA_FORMS_u4);
+MARLIN_CUDA_FORMS(kI8, MARLIN_CUDA_FORMS_i8);
+MARLIN_CUDA_FORMS(kRingI8, MARLIN_HOPPER_FORMS_i8);
+MARLIN_CUDA_FORMS(kMmaI8, MARLIN_MMA_FORMS_i8);
+MARLIN_CUDA_FORMS(kWgmmaI8, MARLIN_WGMMA_FORMS_i8);
+MARLIN_CUDA_FORMS(kFp4Sparse, MARLIN_CUDA_FORMS_fp4_sparse);
+MARLIN_CUDA_FORMS(kU4Sparse, MARLIN_CUDA_FORMS_u4_sparse);
+#undef MARLIN_CUDA_FORMS
 #undef MARLIN_CUDA_FORM
 
-template <size_t COUNT>
-bool is_in(const gpu::RowBlockLayout& layout, const Form (&forms)[COUNT]) {
+/// The forms that each family of kernels is compiled for: those of any GPU, and Hopper's.
+struct CompiledForms {
+  gpu::KernelCodes codes;
+  std::span<const Form> any_gpu, ring = {}, mma = {}, wgmma = {};
+};
+constexpr CompiledForms kCompiled[] = {
+    {gpu::KernelCodes::fp4, kFp4, kRingFp4, kMmaFp4, kWgmmaFp4},
+    {gpu::KernelCodes::u4, kU4, kRingU4, kMmaU4, kWgmmaU4},
+    {gpu::KernelCodes::i8, kI8, kRingI8, kMmaI8, kWgmmaI8},
+    {gpu::KernelCodes::fp4_sparse, kFp4Sparse},
+    {gpu::KernelCodes::u4_sparse, kU4Sparse},
+};
+constexpr CompiledForms compiled_forms_of(gpu::KernelCodes codes) {
+  for (const CompiledForms& forms : kCompiled)
+    if (forms.codes == codes) return forms;
+  return {codes, {}};
+}
+
+bool has(std::span<const Form> forms, const gpu::RowBlockLayout& layout) {
   const Form form{layout.scale_constant(), layout.zero_constant(), layout.group_shift_constant()};
-  return std::find(forms, forms + COUNT, form) != forms + COUNT;
+  return std::find(forms.begin(), forms.end(), form) != forms.end();
 }
 
-/// Of MARLIN_HOPPER_FORMS, which are dense.
+// Whether kernels serve weights and activations (gpu::ProductKernel::serves).
 bool has_ring(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
-  if (layout.codes == gpu::KernelCodes::fp4) return is_in(layout, kHopperFp4);
-  if (layout.codes == gpu::KernelCodes::i8) return is_in(layout, kHopperI8);
-  return layout.codes == gpu::KernelCodes::u4 && is_in(layout, kHopperU4);
+  return has(compiled_forms_of(layout.codes).ring, layout);
 }
-
-/// Of MARLIN_MMA_FORMS.
+/// Whether the registers and the shared memory of a tile of so many rows of A are enough.
+bool has_room(const gpu::RowBlockLayout& layout, uint32_t rows) {
+  const bool bytes = layout.codes == gpu::KernelCodes::i8;
+  return has_tile_of(rows, bytes, layout.scale_type == ScaleType::f32,
+                     layout.group_shift_constant());
+}
+template <uint32_t kRows>
 bool has_mma(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
-  if (layout.codes == gpu::KernelCodes::fp4) return is_in(layout, kMmaFp4);
-  if (layout.codes == gpu::KernelCodes::i8) return is_in(layout, kMmaI8);
-  return layout.codes == gpu::KernelCodes::u4 && is_in(layout, kMmaU4);
+  return has(compiled_forms_of(layout.codes).mma, layout) && has_room(layout, kRows);
 }
-
-/// Of 16 rows, whose teams leave INT8 codes too few registers.
-bool has_mma_of_16(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
-  return layout.codes != gpu::KernelCodes::i8 && has_mma(layout, activation);
-}
-
-/// Of MARLIN_WGMMA_FORMS. Scales that bfloat16 and float16 products of a code and a scale hold
-/// exactly are multiplied into weights. Others are units of sums, and must be float16 (kHasWgmma of
-/// shaders/cuda/operand.cuh).
+/// Scales that bfloat16 and float16 products of a code and a scale hold exactly are multiplied into
+/// weights. Others are units of sums (kHasWgmma of shaders/cuda/operand.cuh), whose ratios must be
+/// far from the ends of float32.
+template <uint32_t kRows>
 bool has_wgmma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
-  if (layout.codes == gpu::KernelCodes::u4) return is_in(layout, kWgmmaU4);
-  if (layout.codes == gpu::KernelCodes::i8) return is_in(layout, kWgmmaI8);
   const bool exact =
       layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16;
-  return layout.codes == gpu::KernelCodes::fp4 && is_in(layout, kWgmmaFp4) && exact;
-}
-
-/// Of 192 and 256 rows. INT8 codes leave less room (kHasRoom of shaders/cuda/hopper_gemm.cuh).
-bool has_wgmma_of_192(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
-  const bool is_long = layout.group_shift_constant() == kLongGroup;
-  return (layout.codes != gpu::KernelCodes::i8 || is_long) && has_wgmma(layout, activation);
-}
-bool has_wgmma_of_256(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
-  return layout.codes != gpu::KernelCodes::i8 && has_wgmma(layout, activation);
+  const bool steady = layout.scale_type != ScaleType::f32 || layout.steady_scales;
+  return exact && steady && has(compiled_forms_of(layout.codes).wgmma, layout) &&
+         has_room(layout, kRows);
 }
 
 /// One kernel alone, whatever M is: tensor cores add a step's products in an order of their own,
@@ -88,7 +92,7 @@ Sorts few_routes(const gpu::RowBlockLayout&) { return Sorts::few; }
 /// shaders/cuda/ring.cuh).
 Sorts routes_of_ring(const gpu::RowBlockLayout& layout) {
   const bool fp4 = layout.codes == gpu::KernelCodes::fp4;
-  const bool is_long = layout.group_shift_constant() == kLongGroup;
+  const bool is_long = layout.group_shift_constant() == kLongGroupShift;
   return fp4 || is_long || layout.zero_kind == ZeroKind::additive ? Sorts::many : Sorts::few;
 }
 /// Tiles add up gathered rows over groups for additive zeros.
@@ -159,22 +163,7 @@ static_assert(std::size(kProducts) <= gpu::kMostProductKernels);
 
 }  // namespace
 
-std::span<const Form> forms_of(gpu::KernelCodes codes) {
-  switch (codes) {
-    case gpu::KernelCodes::fp4:
-      return kFp4;
-    case gpu::KernelCodes::u4:
-      return kU4;
-    case gpu::KernelCodes::i8:
-      return kI8;
-    case gpu::KernelCodes::fp4_sparse:
-      return kFp4Sparse;
-    case gpu::KernelCodes::u4_sparse:
-      return kU4Sparse;
-    default:
-      return {};
-  }
-}
+std::span<const Form> forms_of(gpu::KernelCodes codes) { return compiled_forms_of(codes).any_gpu; }
 
 const gpu::Policy& policy() {
   static constexpr gpu::Policy kPolicy{kProducts, gpu::SlotOrder::mma, "cuda"};

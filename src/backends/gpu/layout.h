@@ -50,6 +50,8 @@ struct RowBlockLayout {
   ScaleType zero_type = ScaleType::f16;
   MarlinRowFactor row_factor = kRowFactorNone;
   bool permuted = false;  // slot_to_k is there
+  /// Of float32 scales in the order of mma: each is one of SteadyScales (formats/steady_scales.h).
+  bool steady_scales = false;
   // Byte offsets of the parts, and the end of the last part.
   uint64_t scales_at = 0, zeros_at = 0, factors_at = 0, origins_at = 0, slot_to_k_at = 0, bytes = 0;
 

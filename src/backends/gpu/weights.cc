@@ -6,6 +6,7 @@
 
 #include "backends/gpu/pack.h"
 #include "formats/float16_scales.h"
+#include "formats/steady_scales.h"
 
 namespace metal_marlin::gpu {
 namespace {
@@ -73,6 +74,18 @@ Result<std::vector<PackPlan>> plan_all(std::span<const WeightSource* const> expe
   return plans;
 }
 
+GpuWeightStack weights_of_stack(std::vector<PackPlan> plans, const Stack& stack, bool steady) {
+  GpuWeightStack all;
+  for (size_t e = 0; e < plans.size(); ++e) {
+    PackPlan& plan = plans[e];
+    plan.layout.steady_scales = steady;
+    all.push_back(std::make_unique<GpuWeights>(std::move(plan.meta), plan.layout,
+                                               std::move(plan.slot_to_k), stack.place(e),
+                                               plans.size() > 1 ? stack.stride() : 0));
+  }
+  return all;
+}
+
 Result<GpuWeightStack> pack_as_given(std::span<const WeightSource* const> experts, SlotOrder order,
                                      device::Device& device, Memory& memory, TaskRunner& runner) {
   for (const Exponents exponents : {Exponents::bytes, Exponents::floats}) {
@@ -80,15 +93,17 @@ Result<GpuWeightStack> pack_as_given(std::span<const WeightSource* const> expert
     const auto differs = [&](const PackPlan& plan) { return plan.layout != plans[0].layout; };
     if (std::any_of(plans.begin(), plans.end(), differs)) break;
     MARLIN_ASSIGN(const Stack stack, Stack::allocate(plans[0], plans.size(), device, memory));
-    GpuWeightStack packed;
-    for (size_t e = 0; e < plans.size(); ++e) {
-      MARLIN_ASSIGN(const bool fits, stack.pack(*experts[e], plans[e], e, runner));
+    const bool watches = order == SlotOrder::mma;
+    bool steady = watches;
+    size_t packed = 0;
+    for (bool fits = true; packed < plans.size(); ++packed) {
+      const SteadyScales watched(*experts[packed]);
+      const WeightSource& source = watches ? watched : *experts[packed];
+      MARLIN_ASSIGN(fits, stack.pack(source, plans[packed], packed, runner));
       if (!fits) break;
-      packed.push_back(std::make_unique<GpuWeights>(std::move(plans[e].meta), plans[e].layout,
-                                                    std::move(plans[e].slot_to_k), stack.place(e),
-                                                    experts.size() > 1 ? stack.stride() : 0));
+      steady = steady && watched.are_steady();
     }
-    if (packed.size() == experts.size()) return packed;
+    if (packed == plans.size()) return weights_of_stack(std::move(plans), stack, steady);
   }
   if (experts.size() == 1)
     return Status::error(MARLIN_E_INTERNAL, "packing: exponents did not fit float32 scales");
