@@ -29,7 +29,7 @@ void expect_refused(const std::string& file, const std::string& content, const s
 // --- JSON ---------------------------------------------------------------------------------------------------------------
 
 Status walk(const std::string& text, const std::function<void(const JsonEvent&)>& visit, size_t max_bytes, int max_depth) {
-  return walk_json({text, "f.json", 100, max_bytes, max_depth}, [&](const JsonEvent& e) {
+  return walk_json({text, "f.json", 100, static_cast<uint32_t>(max_bytes), max_depth}, [&](const JsonEvent& e) {
     visit(e);
     return Status();
   });
