@@ -55,7 +55,7 @@ class Counts(unittest.TestCase):
 
 class Order(unittest.TestCase):
     def test_the_shortest_way_comes_first(self):
-        campaign = away.Campaign(pathlib.Path("."), pathlib.Path("."), 1000)
+        campaign = away.Campaign(pathlib.Path("."), pathlib.Path("."), 1000, 4)
         campaign.counted = {"gguf": away.GOAL}
         taken = [campaign.take()[0] for _ in range(40)]
         self.assertEqual(taken[0], "safetensors")
@@ -63,7 +63,14 @@ class Order(unittest.TestCase):
         self.assertNotIn("gguf", taken)
         for result in campaign.results.values():
             result["executions"] = away.GOAL
-        self.assertEqual(campaign.take(), (None, 0))
+        self.assertIsNone(campaign.take())
+
+    def test_the_last_target_is_shared_by_all_workers(self):
+        campaign = away.Campaign(pathlib.Path("."), pathlib.Path("."), 1000, 4)
+        campaign.counted = dict.fromkeys(campaign.results, away.GOAL) | {"convert": away.GOAL - 4000}
+        target, _, seconds, executions = campaign.take()
+        self.assertEqual((target, executions), ("convert", 1001))
+        self.assertGreater(seconds, away.SLICE)
 
 
 if __name__ == "__main__":
