@@ -9,10 +9,7 @@
 #include <vector>
 
 #include "abi/support.h"
-#include "api/context.h"
-#include "backends/cuda/policy.h"
-#include "backends/gpu/gpu_backend.h"
-#include "on_fake_driver.h"
+#include "context_on_fake_driver.h"
 #include "shaders/common/arguments.h"
 
 namespace {
@@ -20,23 +17,12 @@ namespace {
 using namespace cuda_test;
 namespace mm = metal_marlin;
 
-class CudaGroupSums : public CudaDevice {
+class CudaGroupSums : public CudaContext {
  protected:
   static constexpr int64_t kRows = 21, kColumns = 64, kDepth = 352;  // 11 groups, of which two eights
 
-  void SetUp() override {
-    CudaDevice::SetUp();
-    mm::BackendOptions backend;
-    backend.threads = 1;
-    backend.kernel = "mma_u4_f16_m16_n128";
-    auto made = gpu::make_gpu_backend(make(), backend, {.probe = false, .policy = &cuda::policy()});
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    context = mm::context(new marlin_context(MARLIN_BACKEND_CUDA, made.take(), {}));
-  }
-  void TearDown() override {
-    context = {};
-    CudaDevice::TearDown();
-  }
+  CudaGroupSums() : CudaContext("mma_u4_f16_m16_n128") {}
+
   /// Weights of 0 in groups of 32.
   mm::weights packed(bool additive) {
     const std::vector<uint8_t> codes(kColumns * kDepth / 2);
@@ -72,7 +58,6 @@ class CudaGroupSums : public CudaDevice {
     driver->memory.resize(driver->memory.size() - 2);  // with the arrays
     return driver->launches;
   }
-  mm::context context;
 };
 
 TEST_F(CudaGroupSums, ComeFirstAndGoToTheTiles) {

@@ -11,10 +11,7 @@
 #include <vector>
 
 #include "abi/support.h"
-#include "api/context.h"
-#include "backends/cuda/policy.h"
-#include "backends/gpu/gpu_backend.h"
-#include "on_fake_driver.h"
+#include "context_on_fake_driver.h"
 #include "shaders/common/arguments.h"
 
 namespace {
@@ -29,16 +26,12 @@ using testing::Not;
 constexpr int64_t kM = 2, kN = 64, kK = 128;
 
 /// A context whose only kernel for products is gemv_u4_f16_m8, and weights for it.
-class CudaOperands : public CudaDevice {
+class CudaOperands : public CudaContext {
  protected:
+  CudaOperands() : CudaContext("gemv_u4_f16_m8") {}
+
   void SetUp() override {
-    CudaDevice::SetUp();
-    mm::BackendOptions backend;
-    backend.threads = 1;
-    backend.kernel = "gemv_u4_f16_m8";
-    auto made = gpu::make_gpu_backend(make(), backend, {.probe = false, .policy = &cuda::policy()});
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    context = mm::context(new marlin_context(MARLIN_BACKEND_CUDA, made.take(), {}));
+    ASSERT_NO_FATAL_FAILURE(CudaContext::SetUp());
     weights = abi_test::quantized(context, kN, kK);
     desc = mm::make<marlin_gemm_desc>();
     desc.weights = weights.get();
@@ -50,8 +43,7 @@ class CudaOperands : public CudaDevice {
   }
   void TearDown() override {
     weights = {};
-    context = {};
-    CudaDevice::TearDown();
+    CudaContext::TearDown();
   }
   static marlin_matrix view(void* data, int64_t cols, marlin_dtype dtype, marlin_memory memory) {
     return {data, 0, kM, cols, 0, dtype, memory};
@@ -75,7 +67,6 @@ class CudaOperands : public CudaDevice {
     return calls;
   }
 
-  mm::context context;
   mm::weights weights;
   marlin_gemm_desc desc{};
   // Twice as long as needed, for what runs past the end.

@@ -5,33 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "api/context.h"
-#include "backends/cuda/policy.h"
-#include "backends/gpu/gpu_backend.h"
-#include "metal_marlin/metal_marlin.hpp"
-#include "on_fake_driver.h"
+#include "context_on_fake_driver.h"
 
 namespace {
 
 using namespace cuda_test;
 namespace mm = metal_marlin;
 
-class CudaSteadyScales : public CudaDevice {
+class CudaSteadyScales : public CudaContext {
  protected:
   static constexpr int64_t kRows = 2048, kColumns = 2048, kDepth = 512, kGroups = kDepth / 32, kExperts = 2;
 
-  void SetUp() override {
-    CudaDevice::SetUp();
-    mm::BackendOptions backend;
-    backend.threads = 1;
-    auto made = gpu::make_gpu_backend(make(), backend, {.probe = false, .policy = &cuda::policy()});
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    context = mm::context(new marlin_context(MARLIN_BACKEND_CUDA, made.take(), {}));
-  }
-  void TearDown() override {
-    context = {};
-    CudaDevice::TearDown();
-  }
   /// Experts of codes of 0 in groups of 32, whose scales are no float16 numbers; the last scale of the last expert is `last`.
   mm::weights packed(float last, uint32_t experts = 1) {
     const std::vector<uint8_t> codes(kColumns * kDepth);
@@ -52,17 +36,17 @@ class CudaSteadyScales : public CudaDevice {
     }
     return mm::pack(context, parts, experts);
   }
-  /// The kernel of many rows.
-  std::string kernel_of(const mm::weights& weights) {
+  /// The kernel of many rows; with ids, of routed ones.
+  std::string kernel_of(const mm::weights& weights, const marlin_matrix& ids = {}) {
     auto desc = mm::make<marlin_gemm_desc>();
     desc.weights = weights.get();
     desc.a = {a.data(), 0, kRows, kDepth, 0, MARLIN_BF16, MARLIN_MEM_HOST};
     desc.c = {c.data(), 0, kRows, kColumns, 0, MARLIN_BF16, MARLIN_MEM_HOST};
+    desc.expert_ids = ids;
     const std::string text = mm::explain(desc);
     return text.substr(0, text.find('\n'));
   }
   std::vector<uint16_t> a = std::vector<uint16_t>(kRows * kDepth), c = std::vector<uint16_t>(kRows * kColumns);
-  mm::context context;
 };
 
 TEST_F(CudaSteadyScales, MayBeUnitsOfSums) { EXPECT_EQ(kernel_of(packed(0.3f)).rfind("kernel: wgmma_i8_bf16_", 0), 0u); }
@@ -73,16 +57,9 @@ TEST_F(CudaSteadyScales, AreNoneIfOneIsFarFromTheOthers) {
 
 /// The experts of a stack have one kernel, so that one of them decides for all.
 TEST_F(CudaSteadyScales, AreNoneIfAnExpertHasNone) {
+  std::vector<int32_t> ids(kRows, 1);
   const auto kernel_of_experts = [&](float last) {
-    const mm::weights weights = packed(last, kExperts);
-    std::vector<int32_t> ids(kRows, 1);
-    auto desc = mm::make<marlin_gemm_desc>();
-    desc.weights = weights.get();
-    desc.a = {a.data(), 0, kRows, kDepth, 0, MARLIN_BF16, MARLIN_MEM_HOST};
-    desc.c = {c.data(), 0, kRows, kColumns, 0, MARLIN_BF16, MARLIN_MEM_HOST};
-    desc.expert_ids = {ids.data(), 0, kRows, 1, 0, MARLIN_I32, MARLIN_MEM_HOST};
-    const std::string text = mm::explain(desc);
-    return text.substr(0, text.find('\n'));
+    return kernel_of(packed(last, kExperts), {ids.data(), 0, kRows, 1, 0, MARLIN_I32, MARLIN_MEM_HOST});
   };
   EXPECT_EQ(kernel_of_experts(0.3f).rfind("kernel: wgmma_i8_bf16_", 0), 0u) << kernel_of_experts(0.3f);
   EXPECT_EQ(kernel_of_experts(1e20f), "kernel: mma_i8_bf16_m32_n128");

@@ -48,37 +48,18 @@ const Opened& some_checkpoint(uint32_t which) {
   return all[which];
 }
 
-/// A new folder for each call, in memory where the system has such. Most calls make none, so that its path is looked up once a
+/// The folder that a call may make, in memory where the system has such. Most calls make none, so its path is looked up once a
 /// call: looking up more took most of the time on machines whose system calls are slow.
-class OutFolder {
- public:
-  OutFolder() = default;
-  OutFolder(const OutFolder&) = delete;
-  OutFolder& operator=(const OutFolder&) = delete;
-  ~OutFolder() {
-    std::error_code ignored;
-    if (made()) std::filesystem::remove_all(path(), ignored);
-  }
-  static const std::string& path() {
-    static const std::string of_this_process = [] {
-      const bool in_memory = access("/dev/shm", W_OK) == 0;
-      const std::string place = in_memory ? "/dev/shm" : std::filesystem::temp_directory_path().string();
-      const std::string path = place + "/marlin-fuzz-" + std::to_string(getpid());
-      std::filesystem::remove_all(path);
-      return path;
-    }();
-    return of_this_process;
-  }
-  /// Whether the call made it; asked for behind the call.
-  bool made() const {
-    if (!looked_) made_ = access(path().c_str(), F_OK) == 0;
-    looked_ = true;
-    return made_;
-  }
-
- private:
-  mutable bool looked_ = false, made_ = false;
-};
+const std::string& out_folder() {
+  static const std::string of_this_process = [] {
+    const bool in_memory = access("/dev/shm", W_OK) == 0;
+    const std::string place = in_memory ? "/dev/shm" : std::filesystem::temp_directory_path().string();
+    const std::string path = place + "/marlin-fuzz-" + std::to_string(getpid());
+    std::filesystem::remove_all(path);
+    return path;
+  }();
+  return of_this_process;
+}
 
 struct Host {
   int64_t calls_until_cancelled;
@@ -129,11 +110,13 @@ MARLIN_FUZZ_TARGET(convert) {
   d.layer_count = static_cast<uint32_t>(layers.size());
   if (typed) d.types = types.data();
   if (weighed) d.column_norms = norms.data();
-  const OutFolder out;
-  const std::string path = OutFolder::path() + (in.choice(2) == 0 ? "" : "/model.gguf");
+  const std::string path = out_folder() + (in.choice(2) == 0 ? "" : "/model.gguf");
   auto err = make<marlin_error>();
   const marlin_status status = marlin_checkpoint_convert(from.file.get(), path.c_str(), &d, &err);
   expect_typed(status, err.message);
-  expect(!out.made() || status == MARLIN_OK, "a failed conversion leaves nothing", err.message);
-  expect(!out.made() || (d.flags & MARLIN_CONVERT_DRY_RUN) == 0, "a dry run writes nothing");
+  const bool made = access(out_folder().c_str(), F_OK) == 0;
+  expect(!made || status == MARLIN_OK, "a failed conversion leaves nothing", err.message);
+  expect(!made || (d.flags & MARLIN_CONVERT_DRY_RUN) == 0, "a dry run writes nothing");
+  std::error_code ignored;
+  if (made) std::filesystem::remove_all(out_folder(), ignored);
 }

@@ -145,7 +145,9 @@ def release_targets(arguments):
     wanted = set(arguments) - {"--long"}
     targets = set()
     for row in ROWS:
-        for command in row.commands("--long" in arguments) if not wanted or row.number in wanted else ():
+        if wanted and row.number not in wanted:
+            continue
+        for command in row.commands("--long" in arguments):
             for folder, program in re.findall(r"build/release/tests/(\w+)(?:/(\w+))?", command):
                 # Programs of the shader test-bed are no targets where it is not installed.
                 targets.add(program if program and "testbed" not in program else f"tests/{folder}/all")

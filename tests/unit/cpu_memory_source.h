@@ -50,6 +50,18 @@ inline uint32_t code_of(const MemorySource& source, int64_t i) {
   }
 }
 
+/// The meta of INT4 [2, 64] in groups of 32.
+inline WeightMeta int4_of_two_rows(ScaleType scales) {
+  WeightMeta meta;
+  meta.format = MARLIN_INT4;
+  meta.n = 2;
+  meta.k = 64;
+  meta.group_size = 32;
+  meta.groups = 2;
+  meta.scale_type = scales;
+  return meta;
+}
+
 /// The masks of a block of 4 with two kept elements.
 inline constexpr uint8_t kKeptPatterns[] = {3, 5, 6, 9, 10, 12};
 

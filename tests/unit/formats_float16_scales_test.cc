@@ -18,16 +18,10 @@ namespace {
 
 /// INT4 [2, 64] in groups of 32, whose scales and additive zeros are `numbers`, in the types given.
 void fill_with(MemorySource& source, ScaleType scales, ScaleType zeros, const std::vector<float>& numbers) {
-  WeightMeta meta;
-  meta.format = MARLIN_INT4;
-  meta.n = 2;
-  meta.k = 64;
-  meta.group_size = 32;
-  meta.groups = 2;
-  meta.scale_type = scales;
+  WeightMeta& meta = source.mutable_meta();
+  meta = int4_of_two_rows(scales);
   meta.zero_kind = ZeroKind::additive;
   meta.zero_type = zeros;
-  source.mutable_meta() = meta;
   std::mt19937 random(7);
   fill_randomly(source, random, false);
   const auto put = [&](std::vector<uint8_t>& to, ScaleType type) {

@@ -16,14 +16,7 @@ namespace {
 /// Whether INT4 [2, 64] in groups of 32 has steady scales once both rows were read: these of float32, or others of `type`.
 bool is_steady(const std::vector<float>& scales, ScaleType type = ScaleType::f32) {
   MemorySource source;
-  WeightMeta meta;
-  meta.format = MARLIN_INT4;
-  meta.n = 2;
-  meta.k = 64;
-  meta.group_size = 32;
-  meta.groups = 2;
-  meta.scale_type = type;
-  source.mutable_meta() = meta;
+  source.mutable_meta() = int4_of_two_rows(type);
   std::mt19937 random(7);
   fill_randomly(source, random, false);
   if (type == ScaleType::f32) {

@@ -94,16 +94,14 @@ Result<GpuWeightStack> pack_as_given(std::span<const WeightSource* const> expert
     if (std::any_of(plans.begin(), plans.end(), differs)) break;
     MARLIN_ASSIGN(const Stack stack, Stack::allocate(plans[0], plans.size(), device, memory));
     const bool watches = order == SlotOrder::mma;
-    bool steady = watches;
-    size_t packed = 0;
-    for (bool fits = true; packed < plans.size(); ++packed) {
-      const SteadyScales watched(*experts[packed]);
-      const WeightSource& source = watches ? watched : *experts[packed];
-      MARLIN_ASSIGN(fits, stack.pack(source, plans[packed], packed, runner));
-      if (!fits) break;
+    bool steady = watches, fits = true;
+    for (size_t e = 0; fits && e < plans.size(); ++e) {
+      const SteadyScales watched(*experts[e]);
+      const WeightSource& source = watches ? watched : *experts[e];
+      MARLIN_ASSIGN(fits, stack.pack(source, plans[e], e, runner));
       steady = steady && watched.are_steady();
     }
-    if (packed == plans.size()) return weights_of_stack(std::move(plans), stack, steady);
+    if (fits) return weights_of_stack(std::move(plans), stack, steady);
   }
   if (experts.size() == 1)
     return Status::error(MARLIN_E_INTERNAL, "packing: exponents did not fit float32 scales");
