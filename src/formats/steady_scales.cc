@@ -12,8 +12,8 @@ constexpr float kLeast = 0x1p-24f, kMost = 0x1p23f;
 bool are_steady(const std::vector<uint8_t>& scales) {
   for (size_t at = 0; at < scales.size(); at += sizeof(float)) {
     const float magnitude = std::fabs(decode_scale(ScaleType::f32, scales.data() + at));
-    if (magnitude != 0 && !(magnitude >= kLeast && magnitude <= kMost))
-      return false;  // or it is a NaN
+    const bool is_within = magnitude >= kLeast && magnitude <= kMost;  // a NaN is not
+    if (magnitude != 0 && !is_within) return false;
   }
   return true;
 }
