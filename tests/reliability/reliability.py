@@ -3,7 +3,8 @@
 usage: reliability.py [--long] [ROW...]
 
 Without --long each campaign runs its short form, and the table is printed. With --long the demands are those of a release, and
-the table goes into docs/reliability.md, row by row: a long run can be several shorter ones. Exit status 1 where a row falls short.
+the table goes into docs/reliability.md, row by row: a long run can be several shorter ones. Exit status 1 where a row falls short;
+build/reliability/ROW.log then has the output of its commands.
 """
 
 import dataclasses
@@ -81,6 +82,14 @@ def run(command, long):
         return Reached(passed=1, printed=said)
 
 
+def keep_output(number, printed):
+    """The output of a row that falls short: a later run of the same tests replaces all other traces of it."""
+    log = ROOT / "build/reliability" / f"{number}.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_text(printed)
+    print(f"row {number} falls short; the output of its commands is in {log.relative_to(ROOT)}", file=sys.stderr)
+
+
 def judge(row, long):
     """Runs the commands of a row: the text of what they reached, and whether that is enough."""
     reached = Reached()
@@ -89,6 +98,8 @@ def judge(row, long):
     figure, demanded = row.figure(reached), row.demanded(long)
     enough = reached.failed == 0 and reached.passed > 0 and figure >= demanded
     reached.why_not = reached.why_not.replace(f"{ROOT}/", "")
+    if not enough:
+        keep_output(row.number, reached.printed)
     text = f"{row.say(figure, reached)}, {reached.failed} failed" + (f" ({reached.why_not})" if reached.why_not else "")
     return text, enough
 
