@@ -140,9 +140,10 @@ std::string Memory::prepare(std::map<int, BufferBinding>& bindings, const std::v
   return {};
 }
 
+// A buffer that a shader may write, and did not, may be read-only memory of the host.
 void Memory::finish() {
   for (const Allocation& a : allocations_) {
-    if (a.writable && !a.in_place) std::memcpy(a.host, a.base, a.bytes);
+    if (a.writable && !a.in_place && std::memcmp(a.host, a.base, a.bytes) != 0) std::memcpy(a.host, a.base, a.bytes);
   }
 }
 
