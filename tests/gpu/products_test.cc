@@ -67,14 +67,15 @@ const std::vector<Row>& three_way() {
   return rows;
 }
 
-/// Rows in which each choice meets each of the others. The short form leaves out those rows that only bring a format to one
-/// more kernel: the suite shaders draws products of every format for every kernel.
+/// Rows in which each choice meets each of the others. Of formats the short form demands only that each is there with each
+/// kind of compute and of sparsity: the suite shaders draws products of every format for every kernel, with other choices.
 std::vector<Row> pairs() {
   std::vector<int> levels = trial::factor_levels();
   levels.push_back(static_cast<int>(mm::gpu::simdgroup_policy().kernels.size()));
   const std::vector<Row> all = covering::two_way(levels, allowed, kArraySeed);
   if (whole_campaigns()) return all;
-  return trial::with_new_pairs(all, [](size_t a, size_t b) { return a != trial::kFormat || b != trial::kFactors; });
+  return trial::with_new_pairs(
+      all, [](size_t a, size_t b) { return a != trial::kFormat || b == trial::kCompute || b == trial::kSparse; });
 }
 
 /// How much was run, and how near it came to its bounds.
@@ -121,7 +122,7 @@ struct Freedom {
 void PrintTo(const Freedom& freedom, std::ostream* out) { *out << freedom.name; }
 constexpr Freedom kFreedoms[] = {{"fused_floats", false, Contraction::kFloat, 2, 1},
                                  {"flushed_unfused", true, Contraction::kOff, 1, 0},
-                                 {"flushed_all_fused", true, Contraction::kAll, 1, 5}};
+                                 {"flushed_all_fused", true, Contraction::kAll, 1, 8}};
 
 /// All of pairs(), every access checked. METAL_MARLIN_PAIRS limits how many.
 class Pairs : public testing::TestWithParam<Freedom> {};
@@ -203,7 +204,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, Together, testing::Combine(testing::Bool(), test
 
 /// Every three choices, unchecked. A part of the array, of which a long campaign runs the whole.
 TEST(Triples, StayWithinTheirBounds) {
-  constexpr uint32_t kParts = 48, kPart = 3;
+  constexpr uint32_t kParts = 96, kPart = 3;
   const bool all = whole_campaigns();
   const auto device = std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}});
   Tally tally;

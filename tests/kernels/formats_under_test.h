@@ -1,6 +1,8 @@
 // Every kind of code a kernel decodes, once, with the scales its files have: for tests that vary something else.
 #pragma once
 
+#include <string>
+
 #include "campaigns.h"
 #include "trial.h"
 #include "unit/under_sanitizer.h"
@@ -47,6 +49,15 @@ inline constexpr Kind kKinds[] = {
     {"nvfp4_sparse", MARLIN_NVFP4, Zeros::none, 16, MARLIN_E4M3, Tensor::multiply, true},
 };
 inline constexpr int kKindCount = sizeof kKinds / sizeof kKinds[0];
+
+/// Two kinds for each kernel of a GPU that decodes codes, one of an even and one of an odd number. The other kinds differ from
+/// these in what the kernel is told of the code, the scale or the zero.
+inline bool stands_for_its_kernel(const Kind& kind) {
+  for (const char* name : {"int4", "int4_zeros", "fp4", "mxfp4", "int8", "int8_additive", "int3", "int3_zeros", "iq4", "nf4",
+                           "int4_sparse", "int4_zeros_sparse", "fp4_sparse", "mxfp4_sparse"})
+    if (kind.name == std::string(name)) return true;
+  return false;
+}
 
 /// K of sparse weights is rounded up to whole blocks of 4.
 inline Case case_of(const Kind& kind, marlin_compute compute, int64_t m, int64_t n, int64_t k) {

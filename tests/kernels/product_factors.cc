@@ -82,15 +82,26 @@ Case case_of(const covering::Row& r, uint32_t seed) {
 
 std::vector<covering::Row> with_new_pairs(const std::vector<covering::Row>& rows, bool (*counts)(size_t, size_t)) {
   std::set<std::tuple<size_t, int, size_t, int>> seen;
-  std::vector<covering::Row> kept;
-  for (const covering::Row& row : rows) {
-    const size_t before = seen.size();
+  const auto pairs_of = [&](const covering::Row& row) {
+    std::vector<std::tuple<size_t, int, size_t, int>> pairs;
     for (size_t a = 0; a < row.size(); ++a)
       for (size_t b = a + 1; b < row.size(); ++b)
-        if (counts(a, b)) seen.emplace(a, row[a], b, row[b]);
-    if (seen.size() != before) kept.push_back(row);
+        if (counts(a, b) && !seen.contains({a, row[a], b, row[b]})) pairs.emplace_back(a, row[a], b, row[b]);
+    return pairs;
+  };
+  std::vector<covering::Row> kept;
+  while (true) {
+    const covering::Row* best = nullptr;
+    size_t most = 0;
+    for (const covering::Row& row : rows)
+      if (const size_t gain = pairs_of(row).size(); gain > most) {
+        best = &row;
+        most = gain;
+      }
+    if (best == nullptr) return kept;
+    for (const auto& pair : pairs_of(*best)) seen.insert(pair);
+    kept.push_back(*best);
   }
-  return kept;
 }
 
 }  // namespace trial

@@ -11,6 +11,10 @@ status is 1 where something failed.
 Most of the time would go into reading the same headers again, so they are precompiled. A file gets
 a precompiled header only if the file itself includes all that is in it, near or far, and every
 header is read by itself: no missing #include can hide.
+
+The short form reads every header alone, and the sources of a folder as one, as the build does. An
+#include that is missing in a source alone can hide there behind another source's. The long form
+(METAL_MARLIN_WHOLE) reads each source alone.
 """
 import collections
 import concurrent.futures
@@ -29,6 +33,7 @@ WARNINGS = ["-Werror", "-Wall", "-Wextra"]
 # <cfloat> empty: on macOS the libc++ of LLVM 21 finds it so once <math.h> has been read.
 FLAGS = ["-std=c++20", "-stdlib=libc++", "-D_LIBCPP_REMOVE_TRANSITIVE_INCLUDES",
          "-D_LIBCPP_FLOAT_H", *WARNINGS, *(f"-I{folder}" for folder in INCLUDED_FROM)]
+STRICT = ["-Wconversion", "-Wno-sign-conversion"]
 # A file gets the first of these of which it includes every header.
 PRECOMPILED = [
     ["<CLI/CLI.hpp>", "<nlohmann/json.hpp>"],
@@ -57,7 +62,16 @@ PRECOMPILED = [
 ]
 FOLDERS = ["include", "src", "tools", "examples", "shaders/common"]
 PROCESSORS = ["x86_64", "aarch64"]
+WHOLE = bool(os.environ.get("METAL_MARLIN_WHOLE"))
+# Sources that the short form reads alone, too. Kernels, what is of one processor, programs and two
+# more define names of others again, and one completes a type for its header.
+APART = re.compile(r"/x86/|/arm64/|_x86|_arm|^examples/[^/]*$|^tools/reference\.cc$"
+                   r"|^src/backends/cpu/plan\.cc$|^src/api/stream\.cc$")
 INCLUDE = re.compile(r'^\s*#\s*(?:include|import)\s+(["<])([^">]+)[">]', re.MULTILINE)
+
+
+def is_read_with_others(name):
+    return name.endswith(".cc") and not APART.search(name) and not WHOLE
 
 
 class Sources:
@@ -103,15 +117,29 @@ class Sources:
             return None
         return first if first == str(pathlib.PurePath(path).with_suffix(".h")) else None
 
-    def units(self):
-        """All that is read apart: each source, and each header but those that their source shows to
-        stand alone. With each of them the file that says which precompiled headers fit."""
+    def names(self):
+        """All that is read."""
         paths = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
                        if path.suffix in {".cc", ".h", ".hpp"})
         names = [str(path.relative_to(ROOT)) for path in paths]
         # What includes Apple's frameworks is for another compiler, and MPI is not always there.
-        names = [name for name in names if not self.mentions(name, r"#\s*import\s+<")
-                 and "<mpi.h>" not in self.closure(name)]
+        return [name for name in names if not self.mentions(name, r"#\s*import\s+<")
+                and "<mpi.h>" not in self.closure(name)]
+
+    def groups(self):
+        """The sources that the short form reads as one, by folder and processor."""
+        found = collections.defaultdict(list)
+        for name in self.names():
+            if is_read_with_others(name):
+                for processor in self.processors(name):
+                    found[str(pathlib.PurePath(name).parent), processor].append(name)
+        return found
+
+    def units(self):
+        """All that is read apart: each source that is not read with others, and each header but
+        those that such a source shows to stand alone. With each of them the file that says which
+        precompiled headers fit."""
+        names = [name for name in self.names() if not is_read_with_others(name)]
         own = {name: self.own_header(name) for name in names if name.endswith(".cc")}
         return {name: own.get(name) or name for name in names if name not in own.values()}
 
@@ -146,9 +174,15 @@ def precompile(compiler, processor, names, at):
 def read(compiler, processor, path, precompiled):
     arguments = ["-fsyntax-only", *(["-include-pch", str(precompiled)] if precompiled else [])]
     if path.startswith(("src/", "tools/")):
-        arguments += ["-Wconversion", "-Wno-sign-conversion"]
+        arguments += STRICT
     arguments += [path] if path.endswith(".cc") else ["-include", path, "-x", "c++", os.devnull]
     return run(compiler, processor, arguments)
+
+
+def read_as_one(compiler, processor, names, at):
+    at.write_text("".join(f'#include "{name}"\n' for name in names))
+    strict = STRICT if names[0].startswith(("src/", "tools/")) else []
+    return run(compiler, processor, ["-fsyntax-only", *strict, str(at)])
 
 
 def read_text(compiler, processor, folder, text):
@@ -189,9 +223,14 @@ def main():
                 headers[processor, names] = at, said
         # A header that does not compile fails where it is read alone.
         ready = {key: at for key, (at, said) in headers.items() if not said.result()}
-        results = [pool.submit(read, compiler, processor, path, ready.get((processor, names)))
-                   for path, processor, names in jobs]
-        for (path, processor, _), result in zip(jobs, results):
+        results = [(f"all sources of {place}", processor,
+                    pool.submit(read_as_one, compiler, processor, files, folder / f"{number}.cc"))
+                   for number, ((place, processor), files) in enumerate(sources.groups().items())
+                   if processor in there]
+        results += [(path, processor,
+                     pool.submit(read, compiler, processor, path, ready.get((processor, names))))
+                    for path, processor, names in jobs]
+        for path, processor, result in results:
             said = result.result()
             if said:
                 first = next((line for line in said.splitlines() if "error: " in line), "")
