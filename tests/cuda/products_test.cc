@@ -186,7 +186,6 @@ void for_each_form(uint32_t count, const Try& try_one) {
       const bool is_float32 = c.scale_type == MARLIN_F32;
       if (is_float32 && name.starts_with("ring_")) continue;
       if (is_wgmma && c.group == 32 && c.zeros == trial::Zeros::integer) continue;
-      if (is_wgmma && c.group == 16 && is_float32) continue;  // Q6_K
       // INT8 codes and float32 scales leave less room.
       const int64_t most_of_int8 = c.group == 32 || c.group == 16 ? 128 : 192;
       if (c.format == MARLIN_INT8 && (name.starts_with("mma_") ? kernel.rows == 16 : kernel.rows > most_of_int8)) continue;
