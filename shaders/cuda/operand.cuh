@@ -75,8 +75,8 @@ struct Operand {
       bool is_zero[kPieces];
       UNROLL for (int i = 0; i < kPieces; i++) is_zero[i] =
           WITHOUT_ZEROS && (scale_bits<HALF>(scales, 2 * unit + i, row) & kMagnitude) == 0;
-      const u32 zero = Codes::kZeros && is_zero[0] ? u32(Number::kMagic)
-                                                   : zero_point<HALF>(scales, unit, row);
+      const u32 zero =
+          Codes::kZeros && is_zero[0] ? u32(Number::kMagic) : zero_point<HALF>(scales, unit, row);
       words_of(q, unit, row, word);
       if constexpr (kFolded && kIsBf16)
         Codes::bits(word[0], h);
