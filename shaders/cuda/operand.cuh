@@ -70,10 +70,13 @@ struct Operand {
   __device__ static void decode(const uint4 (&q)[kPieces],
                                 const ChunkScales<Operand, HALVES>& scales, u32 (&a)[4][4]) {
     UNROLL for (int row = 0; row < 2; row++) UNROLL for (int unit = 0; unit < 2; unit++) {
-      const bool is_zero =
-          WITHOUT_ZEROS && (scale_bits<HALF>(scales, 2 * unit, row) & kMagnitude) == 0;
-      const u32 zero = is_zero ? u32(Number::kMagic) : zero_point<HALF>(scales, unit, row);
       u32 h[4], word[kPieces];
+      // INT8 has a word for each step, whose scales may differ (groups of 16 slots).
+      bool is_zero[kPieces];
+      UNROLL for (int i = 0; i < kPieces; i++) is_zero[i] =
+          WITHOUT_ZEROS && (scale_bits<HALF>(scales, 2 * unit + i, row) & kMagnitude) == 0;
+      const u32 zero =
+          Codes::kZeros && is_zero[0] ? u32(Number::kMagic) : zero_point<HALF>(scales, unit, row);
       words_of(q, unit, row, word);
       if constexpr (kFolded && kIsBf16)
         Codes::bits(word[0], h);
@@ -117,13 +120,13 @@ struct Operand {
         four[kPieces == 1 ? 2 * unit + row : 2 * row + i];
   }
   /// Decodes codes, or makes them 0.
-  __device__ static void decode_words(const u32 (&word)[kPieces], u32 zero, bool is_zero,
-                                      u32 (&h)[4]) {
+  __device__ static void decode_words(const u32 (&word)[kPieces], u32 zero,
+                                      const bool (&is_zero)[kPieces], u32 (&h)[4]) {
     if constexpr (Codes::kZeros) {
-      Codes::decode(Number(), word, zero, h, is_zero ? 0 : kCodeBits);
+      Codes::decode(Number(), word, zero, h, is_zero[0] ? 0 : kCodeBits);
     } else {
       u32 codes[kPieces];
-      UNROLL for (int i = 0; i < kPieces; i++) codes[i] = is_zero ? kZeroBytesOfI8 : word[i];
+      UNROLL for (int i = 0; i < kPieces; i++) codes[i] = is_zero[i] ? kZeroBytesOfI8 : word[i];
       Codes::decode(Number(), codes, zero, h);
     }
   }

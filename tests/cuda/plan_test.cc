@@ -90,7 +90,7 @@ TEST_F(CudaPlan, GivesInt8KernelsOfHopper) {
   EXPECT_EQ(name(of_128, 2048), "wgmma_i8_bf16_m192_n256");
   for (const int64_t m : {1, 16, 512}) EXPECT_EQ(name(q6_k, m), "mma_i8_bf16_m32_n128");
   q6_k.steady = true;
-  EXPECT_EQ(name(q6_k, 2048), "mma_i8_bf16_m32_n128");
+  EXPECT_EQ(name(q6_k, 2048), "wgmma_i8_bf16_m128_n256");
   Model q5_k(MARLIN_INT8, 32, ScaleType::f32, 11776, 4096);
   q5_k.meta.zero_kind = ZeroKind::additive;
   q5_k.meta.zero_type = ScaleType::f32;

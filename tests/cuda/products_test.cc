@@ -186,7 +186,6 @@ void for_each_form(uint32_t count, const Try& try_one) {
       const bool is_float32 = c.scale_type == MARLIN_F32;
       if (is_float32 && name.starts_with("ring_")) continue;
       if (is_wgmma && c.group == 32 && c.zeros == trial::Zeros::integer) continue;
-      if (is_wgmma && c.group == 16 && is_float32) continue;  // Q6_K
       // INT8 codes and float32 scales leave less room.
       const int64_t most_of_int8 = c.group == 32 || c.group == 16 ? 128 : 192;
       if (c.format == MARLIN_INT8 && (name.starts_with("mma_") ? kernel.rows == 16 : kernel.rows > most_of_int8)) continue;
@@ -239,7 +238,9 @@ TEST_F(Products, OfExpertsOfFormsForHopperAreRight) {
     c.k = std::min<int64_t>(c.k, 1024);
     c.together = false;
     trial::use_context(gpu_->context(name, i % 5 == 0 ? 24 : mm::gpu::kMostRows));
-    trial::Mixture m(c, trial::kMixes[i % std::size(trial::kMixes)]);
+    // Each turn of the mixes begins one later: by i alone, no case of FP4 and bfloat16 had ids outside and no weighted sum.
+    constexpr size_t kMixCount = std::size(trial::kMixes);
+    trial::Mixture m(c, trial::kMixes[(i + i / kMixCount) % kMixCount]);
     if (i % 4 == 0) m.put_special_values();
     if (const marlin_status status = m.pack(1); status != MARLIN_OK)
       return testing::AssertionFailure() << "packing: " << marlin_status_name(status);
