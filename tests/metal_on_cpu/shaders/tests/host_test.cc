@@ -1,6 +1,7 @@
 // What a framework that runs hosts of Metal asks of the test-bed: memory by address, and what kernels say of themselves.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 
 #include <cstring>
 
@@ -29,6 +30,9 @@ kernel void tiled(device float* y [[buffer(0)]], constant uint& n [[buffer(1)]],
   given[i] = tile[i];
   threadgroup_barrier(mem_flags::mem_threadgroup);
   y[i] = given[i] + count;
+}
+kernel void fill_some(device float* y [[buffer(0)]], constant uint& n [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+  if (i < n) y[i] = 1;
 }
 )";
 
@@ -77,6 +81,19 @@ TEST_F(Hosts, ResidentMemoryHasBoundsAndRights) {
   EXPECT_THAT(run(straddling.resident(from.data(), 30).resident(to.data(), 32)).text(), HasSubstr("out-of-bounds-read"));
   Dispatch constant = by_address(from.data(), to.data());
   EXPECT_THAT(run(constant.resident(from.data(), 32).resident(to.data(), 32, false)).text(), HasSubstr("write-to-constant"));
+}
+
+TEST_F(Hosts, ABufferThatNoThreadWritesMayBeReadOnlyMemory) {
+  constexpr size_t kBytes = 4096;
+  void* const page = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(page, MAP_FAILED);
+  const uint32_t none = 0;
+  for (const bool mode : {false, true}) {
+    checked = mode;
+    Dispatch dispatch = library.value().kernel("fill_some").dispatch();
+    EXPECT_EQ(run(dispatch.buffer(0, page, kBytes).bytes(1, &none, sizeof none).groups(1).threads(8)).text(), "");
+  }
+  munmap(page, kBytes);
 }
 
 TEST_F(Hosts, BuffersThatAreResidentAsWellAreOneMemory) {
