@@ -100,7 +100,7 @@ class Run {
       for (std::thread& t : threads) t.join();
     }
     report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    report_.findings = log_.take(job_.image->path());
+    if (job_.reports) report_.findings = log_.take(job_.image->path());
     return std::move(report_);
   }
   /// What the system did not give, or empty.
@@ -357,7 +357,7 @@ Result<Report> Dispatch::run() {
   job.groups = s.groups, job.threads = s.threads, job.grid = s.grid;
   for (const auto& [index, bytes] : s.threadgroup_memory) job.threadgroup_memory[index] = bytes;
   job.checked = checked, job.counted = s.counted, job.flush_to_zero = s.flush_to_zero;
-  job.seed = s.seed, job.step_budget = s.step_budget;
+  job.seed = s.seed, job.step_budget = s.step_budget, job.reports = s.reports;
   job.time_limit = s.time_limit.value_or(kTimeLimit);
   const int workers = s.counted ? 1 : s.workers;
   job.shared = checked && workers > 1;

@@ -1,5 +1,6 @@
 // What kernels ask of a host, and compiling ahead of the first dispatch: for frameworks that answer such questions themselves.
 #include <algorithm>
+#include <utility>
 
 #include "state.h"
 
@@ -8,11 +9,10 @@ namespace {
 
 // Runs one thread of the kernel, with buffers of zeros, for what it declares on its way. What it finds is no finding: the
 // arguments are not those of a host.
-size_t threadgroup_variables(const Kernel& kernel, const std::vector<Signature::Argument>& arguments) {
+size_t threadgroup_variables(Dispatch probe, const std::vector<Signature::Argument>& arguments) {
   constexpr size_t kBytes = 4096, kArgumentBytes = 16;
   constexpr uint64_t kSteps = 100'000;
   std::map<uint32_t, std::vector<std::byte>> zeros;
-  Dispatch probe = kernel.dispatch();
   size_t given = 0;
   for (const Signature::Argument& a : arguments) {
     if (a.threadgroup) {
@@ -52,7 +52,9 @@ Result<Signature> Kernel::signature() const {
     signature.arguments.push_back(
         {p.kind == msl::kThreadgroupParam, static_cast<uint32_t>(p.index), p.name, p.read_only, p.reference});
   }
-  signature.threadgroup_memory = threadgroup_variables(*this, signature.arguments);
+  Dispatch probe = dispatch();
+  probe.state_->reports = false;
+  signature.threadgroup_memory = threadgroup_variables(std::move(probe), signature.arguments);
   return signature;
 }
 

@@ -48,6 +48,7 @@ struct Dispatch::State {
   Size3 groups, grid, threads;
   bool grid_is_threads = false;
   bool checked = false, counted = false, flush_to_zero = false;
+  bool reports = true;  // findings, whose lines another process looks up
   uint64_t seed = 0, step_budget = 100'000'000;
   int workers = 1;
   std::optional<double> time_limit;

@@ -32,6 +32,7 @@ struct DispatchedWork {
   size_t threadgroup_memory[kMaxBuffers] = {};
   bool checked = false, counted = false, flush_to_zero = false;
   bool shared = false;  // several workers
+  bool reports = true;  // findings
   uint64_t seed = 0;
   uint64_t step_budget = 0;
   double time_limit = 0;  // seconds of CPU time of each worker; 0: none
