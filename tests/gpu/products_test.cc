@@ -68,7 +68,7 @@ const std::vector<Row>& three_way() {
 }
 
 /// Rows in which each choice meets each of the others. Of formats the short form demands only that each is there with each
-/// kind of compute and of sparsity: the suite shaders draws products of every format for every kernel, with other choices.
+/// kind of compute and of sparsity: the suite shaders draws products of formats and kernels by chance, with other choices.
 std::vector<Row> pairs() {
   std::vector<int> levels = trial::factor_levels();
   levels.push_back(static_cast<int>(mm::gpu::simdgroup_policy().kernels.size()));

@@ -1,7 +1,8 @@
 // Every kind of code a kernel decodes, once, with the scales its files have: for tests that vary something else.
 #pragma once
 
-#include <string>
+#include <iterator>
+#include <string_view>
 
 #include "campaigns.h"
 #include "trial.h"
@@ -52,12 +53,21 @@ inline constexpr int kKindCount = sizeof kKinds / sizeof kKinds[0];
 
 /// Two kinds for each kernel of a GPU that decodes codes, one of an even and one of an odd number. The other kinds differ from
 /// these in what the kernel is told of the code, the scale or the zero.
-inline bool stands_for_its_kernel(const Kind& kind) {
-  for (const char* name : {"int4", "int4_zeros", "fp4", "mxfp4", "int8", "int8_additive", "int3", "int3_zeros", "iq4", "nf4",
-                           "int4_sparse", "int4_zeros_sparse", "fp4_sparse", "mxfp4_sparse"})
-    if (kind.name == std::string(name)) return true;
+inline constexpr std::string_view kStandingForTheirKernel[] = {
+    "int4",       "int4_zeros",  "fp4", "mxfp4", "int8",        "int8_additive",
+    "int3",       "int3_zeros",  "iq4", "nf4",   "int4_sparse", "int4_zeros_sparse",
+    "fp4_sparse", "mxfp4_sparse"};
+constexpr bool stands_for_its_kernel(const Kind& kind) {
+  for (const std::string_view name : kStandingForTheirKernel)
+    if (kind.name == name) return true;
   return false;
 }
+constexpr size_t count_standing() {
+  size_t count = 0;
+  for (const Kind& kind : kKinds) count += stands_for_its_kernel(kind);
+  return count;
+}
+static_assert(count_standing() == std::size(kStandingForTheirKernel), "each of these names is the name of a kind");
 
 /// K of sparse weights is rounded up to whole blocks of 4.
 inline Case case_of(const Kind& kind, marlin_compute compute, int64_t m, int64_t n, int64_t k) {

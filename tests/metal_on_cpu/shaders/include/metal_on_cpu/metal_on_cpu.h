@@ -109,8 +109,8 @@ using ConstantValue = std::variant<bool, int64_t, uint64_t, double>;
 class Dispatch {
  public:
   /// The caller's memory, which must outlive run(). Overlapping ranges are one allocation. The shader has a copy, which run()
-  /// copies back if the shader has changed it; an access outside of it is a finding, in fast mode if it is outside of the copy's
-  /// pages.
+  /// copies back if the shader has changed it; an access outside of it is a finding, in fast mode if it is outside of the
+  /// copy's pages.
   Dispatch& buffer(int index, void* data, size_t bytes);
   Dispatch& buffer(int index, const void* data, size_t bytes);
   template <class C>
