@@ -30,26 +30,17 @@ constexpr int64_t kRowsOfBlock[] = {mm::gpu::kMostRows, 1, 24};
 
 using Kernels = std::span<const mm::gpu::ProductKernel>;
 
-/// Kernels that a profile alone names have no form for planes and codebooks, and tensor operations do not take the numbers of
-/// codebooks.
-bool takes_format(Kernels kernels, const Row& row) {
-  if (row[trial::kFormat] < 0) return true;
-  trial::Case c;
-  c.format = trial::kFormats[row[trial::kFormat]].format;
-  if (c.format > MARLIN_IQ4) return false;
-  const bool alternative = kernels.data() == mm::gpu::simdgroup_policy().alternatives.data();
-  if (alternative) return !trial::has_planes(c) && !trial::has_codebook(c);
-  const int kernel = row[kKernel];
-  return kernel < 0 || !kernels[static_cast<size_t>(kernel)].tensor || !trial::has_codebook(c);
-}
-
 bool allowed(Kernels kernels, const Row& row) {
-  const int kernel = row[kKernel];
-  if (!takes_format(kernels, row)) return false;
+  if (row[trial::kFormat] >= 0 && trial::kFormats[row[trial::kFormat]].format > MARLIN_IQ4) return false;
   if (row[trial::kOrder] == static_cast<int>(trial::Order::unequal)) return false;  // layouts may differ, which is refused
-  const bool takes_all = kernel < 0 || !kernels[static_cast<size_t>(kernel)].tensor;
   if (row[kPick] >= 0 && kPicks[row[kPick]] == Pick::ends && row[kExperts] == 1) return false;
-  return trial::allowed(row) && (takes_all || (row[trial::kCompute] <= 0 && row[trial::kA] != 0));
+  const bool codebook = trial::format_has(row, trial::has_codebook);
+  // Kernels that a profile alone names have no form for planes and codebooks.
+  const bool alternatives = kernels.data() == mm::gpu::simdgroup_policy().alternatives.data();
+  if (alternatives && (codebook || trial::format_has(row, trial::has_planes))) return false;
+  const int kernel = row[kKernel];
+  const bool takes_all = kernel < 0 || !kernels[static_cast<size_t>(kernel)].tensor;
+  return trial::allowed(row) && (takes_all || (row[trial::kCompute] <= 0 && row[trial::kA] != 0 && !codebook));
 }
 
 std::vector<Row> pairs(Kernels kernels, int sparse_levels) {

@@ -25,25 +25,17 @@ using mm::gpu::ProductKernel;
 
 constexpr uint32_t kArraySeed = 20240601;
 
-bool has_codebook(const Row& row) {
-  trial::Case c;
-  if (row[trial::kFormat] >= 0) c.format = trial::kFormats[row[trial::kFormat]].format;
-  return row[trial::kFormat] >= 0 && trial::has_codebook(c);
-}
-
 /// Levels of the factors that fix the type of A as a kernel gets it. Tensor operations do not take the numbers of codebooks.
 bool allowed(const Row& row) {
   const int kernel = row[trial::kFactors];
   const bool tensor = kernel >= 0 && mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(kernel)].tensor;
-  return trial::allowed(row) && (!tensor || (row[trial::kCompute] <= 0 && row[trial::kA] != 0 && !has_codebook(row)));
+  return trial::allowed(row) &&
+         (!tensor || (row[trial::kCompute] <= 0 && row[trial::kA] != 0 && !trial::format_has(row, trial::has_codebook)));
 }
 
 /// Those that a profile alone names have no kernels for planes and codebooks.
 bool has_alternatives(const Row& row) {
-  if (!trial::allowed(row) || row[trial::kFormat] < 0) return trial::allowed(row);
-  trial::Case c;
-  c.format = trial::kFormats[row[trial::kFormat]].format;
-  return !trial::has_planes(c) && !trial::has_codebook(c);
+  return trial::allowed(row) && !trial::format_has(row, trial::has_planes) && !trial::format_has(row, trial::has_codebook);
 }
 
 /// The kernels that a profile alone names, with which each choice of a product meets each of the others once: dense weights.

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "backends/gpu/kernels.h"
+#include "product_factors.h"
 #include "trial.h"
 
 namespace trial {
@@ -16,6 +17,13 @@ inline bool has_planes(const Case& c) {
 
 /// Codes that Metal's kernels look up in a codebook of 16 numbers.
 inline bool has_codebook(const Case& c) { return c.format == MARLIN_IQ4 || c.format == MARLIN_NF4; }
+
+/// Whether the format of a row of choices has this. A format that is not chosen yet has nothing.
+inline bool format_has(const covering::Row& row, bool (*has)(const Case&)) {
+  Case c;
+  if (row[kFormat] >= 0) c.format = kFormats[row[kFormat]].format;
+  return row[kFormat] >= 0 && has(c);
+}
 
 /// The kernel of this row that takes the case. Rows without kernels for planes, and for IQ4, take codes that are widened to 4
 /// or 8 bits.

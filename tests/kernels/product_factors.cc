@@ -3,6 +3,7 @@
 #include <random>
 #include <set>
 #include <tuple>
+#include <utility>
 
 namespace trial {
 namespace {
@@ -81,9 +82,10 @@ Case case_of(const covering::Row& r, uint32_t seed) {
 }
 
 std::vector<covering::Row> with_new_pairs(const std::vector<covering::Row>& rows, bool (*counts)(size_t, size_t)) {
-  std::set<std::tuple<size_t, int, size_t, int>> seen;
-  const auto pairs_of = [&](const covering::Row& row) {
-    std::vector<std::tuple<size_t, int, size_t, int>> pairs;
+  using Pair = std::tuple<size_t, int, size_t, int>;
+  std::set<Pair> seen;
+  const auto new_pairs_of = [&](const covering::Row& row) {
+    std::vector<Pair> pairs;
     for (size_t a = 0; a < row.size(); ++a)
       for (size_t b = a + 1; b < row.size(); ++b)
         if (counts(a, b) && !seen.contains({a, row[a], b, row[b]})) pairs.emplace_back(a, row[a], b, row[b]);
@@ -92,14 +94,14 @@ std::vector<covering::Row> with_new_pairs(const std::vector<covering::Row>& rows
   std::vector<covering::Row> kept;
   while (true) {
     const covering::Row* best = nullptr;
-    size_t most = 0;
+    std::vector<Pair> most;
     for (const covering::Row& row : rows)
-      if (const size_t gain = pairs_of(row).size(); gain > most) {
+      if (std::vector<Pair> pairs = new_pairs_of(row); pairs.size() > most.size()) {
         best = &row;
-        most = gain;
+        most = std::move(pairs);
       }
     if (best == nullptr) return kept;
-    for (const auto& pair : pairs_of(*best)) seen.insert(pair);
+    seen.insert(most.begin(), most.end());
     kept.push_back(*best);
   }
 }

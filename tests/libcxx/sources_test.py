@@ -171,18 +171,20 @@ def precompile(compiler, processor, names, at):
     return run(compiler, processor, arguments)
 
 
+def strict_for(path):
+    return STRICT if path.startswith(("src/", "tools/")) else []
+
+
 def read(compiler, processor, path, precompiled):
-    arguments = ["-fsyntax-only", *(["-include-pch", str(precompiled)] if precompiled else [])]
-    if path.startswith(("src/", "tools/")):
-        arguments += STRICT
+    arguments = ["-fsyntax-only", *(["-include-pch", str(precompiled)] if precompiled else []),
+                 *strict_for(path)]
     arguments += [path] if path.endswith(".cc") else ["-include", path, "-x", "c++", os.devnull]
     return run(compiler, processor, arguments)
 
 
 def read_as_one(compiler, processor, names, at):
     at.write_text("".join(f'#include "{name}"\n' for name in names))
-    strict = STRICT if names[0].startswith(("src/", "tools/")) else []
-    return run(compiler, processor, ["-fsyntax-only", *strict, str(at)])
+    return run(compiler, processor, ["-fsyntax-only", *strict_for(names[0]), str(at)])
 
 
 def read_text(compiler, processor, folder, text):
