@@ -5,9 +5,8 @@
 // ring kernels, too. The kernels that are left out here are compiled for the library itself.
 #include "../../shaders/common/cuda_parameters.h"
 
-#if !defined(MARLIN_WGMMA_FORMS_u4) || !defined(MARLIN_HOPPER_FORMS_u4) ||  \
-    !defined(MARLIN_WGMMA_FORMS_i8) || !defined(MARLIN_HOPPER_FORMS_i8) || \
-    !defined(MARLIN_WGMMA_FORMS_fp4) || !defined(MARLIN_HOPPER_FORMS_fp4)
+#if !defined(MARLIN_WGMMA_FORMS_u4) || !defined(MARLIN_HOPPER_FORMS_u4) || !defined(MARLIN_WGMMA_FORMS_i8) || \
+    !defined(MARLIN_HOPPER_FORMS_i8) || !defined(MARLIN_WGMMA_FORMS_fp4) || !defined(MARLIN_HOPPER_FORMS_fp4)
 #error "expected the lists of forms that this file shortens, found others in cuda_parameters.h"
 #endif
 #undef MARLIN_WGMMA_FORMS_u4
