@@ -222,10 +222,7 @@ void Model::took(Stage stage) {
 }
 
 void Model::multiply(const Products& products, Stage stage) {
-  std::vector<const marlin_gemm_desc*> all;
-  for (const marlin_gemm_desc& desc : products) all.push_back(&desc);
-  // Without a stream: done on return, on a GPU too.
-  mm::call(marlin_gemm_many, nullptr, all.data(), static_cast<uint32_t>(all.size()));
+  mm::gemm_many(products);  // without a stream: done on return, on a GPU too
   took(stage);
 }
 
@@ -355,7 +352,7 @@ void Model::embed(std::span<const Token> tokens) {
   for (size_t r = 0; r < tokens.size(); ++r)
     own[r] = is_own(tokens[r]) ? static_cast<int32_t>(tokens[r] - own_vocabulary_.first) : 0;
   const marlin_matrix ids = ids_.matrix<int32_t>(rows, 1), x = x_.matrix<float>(rows, hyper_.width);
-  mm::call(marlin_weights_unpack, nullptr, embedding_[0].get(), &ids, int64_t{0}, &x);
+  mm::unpack_rows(embedding_[0], ids, x);
   for (size_t r = 0; r < tokens.size(); ++r)
     if (!is_own(tokens[r])) std::fill_n(floats(x_) + r * hyper_.width, hyper_.width, 0.0f);
   if (options_.ranks) options_.ranks->sum({floats(x_), static_cast<size_t>(rows * hyper_.width)});
@@ -394,12 +391,6 @@ std::span<const float> Model::run_here(std::span<const Token> tokens, int64_t wa
 // Has memory taken and kernels compiled before the first token. Blocks have the same shapes, but
 // layers of some may have another format.
 void Model::prepare() {
-  const auto reserve = [&](const Products& some) {
-    std::vector<const marlin_gemm_desc*> all;
-    for (const marlin_gemm_desc& desc : some) all.push_back(&desc);
-    mm::call(marlin_prepare, nullptr, all.data(), static_cast<uint32_t>(all.size()), options_.block,
-             nullptr);
-  };
   Products every = head_products(1), routers;
   for (const Layer& layer : layers_) {
     for (const Products& some : {qkv_products(layer, 1), out_products(layer, 1),
@@ -407,8 +398,8 @@ void Model::prepare() {
       every.insert(every.end(), some.begin(), some.end());
     if (hyper_.architecture.mixtures) routers.push_back(router_products(layer, 1)[0]);
   }
-  reserve(every);
-  if (!routers.empty()) reserve(routers);
+  mm::prepare(every, options_.block);
+  if (!routers.empty()) mm::prepare(routers, options_.block);
 }
 
 }  // namespace llm
