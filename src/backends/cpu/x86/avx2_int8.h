@@ -1,0 +1,223 @@
+// The arithmetic of the AVX2 kernels of the INT8 compute. Codes are multiplied by vpmaddubsw, whose
+// pair sums must stay inside int16:
+//   4-bit  The unsigned code u is <= 15 (u4, u4add), 24 (fp4: 2 * value + 12) or 31 (u4zero: code +
+//          16 - zero), and |x| <= 127. 4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496
+//          and are added as int16.
+//   8-bit  |code| <= 128 is multiplied, unsigned, by x with the sign of the code: 2 * 128 * 127 =
+//          32512. These sums are widened in every step.
+//
+//   codes (Walk)     ---> w[v]         8 columns x 4 slots of a vector v
+//   packed A block   ---> b            4 slots of a row, in all lanes
+//                         dot[r][v]    int16 sums of 16 slots, then vpmaddwd to int32
+//   sums (in L1)     <--- sums[r] += float(dot[r][v] + the sum of the activations) * (scale[v] *
+//                         d[r])
+//
+// Limits: 16 slots of 8 columns take 4 vpmaddubsw, 3 additions and a vpmaddwd per row. 8-bit codes
+// take 4 more instructions for signs, and 3 more vpmaddwd.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+
+#include "backends/cpu/e2m1.h"
+#include "backends/cpu/x86/avx2.h"
+#include "backends/cpu/x86/scale_range.h"
+
+namespace metal_marlin::cpu {
+
+/// The scales of a superblock.
+struct alignas(32) Avx2Int8Scales {
+  float scale[8][kPanelColumns];
+  float zero[8][kPanelColumns];  ///< additive zeros
+  uint32_t largest;              ///< magnitude of scale, as bits
+};
+
+template <size_t... kIndex>
+MARLIN_AVX2 MARLIN_INLINE __m128i unsigned_e2m1(std::index_sequence<kIndex...>) {
+  constexpr auto kValues = doubled_e2m1<kE2m1Offset>();
+  return _mm_setr_epi8(kValues[kIndex]...);
+}
+
+/// Quad kQuad of 8 columns, as the unsigned bytes of the table above.
+template <CodeKind kCode, bool kSparse, int kQuad>
+MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
+  const __m256i bytes = CodeLines8<kCode, kSparse>::template bytes<kQuad>(codes);
+  if constexpr (kCode == CodeKind::u4zero) return bytes;
+  const __m256i code = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+  if constexpr (kCode == CodeKind::fp4) {
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(unsigned_e2m1(CodeIndices{})), code);
+  }
+  return code;
+}
+
+/// The bits of the largest magnitude of n floats, a multiple of 8.
+MARLIN_AVX2 inline uint32_t largest_magnitude(const float* x, int n) {
+  __m256i largest = _mm256_setzero_si256();
+  for (int i = 0; i < n; i += 8)
+    largest = _mm256_max_epu32(largest, _mm256_and_si256(_mm256_castps_si256(_mm256_load_ps(x + i)),
+                                                         _mm256_set1_epi32(0x7fffffff)));
+  alignas(32) uint32_t lanes[8];
+  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), largest);
+  return *std::max_element(lanes, lanes + 8);
+}
+
+/// Decodes the scales and the additive zeros of a superblock.
+template <CodeKind kCode>
+MARLIN_AVX2 MARLIN_INLINE void decode_int8_scales(const PanelLayout& layout, const uint8_t* super,
+                                                  Avx2Int8Scales& out) {
+  const int n = layout.groups_per_super() * kPanelColumns;
+  // FP4 codes are multiplied as 2 * value.
+  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n,
+                     kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
+  out.largest = largest_magnitude(&out.scale[0][0], n);
+  if constexpr (is_additive(kCode))
+    decode_zeros_avx2<kCode>(layout, super, n, &out.scale[0][0], &out.zero[0][0]);
+}
+
+/// Hides the value from the optimizer, which would otherwise reassociate the sum of all steps into
+/// a tree, keep all products for it, and spill half of them.
+MARLIN_AVX2 MARLIN_INLINE void settle(__m256i& value) { __asm__("" : "+x"(value)); }
+
+/// Adds the integer products of 16 slots. `codes(step, v)` is a quad of slots of vector v.
+template <int kRows, int kVectors, bool kEight, class Codes>
+MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
+                                      __m256i (&dot)[kRows][kVectors]) {
+  const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 4
+  for (int step = 0; step < 4; ++step) {
+    __m256i w[kVectors];
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) w[v] = codes(step, v);
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r) {
+      const __m256i b = _mm256_set1_epi32(static_cast<int>(x[step * kRows + r]));
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) {
+        __m256i product =
+            kEight ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(b, w[v]))
+                   : _mm256_maddubs_epi16(w[v], b);
+        if (kEight) product = _mm256_madd_epi16(product, ones);
+        if (step == 0)
+          dot[r][v] = product;
+        else
+          dot[r][v] =
+              kEight ? _mm256_add_epi32(dot[r][v], product) : _mm256_add_epi16(dot[r][v], product);
+        settle(dot[r][v]);
+      }
+    }
+    fence();
+  }
+  if constexpr (!kEight)
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_madd_epi16(dot[r][v], ones);
+}
+
+/// The integer sums of a part of a block: one half, or both if `second` is not null.
+template <int kRows, int kVectors, bool kEight, class Codes>
+MARLIN_AVX2 MARLIN_INLINE void dot_part(const Codes& first, const Codes* second, const uint32_t* x,
+                                        __m256i (&dot)[kRows][kVectors]) {
+  dot_16<kRows, kVectors, kEight>(first, x, dot);
+  if (second == nullptr) return;
+  __m256i half[kRows][kVectors];
+  dot_16<kRows, kVectors, kEight>(*second, x + 4 * kRows, half);
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_add_epi32(dot[r][v], half[r][v]);
+}
+
+/// scale * d, kept finite if the scale is finite: an infinite factor would give NaN if the integer
+/// sum is 0. NaN stays NaN.
+MARLIN_AVX2 MARLIN_INLINE __m256 finite_product(__m256 scale, __m256 d) {
+  const __m256 limit = _mm256_set1_ps(kLargestFloat), factor = _mm256_mul_ps(scale, d);
+  const __m256 clamped =
+      _mm256_max_ps(_mm256_set1_ps(-kLargestFloat), _mm256_min_ps(limit, factor));
+  const __m256 infinite =
+      _mm256_cmp_ps(_mm256_andnot_ps(_mm256_set1_ps(-0.0f), scale), limit, _CMP_GT_OQ);
+  return _mm256_blendv_ps(clamped, factor, infinite);
+}
+
+/// Adds zero * (count[r] * d[r]) to the sums. `count` is the sum of all activations, or of those at
+/// kept slots.
+template <int kRows, int kVectors>
+MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d,
+                                         const __m256i (&count)[kRows][kVectors], float* sums) {
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) {
+      float* to = sums + r * kPanelColumns + 8 * v;
+      const __m256 sum = _mm256_mul_ps(_mm256_cvtepi32_ps(count[r][v]),
+                                       _mm256_set1_ps(std::bit_cast<float>(d[r])));
+      _mm256_store_ps(to, _mm256_fmadd_ps(sum, _mm256_load_ps(zero + 8 * v), _mm256_load_ps(to)));
+    }
+}
+
+/// Adds the scaled integer sums of a part of a block to the sums. `extra` are the sums of the
+/// activations, which correct the offset of unsigned codes (activations.h), or null.
+template <int kRows, int kVectors, bool kClamp>
+MARLIN_AVX2 MARLIN_INLINE void add_scaled(const float* scales, const uint32_t* d,
+                                          const uint32_t* extra,
+                                          const __m256i (&dot)[kRows][kVectors], float* sums) {
+#pragma GCC unroll 2
+  for (int v = 0; v < kVectors; ++v) {
+    const __m256 scale = _mm256_load_ps(scales + 8 * v);
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r) {
+      float* to = sums + r * kPanelColumns + 8 * v;
+      const __m256 of_row = _mm256_set1_ps(std::bit_cast<float>(d[r]));
+      const __m256i whole = _mm256_add_epi32(
+          dot[r][v], _mm256_set1_epi32(extra != nullptr ? static_cast<int>(extra[r]) : 0));
+      const __m256 factor = kClamp ? finite_product(scale, of_row) : _mm256_mul_ps(scale, of_row);
+      _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), factor, _mm256_load_ps(to)));
+    }
+  }
+}
+
+/// Multiplies kRows rows by kVectors vectors of columns, from `column` on, of a superblock.
+/// Walk names its weights: codes(b, half, column, group) and kept(...), which are those of dot_16
+/// for half a block; kEight, adds_zeros(), counts_kept() and corrected() (codes are unsigned and
+/// their offset is no zero). It has `scales` and group_shift, log2 of the halves of blocks in a
+/// group.
+template <int kRows, int kVectors, int kParts, bool kClamp, class Walk>
+MARLIN_AVX2 MARLIN_INLINE void multiply_int8(const Walk& walk, int column, const uint32_t* a_block,
+                                             float* sums) {
+  for (int b = 0; b < kBlocksPerSuper; ++b, a_block += (9 + kParts) * kRows)
+#pragma GCC unroll 2
+    for (int part = 0; part < kParts; ++part) {
+      const int group = (b * 2 + part) >> walk.group_shift;
+      const uint32_t *const x = a_block + 4 * part * kRows, *const d = a_block + 8 * kRows,
+                            *const extra = d + (1 + part) * kRows;
+      __m256i dot[kRows][kVectors];
+      if (walk.counts_kept()) {
+        const auto kept = walk.kept(b, part, column), second = walk.kept(b, 1, column);
+        dot_part<kRows, kVectors, false>(kept, kParts == 1 ? &second : nullptr, x, dot);
+        add_zeros(&walk.scales->zero[group][column], d, dot, sums);
+      } else if (walk.adds_zeros()) {
+#pragma GCC unroll 3
+        for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+          for (int v = 0; v < kVectors; ++v)
+            dot[r][v] = _mm256_set1_epi32(static_cast<int>(extra[r]));
+        add_zeros(&walk.scales->zero[group][column], d, dot, sums);
+      }
+      const auto codes = walk.codes(b, part, column, group),
+                 second = walk.codes(b, 1, column, group);
+      dot_part<kRows, kVectors, Walk::kEight>(codes, kParts == 1 ? &second : nullptr, x, dot);
+      // 8-bit codes are signed here, so they need no correction by the sums.
+      add_scaled<kRows, kVectors, kClamp>(&walk.scales->scale[group][column], d,
+                                          walk.corrected() ? extra : nullptr, dot, sums);
+    }
+}
+
+/// Whether the product of a scale of a superblock and a d of a tile may overflow.
+inline bool may_overflow(const PanelArgs& args, int64_t tile, int rows,
+                         const Avx2Int8Scales& scales) {
+  const auto* row_stats =
+      reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile));
+  return !ScaleRange::of<false>(row_stats, rows).holds(0, scales.largest);
+}
+
+}  // namespace metal_marlin::cpu
