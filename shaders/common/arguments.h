@@ -5,6 +5,7 @@
 // Kernel names
 //   kernel      = product | "unpack_" codes | "quantize_" float | "gather_" bytes | "finish"
 //               | "route"
+//               | "e4m3_" float                                   CUDA
 //               | "group_sums_" ( "f16" | "bf16" )                CUDA, Hopper
 //   product     = "gemv_" codes "_" activation "_m" rows
 //               | "gemv_" codes "_" activation "_m" rows "_n" columns "_s" simdgroups   Metal
@@ -75,7 +76,7 @@ enum { kFlagBytes = 64 << 10, kRouteCounters = kFlagBytes / 4 - 4 };
   5  // int32 [count], id_stride apart [has_row_list]; without it, rows are first_row ...
 #define MARLIN_BUFFER_SLOT_TO_K 6    // int32 [slots] [has_slot_to_k]
 #define MARLIN_BUFFER_UNPACK_ARGS 7  // UnpackArgs, by value
-/// Buffers of quantize, gather and group_sums.
+/// Buffers of quantize, gather, e4m3 (which writes bfloat16) and group_sums.
 #define MARLIN_BUFFER_SOURCE 0     // [m][lda]
 #define MARLIN_BUFFER_QUANTIZED 1  // int8 [m][slots]; gather writes [m][slots] of the source's type
 #define MARLIN_BUFFER_QUANT_SCALES 2  // float [m][slots / 32]; quantize only

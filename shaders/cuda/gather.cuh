@@ -33,6 +33,17 @@ struct RowSource {
   long long expert_stride;  // bytes from the slot_to_k of one expert to that of the next
 };
 
+/// What PrepareArgs say of the rows of A.
+__device__ inline RowSource source_of(const Launch& launch) {
+  const PrepareArgs& args = launch.arguments<PrepareArgs>();
+  RowSource from{nullptr, args.items, args.m, args.rows_of_a, nullptr, args.expert_stride};
+  if (launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0)
+    from.slot_to_k = launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS);
+  if (launch.constant(MARLIN_CONSTANT_ROUTING) != kRoutingNone)
+    from.table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
+  return from;
+}
+
 /// Where row m of the prepared activations comes from: row m of A or, with routing, the row of the
 /// routed row at place m of the sorted ones, in the order of columns of its expert.
 struct PreparedRow {

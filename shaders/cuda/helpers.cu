@@ -2,6 +2,7 @@
 #include "epilogue.cuh"
 #include "exact.cuh"
 #include "gather.cuh"
+#include "round.cuh"
 
 // A kernel that starts while the one before it still runs, and waits for it.
 #define MARLIN_HELPER_OF(name, threads)                                 \
@@ -13,22 +14,11 @@
     name##_work(parameters);                                            \
   }                                                                     \
   __device__ inline void name##_work(const CudaParameters& parameters)
-#define MARLIN_HELPER(name) MARLIN_HELPER_OF(name, 256)
+#define MARLIN_HELPER(name) MARLIN_HELPER_OF(name, kHelperThreads)
 
 __device__ inline int item_x() { return int(blockIdx.x * blockDim.x + threadIdx.x); }
 
 // --- activations --------------------------------------------------------------------------------
-
-/// What PrepareArgs say of the rows of A.
-__device__ inline RowSource source_of(const Launch& launch) {
-  const PrepareArgs& args = launch.arguments<PrepareArgs>();
-  RowSource from{nullptr, args.items, args.m, args.rows_of_a, nullptr, args.expert_stride};
-  if (launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0)
-    from.slot_to_k = launch.buffer<const int>(MARLIN_BUFFER_SOURCE_SLOTS);
-  if (launch.constant(MARLIN_CONSTANT_ROUTING) != kRoutingNone)
-    from.table = launch.buffer<const int>(MARLIN_BUFFER_ROUTES);
-  return from;
-}
 
 /// Quantizes blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, and q
 /// then to nearest even. A block of zeros has d = 0. A block with NaN or infinity has d = NaN,
@@ -66,6 +56,10 @@ __device__ inline void quantize(const CudaParameters& parameters) {
 MARLIN_HELPER(quantize_f32) { quantize<float>(parameters); }
 MARLIN_HELPER(quantize_f16) { quantize<Half>(parameters); }
 MARLIN_HELPER(quantize_bf16) { quantize<Bfloat>(parameters); }
+
+MARLIN_HELPER(e4m3_f32) { round_row<float>(parameters); }
+MARLIN_HELPER(e4m3_f16) { round_row<Half>(parameters); }
+MARLIN_HELPER(e4m3_bf16) { round_row<Bfloat>(parameters); }
 
 /// Eight slots have one thread; padding becomes 0.
 template <class T>

@@ -75,6 +75,14 @@ __device__ inline u16 float_to_bf16(float f) {
   return bits;
 }
 
+/// A number whose magnitude is at most 448, rounded to E4M3, to nearest even.
+__device__ inline float e4m3_value(float x) {
+  // Numbers below 2^-6 are multiples of 2^-9, others have four bits.
+  constexpr u32 kExponent = 0x7F800000u, kLeast = (127 - 6) << 23, kBits = 3 << 23;
+  const u32 unit = max(__float_as_uint(x) & kExponent, kLeast) - kBits;
+  return rintf(x * __uint_as_float((254u << 23) - unit)) * __uint_as_float(unit);
+}
+
 /// Element `at` of memory of type MarlinFloat.
 __device__ inline float read_float(const void* from, long long at, u32 type) {
   if (type == kFloat32) return static_cast<const float*>(from)[at];

@@ -36,6 +36,11 @@ class CudaPlan : public testing::Test {
   }
   /// The plan of m rows of A.
   gpu::GemmPlan plan(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
+    auto made = try_plan(model, m, dtype);
+    EXPECT_TRUE(made.ok()) << made.status().message();
+    return made.take();
+  }
+  Result<gpu::GemmPlan> try_plan(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
     auto packed = gpu::plan_packing(model.meta, gpu::Exponents::bytes, cuda::policy().order);
     EXPECT_TRUE(packed.ok()) << packed.status().message();
     gpu::RowBlockLayout layout = packed.value().layout;
@@ -45,11 +50,10 @@ class CudaPlan : public testing::Test {
     problem.weights = &weights;
     problem.a = {nullptr, m, model.meta.k, model.meta.k, dtype};
     problem.c = {nullptr, m, model.meta.n, model.meta.n, dtype};
+    problem.compute = compute;
     codes = weights.layout.codes;
     const gpu::KernelHealth health;
-    auto made = gpu::plan_gemm(problem, m, {hopper, health, cuda::policy(), {}});
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.take();
+    return gpu::plan_gemm(problem, m, {hopper, health, cuda::policy(), {}});
   }
   std::string name(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
     const gpu::GemmPlan made = plan(model, m, dtype);
@@ -57,6 +61,7 @@ class CudaPlan : public testing::Test {
   }
 
   device::Capabilities hopper;
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   gpu::KernelCodes codes{};
   const Model mxfp4{MARLIN_MXFP4, 32, ScaleType::e8m0, 11776, 4096}, int4{MARLIN_INT4, 128, ScaleType::f16, 11776, 4096};
 };
@@ -133,6 +138,28 @@ TEST_F(CudaPlan, SumsAOverGroupsForTilesOfAdditiveZeros) {
   const uint64_t rows = 511 + 8, groups = 136;  // up to a multiple of eight
   EXPECT_EQ(many.group_sum_bytes, (rows * groups * 8 + 255) / 256 * 256);
   EXPECT_GE(many.scratch_bytes(), many.group_sum_bytes + many.shared_bytes);
+}
+
+/// Any kernel for bfloat16 multiplies activations that are rounded to E4M3.
+TEST_F(CudaPlan, RoundsActivationsForFp8) {
+  compute = MARLIN_COMPUTE_FP8;
+  for (const marlin_dtype dtype : {MARLIN_F32, MARLIN_F16, MARLIN_BF16}) {
+    EXPECT_EQ(name(mxfp4, 1, dtype), "ring_fp4_bf16_m8");
+    EXPECT_EQ(name(mxfp4, 2048, dtype), "wgmma_fp4_bf16_m256_n256");
+    const gpu::GemmPlan few = plan(mxfp4, 3, dtype);
+    EXPECT_TRUE(few.prepared);
+    EXPECT_EQ(few.activation_bytes, 3u * 4096 * 2);
+    EXPECT_EQ(few.activation_scale_bytes, 0u);
+  }
+  hopper.tensor = false;
+  EXPECT_EQ(name(mxfp4, 2048), "gemm_fp4_bf16_m64_n128");
+}
+
+TEST_F(CudaPlan, RefusesFp8OfOtherWeightsThanFp4) {
+  compute = MARLIN_COMPUTE_FP8;
+  const auto refused = try_plan(int4, 16);
+  EXPECT_EQ(refused.status().code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("takes FP4, MXFP4 and NVFP4 weights, these are"));
 }
 
 TEST_F(CudaPlan, NeedsHopperForItsKernels) {

@@ -249,6 +249,65 @@ TEST_F(Products, OfExpertsOfFormsForHopperAreRight) {
   });
 }
 
+/// A case of MARLIN_COMPUTE_FP8; number `i` of a sequence.
+trial::Case fp8_case(uint32_t i) {
+  trial::Case c = case_of_form(i);
+  std::mt19937 random(i + 77);
+  const auto one_of = [&](auto... values) {
+    const std::common_type_t<decltype(values)...> all[] = {values...};
+    return all[random() % std::size(all)];
+  };
+  c.compute = MARLIN_COMPUTE_FP8;
+  c.format = one_of(MARLIN_MXFP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_FP4);
+  c.group = c.format == MARLIN_NVFP4 ? 16 : c.format == MARLIN_MXFP4 ? 32 : one_of(32, 128);
+  c.scale_type = c.format == MARLIN_NVFP4 ? MARLIN_E4M3 : c.format == MARLIN_MXFP4 ? MARLIN_E8M0 : MARLIN_F16;
+  c.zeros = trial::Zeros::none;
+  c.a_type = one_of(MARLIN_F16, MARLIN_BF16, MARLIN_F32);
+  c.tensor = one_of(trial::Tensor::none, trial::Tensor::none, trial::Tensor::multiply, trial::Tensor::divide);
+  c.k = (c.k + c.group - 1) / c.group * c.group;
+  c.sparse = c.k % 4 == 0 && random() % 8 == 0;
+  if (!c.sparse && c.k > c.group && random() % 6 == 0) c.order = trial::Order::permuted;
+  return c;
+}
+
+/// FP4 weights by activations that are rounded to E4M3, by whichever kernel the backend chooses, also with NaN, infinity, -0
+/// and subnormals.
+TEST_F(Products, OfFp8ComputeAreRight) {
+  double nearest = 0;
+  for (uint32_t i = 0; i < cases_of_forms(400); ++i) {
+    const trial::Case c = fp8_case(i);
+    trial::use_context(gpu_->context("", i % 5 == 0 ? 24 : mm::gpu::kMostRows));
+    trial::Trial t(c);
+    if (i % 4 == 0) {
+      trial::put_special_scales(t);
+      trial::put_special_activations(t);
+    }
+    const auto packed = t.pack(), ran = packed ? t.run() : packed, right = ran ? t.check() : ran;
+    EXPECT_TRUE(right) << c.describe();
+    const auto unpacked = packed ? t.check_unpack() : packed;
+    EXPECT_TRUE(unpacked) << c.describe();
+    nearest = std::max(nearest, t.worst);
+  }
+  std::printf("nearest %.3f of its bound\n", nearest);
+}
+
+/// Mixtures of experts with activations that are rounded to E4M3.
+TEST_F(Products, OfFp8ExpertsAreRight) {
+  for (uint32_t i = 0; i < cases_of_forms(60); ++i) {
+    trial::Case c = fp8_case(i);
+    c.n = std::min<int64_t>(c.n, 256);
+    c.k = std::min<int64_t>(c.k, 1024);
+    c.together = false;
+    c.tensor = trial::Tensor::none;
+    trial::use_context(gpu_->context("", i % 5 == 0 ? 24 : mm::gpu::kMostRows));
+    trial::Mixture m(c, trial::kMixes[i % std::size(trial::kMixes)]);
+    if (i % 4 == 0) m.put_special_values();
+    ASSERT_EQ(m.pack(1), MARLIN_OK) << c.describe();
+    const auto ran = m.run(), right = ran ? m.check() : ran;
+    EXPECT_TRUE(right) << c.describe();
+  }
+}
+
 /// A product of some formats, by the kernel that is meant for it.
 void expect_right(Gpu& gpu, int64_t m, int64_t n, int64_t k) {
   for (const trial::Format& format : {trial::kFormats[0], trial::kFormats[4], trial::kFormats[5], trial::kFormats[6]}) {

@@ -36,7 +36,7 @@ std::vector<std::string> names_of(const Entry (&table)[kCount]) {
 /// What the command line has as words.
 struct Words {
   std::vector<std::string> shapes = names_of(kShapes), formats = {"mxfp4"};
-  std::string activations = "bf16";
+  std::string activations = "bf16", compute = "default";
 };
 
 /// A list with commas between; what follows is no part of it.
@@ -73,14 +73,19 @@ void add_modes(CLI::App& app, Options& options, Words& words) {
           ->check(CLI::IsMember(names_of(kShapes)))
           ->capture_default_str();
   auto* const svg = app.add_option("--svg", options.svg, "draw the roofline of single products to this file");
+  auto* const compute = app.add_option("--compute", words.compute, "of single products; fp8 is for FP4 weights")
+                            ->check(CLI::IsMember({"default", "fp8"}))
+                            ->capture_default_str();
   auto* const decoder = app.add_flag("--decoder", options.decoder,
                                      "instead of single products: all products of a decoder of 7 B weights in one graph")
                             ->excludes(shapes)
-                            ->excludes(svg);
+                            ->excludes(svg)
+                            ->excludes(compute);
   app.add_flag("--dense", options.dense, "cuBLAS as such a decoder, too, whose weights take 13 GB")->needs(decoder);
   auto* const experts = app.add_flag("--experts", options.experts, "instead of single products: mixtures of experts")
                             ->excludes(shapes)
                             ->excludes(svg)
+                            ->excludes(compute)
                             ->excludes(decoder);
   app.add_option("--expert-count", options.expert_count, "experts of a product")
       ->needs(experts)
@@ -125,6 +130,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   options.shapes = named(kShapes, words.shapes);
   options.formats = named(kFormats, words.formats);
   options.activations = words.activations == "f16" ? MARLIN_F16 : MARLIN_BF16;
+  options.compute = words.compute == "fp8" ? MARLIN_COMPUTE_FP8 : MARLIN_COMPUTE_DEFAULT;
   if (options.rows.empty()) options.rows = default_rows(options);
   if (options.top_k > options.expert_count) {
     std::fprintf(stderr, "--top-k %lld: expected at most the %lld of --expert-count\n", static_cast<long long>(options.top_k),

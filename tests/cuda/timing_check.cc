@@ -46,8 +46,10 @@ Sample sample_of(int64_t n, marlin_epilogue epilogue, int64_t most) {
 }
 
 std::vector<oracle::Element> expected_of(const oracle::Weights& weights, const Activations& activations,
-                                         std::span<const int64_t> rows, marlin_epilogue epilogue, marlin_dtype c_dtype) {
+                                         std::span<const int64_t> rows, marlin_epilogue epilogue, marlin_dtype c_dtype,
+                                         marlin_compute compute) {
   oracle::Product product;
+  product.compute = compute;
   product.weights = &weights;
   product.m = static_cast<int64_t>(rows.size());
   product.epilogue = epilogue;
@@ -60,7 +62,7 @@ std::vector<oracle::Element> expected_of(const oracle::Weights& weights, const A
 
 Verdict check(const Device& device, const ProductToCheck& product, const Sample& sample, const oracle::Weights& weights) {
   const std::vector<int64_t> rows = some_of(product.m);
-  const auto expected = expected_of(weights, product.a, rows, product.epilogue, product.a.dtype);
+  const auto expected = expected_of(weights, product.a, rows, product.epilogue, product.a.dtype, product.compute);
   std::vector<uint16_t> c(static_cast<size_t>(columns_of(product.n, product.epilogue)));
   Verdict verdict;
   auto element = expected.begin();

@@ -38,7 +38,8 @@ Sample sample_of(int64_t n, marlin_epilogue epilogue, int64_t most = kMostToChec
 
 /// What some rows of A by sampled rows of W give: [rows][columns of the sample].
 std::vector<oracle::Element> expected_of(const oracle::Weights& weights, const Activations& activations,
-                                         std::span<const int64_t> rows, marlin_epilogue epilogue, marlin_dtype c_dtype);
+                                         std::span<const int64_t> rows, marlin_epilogue epilogue, marlin_dtype c_dtype,
+                                         marlin_compute compute = MARLIN_COMPUTE_DEFAULT);
 
 /// C by the rows of W [N, K], of the type of A.
 struct ProductToCheck {
@@ -46,6 +47,7 @@ struct ProductToCheck {
   int64_t m, n;
   DevicePtr c;
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
 };
 
 /// Checks up to 64 rows of C at the sampled columns, for which `weights` has the rows of the sample.

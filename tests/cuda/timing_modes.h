@@ -20,6 +20,7 @@ struct Options {
   std::vector<int64_t> rows;
   std::vector<std::string> cublas;
   marlin_dtype activations = MARLIN_BF16;
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;  ///< of single products
   bool cool = false;
   bool decoder = false;
   bool dense = false;  ///< cuBLAS as a decoder, too
@@ -32,7 +33,7 @@ struct Options {
 struct Bench {
   explicit Bench(const Options& of) : options(of), context(MARLIN_BACKEND_CUDA), read_floor(device, of.read_floor) {}
   Setting setting() const {
-    return {device.name(), device.driver_version(), options.activations, options.cool, options.rounds};
+    return {device.name(), device.driver_version(), options.activations, options.compute, options.cool, options.rounds};
   }
 
   const Options& options;

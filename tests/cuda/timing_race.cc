@@ -26,11 +26,12 @@ struct Operands {
 
 /// The library's products with M rows, one for each of the weights.
 std::vector<marlin_gemm_desc> products_of(const std::vector<mm::weights>& weights, const Shape& shape, const Operands& operands,
-                                          int64_t m) {
+                                          int64_t m, marlin_compute compute) {
   std::vector<marlin_gemm_desc> descs;
   for (const mm::weights& each : weights) {
     auto& desc = descs.emplace_back(mm::make<marlin_gemm_desc>());
     desc.weights = each.get();
+    desc.compute = compute;
     desc.a = device_matrix(operands.a.memory.at(), m, shape.k, operands.a.dtype);
     desc.c = device_matrix(operands.c.at(), m, shape.n, operands.a.dtype);
   }
@@ -106,7 +107,7 @@ class Race {
   ProductResult measure(const TimedProduct& place, int64_t m) const {
     const auto& [shape, format, weights, operands, sample, last] = place;
     const Device& device = bench_.device;
-    const auto descs = products_of(weights, shape, operands, m);
+    const auto descs = products_of(weights, shape, operands, m, bench_.options.compute);
     const Products products(bench_.context, device, descs, m);
     const Graph ours = warm_graph(device, [&] { products.multiply(); });
     const Verdict verdict = verdict_of(ours, place, m);
@@ -132,7 +133,8 @@ class Race {
     const auto& [shape, format, weights, operands, sample, last] = place;
     bench_.device.fill(operands.c.at(), 0xff, static_cast<size_t>(m * shape.n) * kElementBytes);
     ours.launch();
-    return check(bench_.device, {operands.a.view(), m, shape.n, operands.c.at()}, sample, last);
+    return check(bench_.device, {operands.a.view(), m, shape.n, operands.c.at(), MARLIN_EPILOGUE_NONE, bench_.options.compute},
+                 sample, last);
   }
 
   void draw() const {

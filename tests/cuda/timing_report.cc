@@ -100,6 +100,7 @@ void Report::write(const nlohmann::ordered_json& result, const Verdict& verdict)
   record["device"] = setting_.device;
   record["driver"] = setting_.driver;
   record["activations"] = name_of(setting_.activations);
+  record["compute"] = setting_.compute == MARLIN_COMPUTE_FP8 ? "fp8" : "default";
   record["temperature"] = temperature_of(setting_);
   record["rounds"] = setting_.rounds;
   record.update(result);

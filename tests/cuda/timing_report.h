@@ -19,6 +19,7 @@ namespace timing {
 struct Setting {
   std::string device, driver;
   marlin_dtype activations = MARLIN_BF16;
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   bool cool = false;
   int rounds = 0;
 };

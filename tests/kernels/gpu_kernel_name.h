@@ -37,9 +37,10 @@ inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, c
                                   : (c.sparse ? KernelCodes::u4_sparse : KernelCodes::u4);
   const auto activation = c.compute == MARLIN_COMPUTE_INT8 && !oracle::takes_float_activations(c.format)
                               ? mm::gpu::ActivationKind::i8
-                          : c.a_type == MARLIN_F32 ? mm::gpu::ActivationKind::f32
-                          : c.a_type == MARLIN_F16 ? mm::gpu::ActivationKind::f16
-                                                   : mm::gpu::ActivationKind::bf16;
+                          : c.compute == MARLIN_COMPUTE_FP8 ? mm::gpu::ActivationKind::bf16
+                          : c.a_type == MARLIN_F32          ? mm::gpu::ActivationKind::f32
+                          : c.a_type == MARLIN_F16          ? mm::gpu::ActivationKind::f16
+                                                            : mm::gpu::ActivationKind::bf16;
   const std::string_view planes = kernel.name(KernelCodes::planes, activation),
                          lut4 = kernel.name(KernelCodes::lut4, activation);
   if (has_codebook(c) && !lut4.empty()) return std::string(lut4);

@@ -33,6 +33,7 @@ const char* name_of(marlin_dtype d) {
 }
 constexpr const char* kFormatNames[] = {"none", "INT4", "FP4",  "MXFP4", "NVFP4", "INT8", "INT2",
                                         "INT3", "INT5", "INT6", "IQ4",   "UINT8", "FP8",  "NF4"};
+constexpr const char* kComputes[] = {"default", "int8", "fp8"};
 constexpr const char* kEpilogues[] = {"none", "silu", "gelu_tanh", "gelu_erf", "swiglu", "geglu_tanh", "swiglu_oai"};
 
 testing::AssertionResult expect_ok(marlin_status status, const marlin_error& err, const char* what) {
@@ -104,10 +105,10 @@ std::string Case::describe() const {
         : zeros == Zeros::additive ? " additive zeros"
                                    : "")
     << (sparse ? " sparse" : "") << (k_quant ? " K-quant" : "") << ", group " << group << ", scales " << name_of(scale_type)
-    << ", order " << static_cast<int>(order) << ", " << (compute == MARLIN_COMPUTE_INT8 ? "int8" : "default") << ", A "
-    << name_of(a_type) << ", C " << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue]
-    << (accumulate ? " accumulate" : "") << (row_invariant ? " row-invariant" : "") << ", strides " << static_cast<int>(strides)
-    << ", M N K " << m << " " << n << " " << k << ", threads " << threads << ", tensor scale " << static_cast<int>(tensor)
+    << ", order " << static_cast<int>(order) << ", " << kComputes[compute] << ", A " << name_of(a_type) << ", C "
+    << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue] << (accumulate ? " accumulate" : "")
+    << (row_invariant ? " row-invariant" : "") << ", strides " << static_cast<int>(strides) << ", M N K " << m << " " << n
+    << " " << k << ", threads " << threads << ", tensor scale " << static_cast<int>(tensor)
     << (interleaved ? ", interleaved" : "") << (together ? ", together with another" : "") << ", seed " << seed;
   return s.str();
 }

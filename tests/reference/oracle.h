@@ -93,7 +93,7 @@ struct Element {
     finite,      ///< value +- bound
     non_finite,  ///< an infinity takes part: infinity or NaN, whichever the order of operations gives
     any,         ///< an infinity went through an epilogue
-    nan,         ///< a NaN takes part, or INT8 activations that are not finite
+    nan,         ///< a NaN takes part, or activations that are not finite and are to be rounded to INT8 or E4M3
   } kind = finite;
   double value = 0, bound = 0;
 
@@ -116,6 +116,10 @@ struct Activations {
   std::vector<bool> not_finite;  ///< [m]: NaN or infinity in the row
 };
 Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a);
+
+/// E4M3 activations: q = x / d to nearest even, times d, which is the least power of two that leaves |q| up to 448 in a row,
+/// but at least 2^-117. A q of 256 and more becomes 240 where d is 2^120, because d q would leave float32.
+Activations round_activations(int64_t m, int64_t k, const std::vector<double>& a);
 
 /// sum (got - expected)^2 / sum expected^2, over finite elements.
 double nmse(const std::vector<Element>& expected, const std::vector<double>& got);

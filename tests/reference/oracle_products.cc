@@ -242,6 +242,26 @@ Activations quantize_activations(const Weights& w, int64_t m, const std::vector<
   return out;
 }
 
+Activations round_activations(int64_t m, int64_t k, const std::vector<double>& a) {
+  Activations out;
+  out.not_finite.resize(at(m));
+  for (int64_t r = 0; r < m; ++r) {
+    RowStatistics statistics;
+    for (int64_t i = 0; i < k; ++i) statistics.see(a[at(r * k + i)]);
+    out.not_finite[at(r)] = statistics.nan || statistics.infinite;
+    double d = 0x1p-117;
+    while (statistics.largest / d > 448) d *= 2;
+    const double most = d == 0x1p120 ? 240 : 448;
+    for (int64_t i = 0; i < k; ++i) {
+      const double x = a[at(r * k + i)] / d;
+      // Four bits, but multiples of 2^-9.
+      const double unit = std::isfinite(x) && std::fabs(x) >= 0x1p-6 ? std::ldexp(1, std::ilogb(x) - 3) : 0x1p-9;
+      out.value.push_back(std::clamp(std::nearbyint(x / unit) * unit, -most, most) * d);
+    }
+  }
+  return out;
+}
+
 int64_t Product::columns() const { return epilogue >= MARLIN_EPILOGUE_SWIGLU ? weights->n / 2 : weights->n; }
 
 bool Element::accepts(double got) const {
@@ -261,13 +281,14 @@ std::vector<Element> multiply(const Product& p) {
   const Weights& w = *p.weights;
   const DecodedWeights decoded = decode(w);
   const bool int8 = p.compute == MARLIN_COMPUTE_INT8 && !takes_float_activations(w.format);
-  const Activations quantized = int8 ? quantize_activations(w, p.m, p.a) : Activations{};
+  const bool fp8 = p.compute == MARLIN_COMPUTE_FP8, rounds = int8 || fp8;
+  const Activations rounded = int8 ? quantize_activations(w, p.m, p.a) : fp8 ? round_activations(p.m, w.k, p.a) : Activations{};
   const int64_t columns = p.columns();
   RowSums sums(p, decoded);
   std::vector<Element> out(at(p.m * columns));
   for (int64_t m = 0; m < p.m; ++m) {
-    const double* a = int8 ? &quantized.value[at(m * w.k)] : &p.a[at(m * w.k)];
-    const auto row = sums.compute(a, int8 && quantized.not_finite[at(m)]);
+    const double* a = rounds ? &rounded.value[at(m * w.k)] : &p.a[at(m * w.k)];
+    const auto row = sums.compute(a, rounds && rounded.not_finite[at(m)]);
     for (int64_t n = 0; n < columns; ++n) {
       const size_t index = at(m * columns + n);
       if (columns == w.n) {

@@ -69,6 +69,15 @@ bool serves_order(const ProductKernel& kernel, const GemmProblem& problem) {
   return kernel.row_invariant || !problem.row_invariant;
 }
 
+/// Whether a kernel finds rows of A that are rounded to E4M3, if they are. Of experts they are
+/// rounded before they are gathered, so that tiles must find them by index.
+bool serves_rounded(const ProductKernel& kernel, const GemmProblem& problem) {
+  if (problem.compute != MARLIN_COMPUTE_FP8 || !problem.routing.present()) return true;
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  return !kernel.shares_tiles ||
+         (!layout.permuted && kernel.sorts_of(layout) != ProductKernel::Sorts::none);
+}
+
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.
 Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const PlanRules& rules) {
   const RowBlockLayout& layout = weights_of(problem).layout;
@@ -79,10 +88,10 @@ Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const Pla
     for (const ProductKernel& kernel : some)
       for (int c = 0; c < kKernelCodes; ++c)
         for (int a = 0; a < kActivationKinds; ++a) {
-          all.push_back(candidate(kernel, layout, static_cast<KernelCodes>(c),
-                                  static_cast<ActivationKind>(a),
-                                  static_cast<KernelCodes>(c) == layout.codes &&
-                                      static_cast<ActivationKind>(a) == activation));
+          all.push_back(candidate(
+              kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
+              static_cast<KernelCodes>(c) == layout.codes &&
+                  static_cast<ActivationKind>(a) == activation && serves_rounded(kernel, problem)));
           kernels.push_back(&kernel);
         }
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
@@ -112,9 +121,9 @@ bool can_serve(const ProductKernel& kernel, const GemmProblem& problem, int64_t 
   const RowBlockLayout& layout = weights_of(problem).layout;
   const ActivationKind activation = activation_of(problem);
   const bool sound = health.of(decoder_of(kernel, activation, layout)) != KernelHealth::bad;
-  const KernelCandidate one =
-      candidate(kernel, layout, layout.codes, activation,
-                sound && can_share(kernel, product_rows(problem, size), layout));
+  const KernelCandidate one = candidate(kernel, layout, layout.codes, activation,
+                                        sound && serves_rounded(kernel, problem) &&
+                                            can_share(kernel, product_rows(problem, size), layout));
   return one.serves && (one.features & ~available(rules.device)) == 0;
 }
 
@@ -127,6 +136,7 @@ int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n) {
 ActivationKind activation_of(const GemmProblem& problem) {
   const bool real = format_row(problem.weights->meta().format)->has_real_codes();
   if (problem.compute == MARLIN_COMPUTE_INT8 && !real) return ActivationKind::i8;
+  if (problem.compute == MARLIN_COMPUTE_FP8) return ActivationKind::bf16;
   if (problem.a.dtype == MARLIN_F32) return ActivationKind::f32;
   return problem.a.dtype == MARLIN_F16 ? ActivationKind::f16 : ActivationKind::bf16;
 }
@@ -186,7 +196,7 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   for (size_t i = 0; i < count; ++i)
     candidates[i] =
         candidate(kernels[i], layout, layout.codes, activation,
-                  serves_order(kernels[i], problem) &&
+                  serves_order(kernels[i], problem) && serves_rounded(kernels[i], problem) &&
                       can_share(kernels[i], product_rows(problem, size), layout) &&
                       health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
   const std::span<KernelCandidate> all(candidates.data(), count);

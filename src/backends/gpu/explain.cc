@@ -63,6 +63,13 @@ void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& p
   }
 }
 
+/// In which form A is multiplied.
+const char* activations_text(const GemmPlan& plan, const GemmProblem& problem) {
+  if (plan.activation == ActivationKind::i8) return "int8 in blocks of 32, quantized first";
+  if (problem.compute == MARLIN_COMPUTE_FP8) return "e4m3, rounded first and kept as bf16";
+  return plan.prepared ? "as given, gathered first" : "as given";
+}
+
 /// Who sorts routed rows.
 const char* sorter_of(const GemmPlan& plan) {
   if (!plan.sorts) return "by each threadgroup";
@@ -108,9 +115,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
            "experts: %zu, %" PRId64 " a token, sorted %s into up to %" PRId64 " tiles of rows\n",
            problem.routing.stack->size(), problem.routing.ids.cols, sorter_of(plan), plan.items);
   append(text, "launches: %" PRId64 "\n", launches(plan, problem));
-  const char* const floats = plan.prepared ? "as given, gathered first" : "as given";
-  append(text, "activations: %s\n",
-         plan.activation == ActivationKind::i8 ? "int8 in blocks of 32, quantized first" : floats);
+  append(text, "activations: %s\n", activations_text(plan, problem));
   if (plan.sums_groups)
     text += "additive_zeros: a product of their own, by sums of A over groups, which come first\n";
   append(text, "weights: %s\n", layout.sparse() ? "2:4 sparse" : "dense");

@@ -17,8 +17,9 @@ bool is_aligned(const GemmProblem& problem, const Matrix& a) {
 }
 
 int64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
-  return plan.activation == ActivationKind::i8 ? 1
-                                               : static_cast<int64_t>(float_bytes(problem.a.dtype));
+  if (plan.activation == ActivationKind::i8) return 1;
+  const bool rounded = problem.compute == MARLIN_COMPUTE_FP8;
+  return static_cast<int64_t>(float_bytes(rounded ? MARLIN_BF16 : problem.a.dtype));
 }
 
 ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
@@ -92,6 +93,7 @@ bool GemmCall::share_activations(const Product& one, const Product& other) {
   const MatrixView &a = one.problem->a, &b = other.problem->a;
   const GpuWeights &v = weights_of(*one.problem), &w = weights_of(*other.problem);
   return !one.plan.gathers && !other.plan.gathers && one.plan.activation == other.plan.activation &&
+         one.problem->compute == other.problem->compute &&
          one.operands.a.place.address() == other.operands.a.place.address() &&
          one.operands.a.stride == other.operands.a.stride && a.dtype == b.dtype &&
          a.rows == b.rows && a.cols == b.cols && v.layout.slots == w.layout.slots &&

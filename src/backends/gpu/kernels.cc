@@ -141,6 +141,12 @@ HelperKernel quantize_kernel(marlin_dtype from) {
   return helper("quantize", from == MARLIN_F16 ? "quantize_f16" : "quantize_bf16");
 }
 
+HelperKernel round_kernel(marlin_dtype from) {
+  constexpr int64_t kWholeRow = INT32_MAX;  // of a threadgroup
+  if (from == MARLIN_F32) return {"e4m3_f32", kWholeRow};
+  return {from == MARLIN_F16 ? "e4m3_f16" : "e4m3_bf16", kWholeRow};
+}
+
 HelperKernel gather_kernel(marlin_dtype dtype) {
   return helper("gather", dtype == MARLIN_F32 ? "gather_b4" : "gather_b2");
 }

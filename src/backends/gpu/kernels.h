@@ -87,6 +87,8 @@ struct Policy {
   /// Whether the kernels read a matrix as it is, of those that is_basic() excludes. Narrow matrices
   /// that they do not read are widened (formats/widen.h). Null: they read none.
   bool (*reads)(const WeightMeta& meta) = nullptr;
+  /// A can be rounded to E4M3 (MARLIN_COMPUTE_FP8), for kernels that take bfloat16.
+  bool rounds_to_e4m3 = false;
 };
 /// What the kernels of every policy read: integers of 4 and 8 bits and FP4 codes, with one level of
 /// scales.
@@ -103,6 +105,8 @@ struct HelperKernel {
 HelperKernel unpack_kernel(KernelCodes codes);
 /// The kernel that quantizes F32, F16 or BF16 to INT8.
 HelperKernel quantize_kernel(marlin_dtype from);
+/// The kernel that rounds rows of F32, F16 or BF16 to E4M3 times a scale, as bfloat16.
+HelperKernel round_kernel(marlin_dtype from);
 HelperKernel gather_kernel(marlin_dtype dtype);
 /// The kernel that adds up A over groups of K, in a GPU whose tiles take additive zeros so.
 HelperKernel group_sums_kernel(marlin_dtype dtype);

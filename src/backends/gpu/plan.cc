@@ -9,6 +9,7 @@
 #include "base/checked.h"
 #include "core/plan.h"
 #include "formats/codecs.h"
+#include "formats/format_table.h"
 
 namespace metal_marlin::gpu {
 namespace {
@@ -56,12 +57,22 @@ Status check_experts(const GemmProblem& problem) {
                        "this backend multiplies experts of one layout in one product");
 }
 
-Status check_device(const GemmProblem& problem, const device::Capabilities& device) {
-  if (problem.compute != MARLIN_COMPUTE_DEFAULT && problem.compute != MARLIN_COMPUTE_INT8)
+Status check_compute(const GemmProblem& problem, const Policy& policy) {
+  if (problem.compute != MARLIN_COMPUTE_FP8) return {};
+  if (!policy.rounds_to_e4m3)
     return Status::error(
         MARLIN_E_UNSUPPORTED,
         "compute %d: this device offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
         problem.compute);
+  const KernelCodes codes = weights_of(problem).layout.codes;
+  if (codes == KernelCodes::fp4 || codes == KernelCodes::fp4_sparse) return {};
+  return Status::error(MARLIN_E_UNSUPPORTED,
+                       "compute %d: MARLIN_COMPUTE_FP8 takes FP4, MXFP4 and NVFP4 weights, these "
+                       "are %s",
+                       problem.compute, format_name(problem.weights->meta().format));
+}
+
+Status check_device(const GemmProblem& problem, const device::Capabilities& device) {
   const bool bf16 = problem.a.dtype == MARLIN_BF16 || problem.c.dtype == MARLIN_BF16 ||
                     problem.bias.dtype == MARLIN_BF16;
   if (bf16 && !device.bfloat)
@@ -311,7 +322,8 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   const bool finds_rows =
       !kernel.shares_tiles || kernel.sorts_of(layout) != ProductKernel::Sorts::none;
   plan.gathers = routed && (layout.permuted || !finds_rows);
-  plan.prepared = plan.activation == ActivationKind::i8 || layout.permuted || plan.gathers;
+  plan.prepared = plan.activation == ActivationKind::i8 || problem.compute == MARLIN_COMPUTE_FP8 ||
+                  layout.permuted || plan.gathers;
   plan.sums_groups = kernel.shares_tiles && layout.zero_kind == ZeroKind::additive;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
   const int64_t tiles = tiles_to_split_for(kernel, problem, m);
@@ -347,6 +359,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
 }
 
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
+  MARLIN_RETURN_IF_ERROR(check_compute(problem, rules.policy));
   MARLIN_RETURN_IF_ERROR(check_device(problem, rules.device));
   if (problem.routing.present()) MARLIN_RETURN_IF_ERROR(check_experts(problem));
   const KernelHealth::Reader health(rules.health);

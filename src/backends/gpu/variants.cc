@@ -55,17 +55,19 @@ Variant route_variant(const GemmProblem& problem) {
 }
 
 HelperKernel prepare_kernel(const GemmProblem& problem, const GemmPlan& plan) {
+  if (problem.compute == MARLIN_COMPUTE_FP8) return round_kernel(problem.a.dtype);
   return plan.activation == ActivationKind::i8 ? quantize_kernel(problem.a.dtype)
                                                : gather_kernel(problem.a.dtype);
 }
 
 Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
   Variant v(prepare_kernel(problem, plan).name);
-  v.set(MARLIN_CONSTANT_SLOT_TO_K, weights_of(problem).layout.permuted);
-  if (!plan.gathers) return v;
-  v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
-  // Rows in the order of A are copied in long pieces.
-  if (!weights_of(problem).layout.permuted) v.set(MARLIN_CONSTANT_ALIGNED, aligned);
+  const bool permuted = weights_of(problem).layout.permuted;
+  v.set(MARLIN_CONSTANT_SLOT_TO_K, permuted);
+  if (plan.gathers) v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
+  // Rows in the order of A are read in long pieces.
+  const bool in_pieces = plan.gathers || problem.compute == MARLIN_COMPUTE_FP8;
+  if (in_pieces && !permuted) v.set(MARLIN_CONSTANT_ALIGNED, aligned);
   return v;
 }
 
