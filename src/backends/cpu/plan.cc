@@ -108,15 +108,14 @@ Result<const KernelRow*> choose_row(const Demands& demands, int64_t m, const Pla
   return &kernel_rows()[index];
 }
 
-/// Of the kernels that add in the order of the kernel for a single row, the first for m rows. The
-/// most rows of a kernel do not matter: it may be the last of its order.
+/// Of the kernels that add in the order of the kernel for a single row, the first for m rows. If
+/// none takes so many rows, the kernel for a single row does.
 Result<const KernelRow*> choose_row_of_order(const Demands& demands, int64_t m,
                                              const PlanRules& rules) {
   MARLIN_ASSIGN(const KernelRow* const lone, choose_row(demands, 1, rules));
   if (lone->order == AddOrder::own || !rules.forced.empty()) return lone;
   for (const KernelRow& row : kernel_rows())
-    if (row.order == lone->order && m >= row.m_min && demands.met_by(row) &&
-        (row.features & ~rules.features.bits) == 0)
+    if (row.order == lone->order && may_run(demands.candidate(row), rules.features.bits, m))
       return &row;
   return lone;
 }
