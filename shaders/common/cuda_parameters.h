@@ -68,8 +68,14 @@ MARLIN_SHARED bool has_tile_of(unsigned rows, bool bytes, bool floats, unsigned 
 #define MARLIN_CUDA_FORMS_fp4(X) MARLIN_MMA_FORMS_fp4(X)
 #define MARLIN_CUDA_FORMS_u4(X) MARLIN_MMA_FORMS_u4(X)
 #define MARLIN_CUDA_FORMS_i8(X) MARLIN_MMA_FORMS_i8(X)
-#define MARLIN_CUDA_FORMS_fp4_sparse(X) X(3, 0, 5) X(4, 0, 4)
-#define MARLIN_CUDA_FORMS_u4_sparse(X) X(1, 0, 7)
+#define MARLIN_HOPPER_FORMS_fp4_sparse(X) X(3, 0, 5) X(4, 0, 4)
+#define MARLIN_HOPPER_FORMS_u4_sparse(X) X(1, 0, 5) X(1, 0, 6) X(1, 0, 7)
+#define MARLIN_MMA_FORMS_fp4_sparse(X)
+#define MARLIN_MMA_FORMS_u4_sparse(X)
+#define MARLIN_WGMMA_FORMS_fp4_sparse(X)
+#define MARLIN_WGMMA_FORMS_u4_sparse(X)
+#define MARLIN_CUDA_FORMS_fp4_sparse(X) MARLIN_HOPPER_FORMS_fp4_sparse(X)
+#define MARLIN_CUDA_FORMS_u4_sparse(X) MARLIN_HOPPER_FORMS_u4_sparse(X)
 
 struct CudaParameters {
   unsigned long long buffers[kCudaBuffers];                // addresses, by MARLIN_BUFFER_*

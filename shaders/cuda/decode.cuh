@@ -66,3 +66,12 @@ template <class Dense>
 struct Sparse : Dense {
   static constexpr bool kSparse = true;
 };
+
+/// The positions of the two of four slots that are not kept, for those of the two that are. Two
+/// neighbors that share a bit, 0 and 1 or 2 and 3, have all four bits inverted; others have both
+/// low ones.
+__device__ inline u32 other_positions(u32 positions) {
+  const u32 apart = positions ^ (positions >> 2);
+  const u32 pairs = apart & ~(apart >> 1) & 0x11111111u;
+  return positions ^ 0x55555555u ^ (pairs * 15);
+}

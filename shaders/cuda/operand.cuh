@@ -37,8 +37,10 @@ struct Operand {
   /// Steps of 16 slots, and units of two, of a group, of those in a chunk. A unit is the least
   /// where groups have 16 slots.
   static constexpr int kGroupSteps = 4 / kQuads, kGroupUnits = kQuads == 1 ? 2 : 1;
-  /// Pieces of 16 bytes of a lane, and the bytes of the codes of 32 rows of W and 64 slots.
-  static constexpr int kPieces = Codes::kWords, kChunkCodes = 1024 * kPieces;
+  /// Pieces of 16 bytes of a lane, and the bytes of the codes of 32 rows of W and 64 slots: of 2:4
+  /// weights, of those that are kept and their positions.
+  static constexpr int kPieces = Codes::kWords;
+  static constexpr int kChunkCodes = Codes::kSparse ? 4 * kMmaSparseWords : 1024 * kPieces;
   static constexpr int kScaleElement = scale_element_of(Form::kScale);
   static constexpr int kZeroElement = zero_element_of(Form::kZero);
   /// The bytes of these quads of a row block.
@@ -86,6 +88,27 @@ struct Operand {
         const int step = 2 * unit + t / 2;
         u32& to = a[step][2 * (t % 2) + row];
         to = h[t];
+        if (kFolded) to = Number::multiply(to, multiplier<HALF>(scales, step, row));
+      }
+    }
+  }
+
+  /// The sparse operands of both units of a chunk, of the kept codes of the rows g and g + 8 of a
+  /// half. (A word has four steps of 16 slots, and one zero point.)
+  template <int HALF, int HALVES>
+  __device__ static void decode_kept(const u32 (&words)[2],
+                                     const ChunkScales<Operand, HALVES>& scales, u32 (&a)[2][4]) {
+    static_assert(Codes::kSparse && Form::kZero == kZeroNone, "forms that exist");
+    UNROLL for (int row = 0; row < 2; row++) {
+      u32 h[4];
+      const u32 word[1] = {words[row]};
+      if constexpr (kFolded && kIsBf16)
+        Codes::bits(word[0], h);
+      else
+        Codes::decode(Number(), word, zero_point<HALF>(scales, 0, row), h);
+      UNROLL for (int step = 0; step < 4; step++) {
+        u32& to = a[step / 2][2 * (step % 2) + row];
+        to = h[step];
         if (kFolded) to = Number::multiply(to, multiplier<HALF>(scales, step, row));
       }
     }

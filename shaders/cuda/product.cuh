@@ -86,15 +86,6 @@ struct Chunk {
   __device__ u32 positions(int, int) const { return 0; }
 };
 
-/// The positions of the two of four slots that are not kept, for those of the two that are. Two
-/// neighbors that share a bit, 0 and 1 or 2 and 3, have all four bits inverted; others have both
-/// low ones.
-__device__ inline u32 other_positions(u32 positions) {
-  const u32 apart = positions ^ (positions >> 2);
-  const u32 pairs = apart & ~(apart >> 1) & 0x11111111u;
-  return positions ^ 0x55555555u ^ (pairs * 15);
-}
-
 /// Of 2:4 weights. A word has the kept codes of two units.
 template <class Codes, int UNITS>
 struct Chunk<Codes, UNITS, true> {

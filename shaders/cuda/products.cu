@@ -90,7 +90,7 @@ constexpr int kMostTilesOfForm = Codes::kWords > 1 ? 2 : 4;
 MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
 
 // The kernels of a form for Hopper alone. Their shared memory is what the launch gives.
-#if defined(__CUDA_ARCH_FEAT_SM90_ALL) && defined(MARLIN_HAS_HOPPER_FORMS)
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 #define MARLIN_HOPPER_KERNEL(family, suffix, threads) MARLIN_KERNEL_OF(family, suffix, threads, 1)
 #define MARLIN_RING_KERNEL(scale, zero, shift)                                                \
   MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift, 32 * kRingWarps) {               \

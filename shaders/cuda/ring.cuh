@@ -11,11 +11,11 @@
 //               those of as many items as there is room for
 //   sums        of a team meet in shared memory, in a fixed order
 #pragma once
+#include "ring_stage.cuh"
 #include "ring_work.cuh"
 
-constexpr int kRingWarps = 16, kMostStages = 8;
-constexpr int kMostStageChunks = 4;  // of 64 slots
-constexpr int kSumPitch = 36;        // floats between rows of sums: no bank conflicts
+constexpr int kRingWarps = 16;
+constexpr int kSumPitch = 36;  // floats between rows of sums: no bank conflicts
 
 /// The part of K of a warp, in chunks of 64 slots.
 struct WarpPart {
@@ -27,33 +27,6 @@ struct WarpPart {
     end = first + min((units * (i + 1) >> shift) * chunks_of_unit, chunks);
   }
   __device__ int count() const { return end - begin; }
-};
-
-/// The sizes of a stage: of an equal share of a warp's part, of up to four chunks, or of as many
-/// as leave room for three stages. (Divisions by numbers that the compiler does not know would take
-/// a tenth of a small product's time.)
-template <class Op>
-struct StageShape {
-  static constexpr int kWantedStages = 3;
-  static constexpr int kUnitChunks = Op::kGroupsOf128 ? 2 : 1;  // whose scales are one piece
-  static constexpr int kUnitBytes =
-      kUnitChunks * Op::kChunkCodes + Op::kScaleBytes + Op::kZeroBytes;
-  static constexpr int kMost = kMostStageChunks / kUnitChunks;
-  int units = 1, stages = 0, stages_of_part;
-
-  /// For the longest part of a warp, in units, and as many bytes of each warp.
-  __device__ StageShape(int longest, int room) {
-    stages_of_part = longest;
-    UNROLL for (int i = 2; i <= kMost; i++) if (room >= kWantedStages * i * kUnitBytes)
-        stages_of_part = (longest + i - 1) / i;
-    UNROLL for (int i = 1; i < kMost; i++) if (units * stages_of_part < longest) units++;
-    UNROLL for (int i = 1; i <= kMost; i++) if (units == i) stages = room / (i * kUnitBytes);
-    stages = min(stages, kMostStages);
-  }
-  __device__ int chunks() const { return units * kUnitChunks; }
-  __device__ int bytes() const { return units * kUnitBytes; }
-  __device__ int scales_at() const { return chunks() * Op::kChunkCodes; }
-  __device__ int zeros_at() const { return scales_at() + units * Op::kScaleBytes; }
 };
 
 /// The weights of a warp's part, a ring of stages.
@@ -140,49 +113,13 @@ struct WeightRing {
   }
 };
 
-/// The numbers of a quad, of ELEMENT bytes, that lane row g needs.
-template <int ELEMENT, int WORDS>
-__device__ inline void read_quad(const unsigned char* quad, int g, u32 (&to)[WORDS]) {
-  static_assert(ELEMENT <= 2, "longer ones take more registers than there are");
-  if constexpr (ELEMENT == 1) {
-    to[0] = *reinterpret_cast<const u32*>(quad + 4 * g);
-  } else if constexpr (ELEMENT == 2) {
-    const uint2 two = *reinterpret_cast<const uint2*>(quad + 8 * g);
-    to[0] = two.x;
-    to[1] = two.y;
-  }
-}
-
-/// What a lane reads of the scales and zeros number `c` of a stage: of 64 slots, or of 128 if that
-/// is the group.
-template <class Op>
-__device__ inline ChunkScales<Op, 2> read_scales(const unsigned char* stage,
-                                                 const StageShape<Op>& shape, int c, int g) {
-  ChunkScales<Op, 2> to{};
-  const unsigned char* const scales = stage + shape.scales_at() + c * Op::kScaleBytes;
-  const unsigned char* const zeros = stage + shape.zeros_at() + c * Op::kZeroBytes;
-  if constexpr (Op::kE4m3) {
-    UNROLL for (int u = 0; u < 2; u++) {  // quads in pairs
-      const uint2 two = *reinterpret_cast<const uint2*>(scales + 64 * u + 8 * g);
-      to.scales[2 * u][0] = two.x;
-      to.scales[2 * u + 1][0] = two.y;
-    }
-  } else {
-    constexpr int kScale = Op::kScaleElement, kZero = Op::kZeroElement;
-    UNROLL for (int q = 0; q < Op::kQuads; q++) {
-      read_quad<kScale>(scales + q * kRowBlock * kScale, g, to.scales[q]);
-      read_quad<kZero>(zeros + q * kRowBlock * kZero, g, to.zeros[q]);
-    }
-  }
-  return to;
-}
-
 /// Copies a warp's columns of `rows` rows of A, which begin at place `first`, to rows of `pitch`
 /// bytes, in this order: of each unit of 32 slots, the operands B of both steps of lane column j
-/// are 16 bytes. Calls `meanwhile` while the first are on their way.
-template <class Activation, class Work, class Meanwhile>
+/// are 16 bytes. Calls `meanwhile` while the first are on their way, and `see` with eight columns.
+template <class Activation, class Work, class Meanwhile, class See>
 __device__ inline void copy_activations(const Work& work, int first, int rows, const WarpPart& part,
-                                        unsigned char* to, int pitch, const Meanwhile& meanwhile) {
+                                        unsigned char* to, int pitch, const Meanwhile& meanwhile,
+                                        const See& see) {
   constexpr int kAtOnce = 4;
   const ProductArgs& args = work.args;
   const int pieces = 8 * part.count();  // of eight columns
@@ -215,6 +152,7 @@ __device__ inline void copy_activations(const Work& work, int first, int rows, c
     if (!begun) meanwhile();
     begun = true;
     UNROLL for (int i = 0; i < kAtOnce; i++) {
+      see(x[i]);
       place[i][0] = x[i].x;
       place[i][4] = x[i].y;
       place[i][8] = x[i].z;
@@ -222,71 +160,6 @@ __device__ inline void copy_activations(const Work& work, int first, int rows, c
     }
   }
   if (!begun) meanwhile();
-}
-
-/// Adds the products of a stage of `chunks` chunks to the sums of both halves of the row block.
-template <class Codes, class Number, class Form>
-__device__ inline void add_stage(const unsigned char* stage,
-                                 const StageShape<Operand<Codes, Number, Form>>& shape,
-                                 const unsigned char* x, int chunks, int lane,
-                                 float (&total)[2][4]) {
-  typedef Operand<Codes, Number, Form> Op;
-  const int g = lane / 4;
-  float part[2][4];
-  ChunkScales<Op, 2> scales{};
-  // Additive zeros take registers, and so do short groups: fewer chunks are under way.
-  constexpr bool kOf64 = !Op::kFolded && !Op::kGroupsOf128 && Op::kGroupUnits == 2;
-  constexpr int kUnrolled = Op::kAdditive ? 1 : (kOf64 ? 2 : kMostStageChunks);
-#pragma unroll kUnrolled
-  for (int c = 0; c < kMostStageChunks; c++) {
-    if (c > 0 && c >= chunks) break;
-    const bool begins = !Op::kGroupsOf128 || c % 2 == 0;
-    if (begins) scales = read_scales<Op>(stage, shape, Op::kGroupsOf128 ? c / 2 : c, g);
-    if (begins) UNROLL for (int i = 0; i < 4; i++) part[0][i] = part[1][i] = 0.0f;
-    const uint4 low = *reinterpret_cast<const uint4*>(x + 128 * c);
-    const uint4 high = *reinterpret_cast<const uint4*>(x + 128 * c + 64);
-    const u32 b[4][2] = {{low.x, low.y}, {low.z, low.w}, {high.x, high.y}, {high.z, high.w}};
-    const auto half = [&](auto number) {
-      constexpr int kHalf = decltype(number)::value;
-      uint4 q[Op::kPieces];
-      UNROLL for (int i = 0; i < Op::kPieces; i++) q[i] = *reinterpret_cast<const uint4*>(
-          stage + c * Op::kChunkCodes + 1024 * i + 512 * kHalf + 16 * lane);
-      u32 a[4][4];
-      Op::template decode<kHalf>(q, scales, a);
-      if constexpr (Op::kFolded) {
-        UNROLL for (int s = 0; s < 4; s++) Number::mma(total[kHalf], a[s], b[s]);
-      } else if constexpr (Op::kGroupsOf128) {
-        UNROLL for (int s = 0; s < 4; s++) Number::mma(part[kHalf], a[s], b[s]);
-      } else {
-        UNROLL for (int u = 0; u < 2; u += Op::kGroupUnits) {
-          float sum[4] = {};
-          [[maybe_unused]] float sum_of_a[4] = {};  // the same in all rows of W
-          UNROLL for (int s = 2 * u; s < 2 * (u + Op::kGroupUnits); s++) {
-            Number::mma(sum, a[s], b[s]);
-            if constexpr (Op::kAdditive) {
-              const u32 ones[4] = {Number::kOne, Number::kOne, Number::kOne, Number::kOne};
-              Number::mma(sum_of_a, ones, b[s]);
-            }
-          }
-          UNROLL for (int i = 0; i < 4; i++) {
-            float& to = total[kHalf][i];
-            to = fmaf(sum[i], Op::template scale<kHalf>(scales, 2 * u, i / 2), to);
-            if constexpr (Op::kAdditive)
-              to = fmaf(sum_of_a[i % 2], Op::template zero<kHalf>(scales, 2 * u, i / 2), to);
-          }
-        }
-      }
-    };
-    half(Constant<0>());
-    half(Constant<1>());
-    if constexpr (!Op::kFolded && Op::kGroupsOf128) {
-      if (c % 2 == 0 && c + 1 < chunks) continue;
-      UNROLL for (int i = 0; i < 4; i++) {
-        total[0][i] = fmaf(part[0][i], Op::template scale<0>(scales, 0, i / 2), total[0][i]);
-        total[1][i] = fmaf(part[1][i], Op::template scale<1>(scales, 0, i / 2), total[1][i]);
-      }
-    }
-  }
 }
 
 /// The bytes at the begin of shared memory of the table of routes that the block has made, a
@@ -329,10 +202,10 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, j = lane % 4;
-  // Integers in short groups leave no registers for it (routes_of_ring of
+  // Short groups of integers and of 2:4 weights leave no registers for it (routes_of_ring of
   // src/backends/cuda/policy.cc).
-  constexpr bool kIntegers = Codes::kZeros || Codes::kWords > 1;
-  constexpr bool kSortsMany = ROUTED && (!kIntegers || Op::kGroupsOf128 || Op::kAdditive);
+  constexpr bool kDenseFp4 = !Codes::kZeros && Codes::kWords == 1 && !Codes::kSparse;
+  constexpr bool kSortsMany = ROUTED && (kDenseFp4 || Op::kGroupsOf128 || Op::kAdditive);
   const int* table = nullptr;
   if constexpr (ROUTED) {
     if (!guesses) wait_for_previous();
@@ -423,12 +296,22 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
       rows_of_items += work.rows(item++);
     const int end = min(item * work.of_item, work.end);
     if (unfilled == shape.stages) wait_for_readers();  // of the items before
-    copy_activations<Activation>(work, first_place, rows_of_items, copied,
-                                 x() + 128 * (copied.begin - first_chunk), pitch, [&] {
-                                   refill(unfilled, shape.stages);
-                                   unfilled = shape.stages;
-                                 });
+    [[maybe_unused]] FiniteCheck<Number> check;
+    copy_activations<Activation>(
+        work, first_place, rows_of_items, copied, x() + 128 * (copied.begin - first_chunk), pitch,
+        [&] {
+          refill(unfilled, shape.stages);
+          unfilled = shape.stages;
+        },
+        [&](const uint4& columns) {
+          if constexpr (Codes::kSparse) check.see(columns);
+        });
     wait_for_readers();
+    // 0 times an infinity or a NaN is a NaN, also in slots that are not kept.
+    bool multiplies_dropped = false;
+    if constexpr (Codes::kSparse)
+      multiplies_dropped =
+          teams == 1 ? __any_sync(~0u, check.fails()) : __syncthreads_or(check.fails());
     for (; job < end; job += teams) {
       of = work.item(job, of);
       const int rows = work.rows(of), place = work.place(of);
@@ -442,8 +325,14 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
         float total[2][4] = {};
         for (int done = 0; done < part.count(); done += shape.chunks()) {
           wait_for_phase(ring.barriers + 8 * stage, parity);
-          add_stage<Codes, Number, Form>(mine + stage * shape.bytes(), shape, lane_x + 128 * done,
-                                         min(part.count() - done, shape.chunks()), lane, total);
+          const unsigned char* const weights = mine + stage * shape.bytes();
+          const int chunks_of_stage = min(part.count() - done, shape.chunks());
+          add_stage<Codes, Number, Form>(weights, shape, lane_x + 128 * done, chunks_of_stage, lane,
+                                         total);
+          if constexpr (Codes::kSparse)
+            if (multiplies_dropped)
+              add_dropped_slots_of_stage<Op, Number>(weights, lane_x + 128 * done, chunks_of_stage,
+                                                     lane, total);
           __syncwarp();
           if (lane == 0) ring.refill(stage);
           if (++stage == shape.stages) {
@@ -485,8 +374,8 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   const ProductArgs& args = launch.arguments<ProductArgs>();
   let_next_start();
   // Other weights and activations leave no registers for a guess.
-  constexpr bool kGuesses =
-      ROUTED && !Codes::kZeros && Codes::kWords == 1 && Activation::Number::kMagic == Bf16::kMagic;
+  constexpr bool kGuesses = ROUTED && !Codes::kZeros && Codes::kWords == 1 && !Codes::kSparse &&
+                            Activation::Number::kMagic == Bf16::kMagic;
   if constexpr (kGuesses) {
     bool guesses = args.experts != 0 && args.m <= kFewRoutedRows;
 #pragma unroll 1

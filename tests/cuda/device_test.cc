@@ -414,7 +414,8 @@ TEST_F(CudaStream, MayOutliveItsDevice) {
 TEST(CudaPolicy, NamesItsKernels) {
   EXPECT_TRUE(cuda::has_kernel("gemv_u4_bf16_m8"));
   EXPECT_TRUE(cuda::has_kernel("gemv_u4_sparse_bf16_m8"));
-  EXPECT_FALSE(cuda::has_kernel("ring_u4_sparse_bf16_m8"));
+  EXPECT_TRUE(cuda::has_kernel("ring_u4_sparse_bf16_m8"));
+  EXPECT_FALSE(cuda::has_kernel("mma_u4_sparse_bf16_m16_n128"));
   EXPECT_FALSE(cuda::has_kernel(""));
 }
 

@@ -126,6 +126,23 @@ TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopper) {
   EXPECT_EQ(name(q4_k, 512, MARLIN_F32), "gemm_u4_f32_m64_n128");
 }
 
+/// 2:4 weights have rings, but no tiles.
+TEST_F(CudaPlan, GivesFewRowsOfSparseWeightsARing) {
+  Model of_128 = int4, of_32(MARLIN_INT4, 32, ScaleType::f16, 11776, 4096), of_fp4 = mxfp4, with_zeros = int4;
+  for (Model* model : {&of_128, &of_32, &of_fp4, &with_zeros}) model->meta.sparse = true;
+  with_zeros.meta.zero_kind = ZeroKind::integer;
+  EXPECT_EQ(name(of_128, 1), "ring_u4_sparse_bf16_m8");
+  EXPECT_EQ(name(of_128, 8, MARLIN_F16), "ring_u4_sparse_f16_m8");
+  EXPECT_EQ(name(of_32, 1), "ring_u4_sparse_bf16_m8");
+  EXPECT_EQ(name(of_fp4, 8), "ring_fp4_sparse_bf16_m8");
+  EXPECT_EQ(name(of_fp4, 1, MARLIN_F16), "ring_fp4_sparse_f16_m8");
+  EXPECT_EQ(name(of_128, 9), "gemv_u4_sparse_bf16_m16");
+  EXPECT_EQ(name(of_128, 64), "gemm_u4_sparse_bf16_m64_n128");
+  EXPECT_EQ(name(of_128, 1, MARLIN_F32), "gemv_u4_sparse_f32_m8");
+  EXPECT_EQ(name(with_zeros, 1), "gemv_u4_sparse_bf16_m8");  // a form without kernels of its own
+  EXPECT_EQ(name({MARLIN_FP4, 32, ScaleType::bf16, 512, 4096}, 1), "gemv_fp4_bf16_m8");
+}
+
 /// Tiles of weights with additive zeros take the sums of A over groups from scratch.
 TEST_F(CudaPlan, SumsAOverGroupsForTilesOfAdditiveZeros) {
   Model q4_0(MARLIN_INT4, 32, ScaleType::f16, 11776, 4096 + 64), q4_1 = q4_0;
@@ -336,6 +353,11 @@ TEST_F(CudaPlan, SortsRoutedRowsInAThreadgroupWhereThereIsRoom) {
   EXPECT_TRUE(sorts(mxfp4, 513, 9, "ring_fp4_bf16_m8"));
   EXPECT_FALSE(sorts(q4_0, 128, 8, "ring_u4_bf16_m8"));
   EXPECT_TRUE(sorts(q4_0, 128, 9, "ring_u4_bf16_m8"));
+  Model sparse_of_128 = int4, sparse_fp4 = mxfp4;
+  sparse_of_128.meta.sparse = sparse_fp4.meta.sparse = true;
+  EXPECT_FALSE(sorts(sparse_of_128, 128, 9, "ring_u4_sparse_bf16_m8"));
+  EXPECT_FALSE(sorts(sparse_fp4, 128, 8, "ring_fp4_sparse_bf16_m8"));
+  EXPECT_TRUE(sorts(sparse_fp4, 128, 9, "ring_fp4_sparse_bf16_m8"));  // of short groups
   EXPECT_FALSE(sorts(mxfp4, 128, 9, "mma_fp4_bf16_m16_n128"));
   EXPECT_TRUE(sorts(mxfp4, 128, 9, "wgmma_fp4_bf16_m64_n256"));  // whose rows are gathered
   Model q4_1 = q4_0;

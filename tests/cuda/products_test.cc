@@ -169,6 +169,20 @@ trial::Case case_of_form(uint32_t i) {
   return c;
 }
 
+/// The same of 2:4 weights, whose forms have no zeros. There are none of INT8.
+trial::Case sparse_case_of_form(uint32_t i) {
+  trial::Case c = case_of_form(i);
+  if (c.format == MARLIN_INT8) {
+    c.format = MARLIN_INT4;
+    c.group = c.group == 16 ? 64 : c.group;
+    c.k = c.group > 0 ? (c.k + c.group - 1) / c.group * c.group : c.k;
+  }
+  c.zeros = trial::Zeros::none;
+  if (c.format == MARLIN_INT4) c.scale_type = MARLIN_F16;
+  c.sparse = true;
+  return c;
+}
+
 /// Calls `try_one(number of the case, case, name of a kernel for Hopper)`, which says whether the product was right, for
 /// `count` cases of each such kernel, and prints how often it was.
 template <class Try>
@@ -176,9 +190,11 @@ void for_each_form(uint32_t count, const Try& try_one) {
   std::map<std::string, int> failed, ran;
   for (const auto& kernel : mm::cuda::policy().kernels) {
     if (kernel.serves == nullptr) continue;
-    for (uint32_t i = 0; i < count; ++i) {
-      const trial::Case c = case_of_form(i);
+    for (uint32_t number = 0; number < 2 * count; ++number) {
+      const uint32_t i = number % count;
+      const trial::Case c = number < count ? case_of_form(i) : sparse_case_of_form(i);
       const std::string name = trial::kernel_name(kernel, c);
+      if (name.empty()) continue;  // 2:4 weights have no tiles
       // Products of float16 and E8M0 are no float16.
       const bool is_wgmma = name.starts_with("wgmma_");
       if (is_wgmma && c.format == MARLIN_MXFP4 && c.a_type == MARLIN_F16) continue;
@@ -310,9 +326,16 @@ TEST_F(Products, OfFp8ExpertsAreRight) {
 
 /// A product of some formats, by the kernel that is meant for it.
 void expect_right(Gpu& gpu, int64_t m, int64_t n, int64_t k) {
-  for (const trial::Format& format : {trial::kFormats[0], trial::kFormats[4], trial::kFormats[5], trial::kFormats[6]}) {
+  for (const auto& [format, sparse] : {std::pair(trial::kFormats[0], false),
+                                       {trial::kFormats[4], false},
+                                       {trial::kFormats[5], false},
+                                       {trial::kFormats[6], false},
+                                       {trial::kFormats[0], true},
+                                       {trial::kFormats[4], true},
+                                       {trial::kFormats[5], true}}) {
     trial::Case c;
     c.format = format.format;
+    c.sparse = sparse;
     c.group = format.format == MARLIN_NVFP4 ? 16 : format.format == MARLIN_MXFP4 ? 32 : 128;
     if (format.format == MARLIN_NVFP4) c.scale_type = MARLIN_E4M3;
     if (format.format == MARLIN_MXFP4) c.scale_type = MARLIN_E8M0;

@@ -25,7 +25,9 @@ MARLIN_CUDA_FORMS(kRingI8, MARLIN_HOPPER_FORMS_i8);
 MARLIN_CUDA_FORMS(kMmaI8, MARLIN_MMA_FORMS_i8);
 MARLIN_CUDA_FORMS(kWgmmaI8, MARLIN_WGMMA_FORMS_i8);
 MARLIN_CUDA_FORMS(kFp4Sparse, MARLIN_CUDA_FORMS_fp4_sparse);
+MARLIN_CUDA_FORMS(kRingFp4Sparse, MARLIN_HOPPER_FORMS_fp4_sparse);
 MARLIN_CUDA_FORMS(kU4Sparse, MARLIN_CUDA_FORMS_u4_sparse);
+MARLIN_CUDA_FORMS(kRingU4Sparse, MARLIN_HOPPER_FORMS_u4_sparse);
 #undef MARLIN_CUDA_FORMS
 #undef MARLIN_CUDA_FORM
 
@@ -38,8 +40,8 @@ constexpr CompiledForms kCompiled[] = {
     {gpu::KernelCodes::fp4, kFp4, kRingFp4, kMmaFp4, kWgmmaFp4},
     {gpu::KernelCodes::u4, kU4, kRingU4, kMmaU4, kWgmmaU4},
     {gpu::KernelCodes::i8, kI8, kRingI8, kMmaI8, kWgmmaI8},
-    {gpu::KernelCodes::fp4_sparse, kFp4Sparse},
-    {gpu::KernelCodes::u4_sparse, kU4Sparse},
+    {gpu::KernelCodes::fp4_sparse, kFp4Sparse, kRingFp4Sparse},
+    {gpu::KernelCodes::u4_sparse, kU4Sparse, kRingU4Sparse},
 };
 constexpr CompiledForms compiled_forms_of(gpu::KernelCodes codes) {
   for (const CompiledForms& forms : kCompiled)
@@ -88,8 +90,8 @@ constexpr bool kernel_is_row_invariant(std::string_view family, std::string_view
 using Sorts = gpu::ProductKernel::Sorts;
 using SortsOf = Sorts (*)(const gpu::RowBlockLayout&);
 Sorts few_routes(const gpu::RowBlockLayout&) { return Sorts::few; }
-/// Integers in groups of less than 128 slots leave no registers for more (kSortsMany of
-/// shaders/cuda/ring.cuh).
+/// Integers in groups of less than 128 slots, and 2:4 weights in such groups, leave no registers
+/// for more (kSortsMany of shaders/cuda/ring.cuh).
 Sorts routes_of_ring(const gpu::RowBlockLayout& layout) {
   const bool fp4 = layout.codes == gpu::KernelCodes::fp4;
   const bool is_long = layout.group_shift_constant() == kLongGroupShift;
@@ -127,15 +129,22 @@ constexpr SortsOf sorts_of_hopper(std::string_view family) {
    0,                                                                                              \
    0,                                                                                              \
    std::string_view(family) == "gemv" ? few_routes : nullptr},
+/// The name of a kernel of 2:4 weights, of which Hopper has rings alone.
+constexpr std::string_view sparse_kernel(std::string_view name) {
+  return name.starts_with("ring_") ? name : std::string_view();
+}
+
 #define MARLIN_HOPPER_ACTIVATIONS(prefix, suffix) \
   {"", prefix "f16_" suffix, prefix "bf16_" suffix, ""}
+#define MARLIN_HOPPER_SPARSE_ACTIVATIONS(prefix, suffix) \
+  {"", sparse_kernel(prefix "f16_" suffix), sparse_kernel(prefix "bf16_" suffix), ""}
 #define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
                               activation_bytes, fp4_chunk_ns, chunk_ns, serves)                   \
   {{MARLIN_HOPPER_ACTIVATIONS(family "_fp4_", suffix),                                            \
     MARLIN_HOPPER_ACTIVATIONS(family "_u4_", suffix),                                             \
     MARLIN_HOPPER_ACTIVATIONS(family "_i8_", suffix),                                             \
-    {},                                                                                           \
-    {}},                                                                                          \
+    MARLIN_HOPPER_SPARSE_ACTIVATIONS(family "_fp4_sparse_", suffix),                              \
+    MARLIN_HOPPER_SPARSE_ACTIVATIONS(family "_u4_sparse_", suffix)},                              \
    m_min,                                                                                         \
    m_max,                                                                                         \
    rows,                                                                                          \

@@ -1,0 +1,208 @@
+// A stage of a warp's ring of weights (ring.cuh): its sizes, and the products of its chunks.
+#pragma once
+#include "hopper.cuh"
+#include "sparse.cuh"
+
+constexpr int kMostStages = 8;
+constexpr int kMostStageChunks = 4;  // of 64 slots
+
+/// The sizes of a stage: of an equal share of a warp's part, of up to four chunks, or of as many
+/// as leave room for three stages. (Divisions by numbers that the compiler does not know would take
+/// a tenth of a small product's time.)
+template <class Op>
+struct StageShape {
+  static constexpr int kWantedStages = 3;
+  static constexpr int kUnitChunks = Op::kGroupsOf128 ? 2 : 1;  // whose scales are one piece
+  static constexpr int kUnitBytes =
+      kUnitChunks * Op::kChunkCodes + Op::kScaleBytes + Op::kZeroBytes;
+  static constexpr int kMost = kMostStageChunks / kUnitChunks;
+  int units = 1, stages = 0, stages_of_part;
+
+  /// For the longest part of a warp, in units, and as many bytes of each warp.
+  __device__ StageShape(int longest, int room) {
+    stages_of_part = longest;
+    UNROLL for (int i = 2; i <= kMost; i++) if (room >= kWantedStages * i * kUnitBytes)
+        stages_of_part = (longest + i - 1) / i;
+    UNROLL for (int i = 1; i < kMost; i++) if (units * stages_of_part < longest) units++;
+    UNROLL for (int i = 1; i <= kMost; i++) if (units == i) stages = room / (i * kUnitBytes);
+    stages = min(stages, kMostStages);
+  }
+  __device__ int chunks() const { return units * kUnitChunks; }
+  __device__ int bytes() const { return units * kUnitBytes; }
+  __device__ int scales_at() const { return chunks() * Op::kChunkCodes; }
+  __device__ int zeros_at() const { return scales_at() + units * Op::kScaleBytes; }
+};
+
+/// The numbers of a quad, of ELEMENT bytes, that lane row g needs.
+template <int ELEMENT, int WORDS>
+__device__ inline void read_quad(const unsigned char* quad, int g, u32 (&to)[WORDS]) {
+  static_assert(ELEMENT <= 2, "longer ones take more registers than there are");
+  if constexpr (ELEMENT == 1) {
+    to[0] = *reinterpret_cast<const u32*>(quad + 4 * g);
+  } else if constexpr (ELEMENT == 2) {
+    const uint2 two = *reinterpret_cast<const uint2*>(quad + 8 * g);
+    to[0] = two.x;
+    to[1] = two.y;
+  }
+}
+
+/// What a lane reads of the scales and zeros number `c` of a stage: of 64 slots, or of 128 if that
+/// is the group.
+template <class Op>
+__device__ inline ChunkScales<Op, 2> read_scales(const unsigned char* stage,
+                                                 const StageShape<Op>& shape, int c, int g) {
+  ChunkScales<Op, 2> to{};
+  const unsigned char* const scales = stage + shape.scales_at() + c * Op::kScaleBytes;
+  const unsigned char* const zeros = stage + shape.zeros_at() + c * Op::kZeroBytes;
+  if constexpr (Op::kE4m3) {
+    UNROLL for (int u = 0; u < 2; u++) {  // quads in pairs
+      const uint2 two = *reinterpret_cast<const uint2*>(scales + 64 * u + 8 * g);
+      to.scales[2 * u][0] = two.x;
+      to.scales[2 * u + 1][0] = two.y;
+    }
+  } else {
+    constexpr int kScale = Op::kScaleElement, kZero = Op::kZeroElement;
+    UNROLL for (int q = 0; q < Op::kQuads; q++) {
+      read_quad<kScale>(scales + q * kRowBlock * kScale, g, to.scales[q]);
+      read_quad<kZero>(zeros + q * kRowBlock * kZero, g, to.zeros[q]);
+    }
+  }
+  return to;
+}
+
+/// Operands B of both units of chunk `c` of a warp's part of A (copy_activations).
+__device__ inline void read_activations(const unsigned char* x, int c, u32 (&b)[2][4]) {
+  UNROLL for (int u = 0; u < 2; u++) {
+    const uint4 both_steps = *reinterpret_cast<const uint4*>(x + 128 * c + 64 * u);
+    b[u][0] = both_steps.x;
+    b[u][1] = both_steps.y;
+    b[u][2] = both_steps.z;
+    b[u][3] = both_steps.w;
+  }
+}
+/// A lane's positions of the kept codes of a chunk of 2:4 weights, for both halves of the row
+/// block.
+__device__ inline uint2 positions_of_chunk(const unsigned char* codes, int lane) {
+  return *reinterpret_cast<const uint2*>(codes + 16 * kLanes + 8 * lane);
+}
+
+/// A lane's weights of 64 slots and of one half of the row block: operands A of two units.
+template <class Codes, class Number, class Form, bool SPARSE = Codes::kSparse>
+struct HalfChunk {
+  typedef Operand<Codes, Number, Form> Op;
+  u32 a[4][4];
+
+  /// Chunk `c` of a stage.
+  template <int HALF>
+  __device__ void read(const unsigned char* stage, int c, const ChunkScales<Op, 2>& scales,
+                       int lane) {
+    uint4 q[Op::kPieces];
+    UNROLL for (int i = 0; i < Op::kPieces; i++) q[i] = *reinterpret_cast<const uint4*>(
+        stage + c * Op::kChunkCodes + 1024 * i + 512 * HALF + 16 * lane);
+    Op::template decode<HALF>(q, scales, a);
+  }
+  /// Adds the products of a unit, whose operands B of both steps are `b`, and A for additive zeros.
+  __device__ void multiply(float (&sum)[4], float (&sum_of_a)[4], int unit,
+                           const u32 (&b)[4]) const {
+    UNROLL for (int step = 0; step < 2; step++) {
+      const u32 of_step[2] = {b[2 * step], b[2 * step + 1]};
+      Number::mma(sum, a[2 * unit + step], of_step);
+      if constexpr (Op::kAdditive) {
+        const u32 ones[4] = {Number::kOne, Number::kOne, Number::kOne, Number::kOne};
+        Number::mma(sum_of_a, ones, of_step);
+      }
+    }
+  }
+};
+/// Of 2:4 weights: kept codes of both halves, and then positions.
+template <class Codes, class Number, class Form>
+struct HalfChunk<Codes, Number, Form, true> {
+  typedef Operand<Codes, Number, Form> Op;
+  u32 a[2][4], positions;
+
+  template <int HALF>
+  __device__ void read(const unsigned char* stage, int c, const ChunkScales<Op, 2>& scales,
+                       int lane) {
+    const uint4 q = *reinterpret_cast<const uint4*>(stage + c * Op::kChunkCodes + 16 * lane);
+    const u32 kept[2] = {HALF == 0 ? q.x : q.z, HALF == 0 ? q.y : q.w};
+    const uint2 p = positions_of_chunk(stage + c * Op::kChunkCodes, lane);
+    positions = HALF == 0 ? p.x : p.y;
+    Op::template decode_kept<HALF>(kept, scales, a);
+  }
+  __device__ void multiply(float (&sum)[4], float (&)[4], int unit, const u32 (&b)[4]) const {
+    mma_sparse<Number>(sum, a[unit], b, positions, unit);
+  }
+};
+
+/// Adds the products of a stage of `chunks` chunks to the sums of both halves of the row block.
+template <class Codes, class Number, class Form>
+__device__ inline void add_stage(const unsigned char* stage,
+                                 const StageShape<Operand<Codes, Number, Form>>& shape,
+                                 const unsigned char* x, int chunks, int lane,
+                                 float (&total)[2][4]) {
+  typedef Operand<Codes, Number, Form> Op;
+  const int g = lane / 4;
+  float part[2][4];
+  ChunkScales<Op, 2> scales{};
+  // Additive zeros take registers, and so do short groups: fewer chunks are under way.
+  constexpr bool kOf64 = !Op::kFolded && !Op::kGroupsOf128 && Op::kGroupUnits == 2;
+  constexpr bool kFew = kOf64 || (Codes::kSparse && !Op::kGroupsOf128);
+  constexpr int kUnrolled = Op::kAdditive ? 1 : (kFew ? 2 : kMostStageChunks);
+#pragma unroll kUnrolled
+  for (int c = 0; c < kMostStageChunks; c++) {
+    if (c > 0 && c >= chunks) break;
+    const bool begins = !Op::kGroupsOf128 || c % 2 == 0;
+    if (begins) scales = read_scales<Op>(stage, shape, Op::kGroupsOf128 ? c / 2 : c, g);
+    if (begins) UNROLL for (int i = 0; i < 4; i++) part[0][i] = part[1][i] = 0.0f;
+    u32 b[2][4];
+    read_activations(x, c, b);
+    const auto half = [&](auto number) {
+      constexpr int kHalf = decltype(number)::value;
+      HalfChunk<Codes, Number, Form> weights;
+      weights.template read<kHalf>(stage, c, scales, lane);
+      [[maybe_unused]] float sum_of_a[4] = {};  // the same in all rows of W
+      if constexpr (Op::kFolded) {
+        UNROLL for (int u = 0; u < 2; u++) weights.multiply(total[kHalf], sum_of_a, u, b[u]);
+      } else if constexpr (Op::kGroupsOf128) {
+        UNROLL for (int u = 0; u < 2; u++) weights.multiply(part[kHalf], sum_of_a, u, b[u]);
+      } else {
+        UNROLL for (int first = 0; first < 2; first += Op::kGroupUnits) {
+          float sum[4] = {};
+          UNROLL for (int i = 0; i < 4; i++) sum_of_a[i] = 0.0f;
+          UNROLL for (int u = first; u < first + Op::kGroupUnits; u++)
+              weights.multiply(sum, sum_of_a, u, b[u]);
+          UNROLL for (int i = 0; i < 4; i++) {
+            float& to = total[kHalf][i];
+            to = fmaf(sum[i], Op::template scale<kHalf>(scales, 2 * first, i / 2), to);
+            if constexpr (Op::kAdditive)
+              to = fmaf(sum_of_a[i % 2], Op::template zero<kHalf>(scales, 2 * first, i / 2), to);
+          }
+        }
+      }
+    };
+    half(Constant<0>());
+    half(Constant<1>());
+    if constexpr (!Op::kFolded && Op::kGroupsOf128) {
+      if (c % 2 == 0 && c + 1 < chunks) continue;
+      UNROLL for (int i = 0; i < 4; i++) {
+        total[0][i] = fmaf(part[0][i], Op::template scale<0>(scales, 0, i / 2), total[0][i]);
+        total[1][i] = fmaf(part[1][i], Op::template scale<1>(scales, 0, i / 2), total[1][i]);
+      }
+    }
+  }
+}
+
+/// Adds 0 times the slots of a stage of 2:4 weights that are not kept (add_dropped_slots).
+template <class Op, class Number>
+__device__ inline void add_dropped_slots_of_stage(const unsigned char* stage,
+                                                  const unsigned char* x, int chunks, int lane,
+                                                  float (&total)[2][4]) {
+#pragma unroll 1
+  for (int c = 0; c < chunks; c++) {
+    u32 b[2][4];
+    read_activations(x, c, b);
+    const uint2 positions = positions_of_chunk(stage + c * Op::kChunkCodes, lane);
+    add_dropped_slots<Number>(total[0], b, positions.x);
+    add_dropped_slots<Number>(total[1], b, positions.y);
+  }
+}
