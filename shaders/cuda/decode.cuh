@@ -31,6 +31,13 @@ struct Fp4 {
   }
 };
 
+/// (a & b) | c in one instruction, where the compiler takes two for constants b and c.
+__device__ inline u32 and_or(u32 a, u32 b, u32 c) {
+  u32 d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+
 struct U4 {
   static constexpr bool kSparse = false;
   static constexpr bool kZeros = true;
@@ -41,6 +48,16 @@ struct U4 {
                                 u32 code_bits = 0xF * kHalves) {
     UNROLL for (int t = 0; t < 4; t++) h[t] =
         Number::subtract(((word[0] >> (4 * t)) & code_bits) | Number::kMagic, zero);
+  }
+};
+
+/// The same with a quarter less instructions, and a register more.
+struct QuickU4 : U4 {
+  template <class Number>
+  __device__ static void decode(Number, const u32 (&word)[1], u32 zero, u32 (&h)[4],
+                                u32 code_bits = 0xF * kHalves) {
+    UNROLL for (int t = 0; t < 4; t++) h[t] =
+        Number::subtract(and_or(word[0] >> (4 * t), code_bits, Number::kMagic), zero);
   }
 };
 
@@ -66,20 +83,9 @@ template <class Dense>
 struct Sparse : Dense {
   static constexpr bool kSparse = true;
 };
-/// (a & b) | c in one instruction, where the compiler takes two for constants b and c.
-__device__ inline u32 and_or(u32 a, u32 b, u32 c) {
-  u32 d;
-  asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-  return d;
-}
 template <>
-struct Sparse<U4> : U4 {
+struct Sparse<U4> : QuickU4 {
   static constexpr bool kSparse = true;
-  template <class Number>
-  __device__ static void decode(Number, const u32 (&word)[1], u32 zero, u32 (&h)[4]) {
-    UNROLL for (int t = 0; t < 4; t++) h[t] =
-        Number::subtract(and_or(word[0] >> (4 * t), 0xF * kHalves, Number::kMagic), zero);
-  }
 };
 
 /// The positions of the two of four slots that are not kept, for those of the two that are. Two

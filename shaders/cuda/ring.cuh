@@ -372,6 +372,7 @@ template <class Codes, class Activation, class Form, bool ROUTED>
 __device__ inline void ring(const CudaParameters& parameters, int first, int shared_bytes) {
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
+  typedef typename RingCodes<Codes, Form>::type Quick;
   let_next_start();
   // Other weights and activations leave no registers for a guess.
   constexpr bool kGuesses = ROUTED && !Codes::kZeros && Codes::kWords == 1 && !Codes::kSparse &&
@@ -380,9 +381,9 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
     bool guesses = args.experts != 0 && args.m <= kFewRoutedRows;
 #pragma unroll 1
     while (
-        !multiply_ring<Codes, Activation, Form, ROUTED>(parameters, first, shared_bytes, guesses))
+        !multiply_ring<Quick, Activation, Form, ROUTED>(parameters, first, shared_bytes, guesses))
       guesses = false;
   } else {
-    multiply_ring<Codes, Activation, Form, ROUTED>(parameters, first, shared_bytes, false);
+    multiply_ring<Quick, Activation, Form, ROUTED>(parameters, first, shared_bytes, false);
   }
 }

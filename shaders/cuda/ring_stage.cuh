@@ -33,6 +33,17 @@ struct StageShape {
   __device__ int zeros_at() const { return scales_at() + units * Op::kScaleBytes; }
 };
 
+/// How codes are decoded: of INT4 quickly, but with additive zeros, which leave no register for it.
+template <class Codes, class Form>
+struct RingCodes {
+  typedef Codes type;
+};
+template <class Form>
+  requires(Form::kZero < kZeroF32)
+struct RingCodes<U4, Form> {
+  typedef QuickU4 type;
+};
+
 /// The numbers of a quad, of ELEMENT bytes, that lane row g needs.
 template <int ELEMENT, int WORDS>
 __device__ inline void read_quad(const unsigned char* quad, int g, u32 (&to)[WORDS]) {
