@@ -14,6 +14,17 @@ constexpr int64_t fetch_distance(int64_t super_bytes) {
   return (super_bytes + 12288) / 4096 * 4096 + 2048;
 }
 
+/// A second chance for lines that were prefetched far ahead: the processor drops prefetches while
+/// too many are on their way, and a panel is multiplied faster than memory delivers it. It makes
+/// INT8 compute of one row 1.1 times as fast on Zen 4 (one thread), and of 4-bit codes 1.1 to 1.2
+/// times on Zen 3 (two threads), where 8-bit codes gain nothing.
+inline constexpr int64_t kSecondChance = 10240;
+
+/// The prefetch distances of a block of codes; 0: nothing is prefetched that is not read anyway.
+struct Ahead {
+  int64_t far, near;
+};
+
 /// Fetches into L2, because the few outstanding misses of L1 (24 on Zen 4, which is 15 GB/s at 100
 /// ns) do not fill the bandwidth of memory.
 [[gnu::always_inline]] inline void fetch_line(const uint8_t* p) { __builtin_prefetch(p, 0, 2); }

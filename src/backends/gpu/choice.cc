@@ -74,8 +74,7 @@ bool serves_order(const ProductKernel& kernel, const GemmProblem& problem) {
 bool serves_rounded(const ProductKernel& kernel, const GemmProblem& problem) {
   if (problem.compute != MARLIN_COMPUTE_FP8 || !problem.routing.present()) return true;
   const RowBlockLayout& layout = weights_of(problem).layout;
-  return !kernel.shares_tiles ||
-         (!layout.permuted && kernel.sorts_of(layout) != ProductKernel::Sorts::none);
+  return kernel.finds_rows(layout) && !(kernel.shares_tiles && layout.permuted);
 }
 
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.

@@ -65,6 +65,10 @@ struct ProductKernel {
   Sorts sorts_of(const RowBlockLayout& layout) const {
     return sorts == nullptr ? Sorts::none : sorts(layout);
   }
+  /// Whether it finds the rows of A of experts by index, in the order of columns of the weights.
+  bool finds_rows(const RowBlockLayout& layout) const {
+    return !shares_tiles || sorts_of(layout) != Sorts::none;
+  }
   std::string_view name(KernelCodes codes, ActivationKind activation) const {
     return names[static_cast<int>(codes)][static_cast<int>(activation)];
   }

@@ -319,9 +319,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   GemmPlan plan;
   plan.kernel = &kernel;
   plan.activation = activation_of(problem);
-  const bool finds_rows =
-      !kernel.shares_tiles || kernel.sorts_of(layout) != ProductKernel::Sorts::none;
-  plan.gathers = routed && (layout.permuted || !finds_rows);
+  plan.gathers = routed && (layout.permuted || !kernel.finds_rows(layout));
   plan.prepared = plan.activation == ActivationKind::i8 || problem.compute == MARLIN_COMPUTE_FP8 ||
                   layout.permuted || plan.gathers;
   plan.sums_groups = kernel.shares_tiles && layout.zero_kind == ZeroKind::additive;

@@ -25,16 +25,6 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// The prefetch distances; 0 prefetches nothing new.
-struct Ahead {
-  int64_t far, near;
-};
-
-/// A second chance for lines that were prefetched far ahead, because the processor drops prefetches
-/// while too many are on their way (Zen 3, two threads, 4-bit codes: 1.1 to 1.2 times as fast with
-/// it; 8-bit codes: no faster).
-constexpr int64_t kSecondChance = 10240;
-
 /// Codes of half a block.
 template <CodeKind kCode>
 struct PackedCodes {

@@ -51,16 +51,6 @@ struct Int8Pass {
   float* sums;  ///< [kRows][64]
 };
 
-/// A second chance for lines that were prefetched far ahead: the processor drops prefetches while
-/// too many are on their way, and a panel is multiplied faster than memory delivers it (Zen 4, one
-/// thread: 1.1 times as fast with it).
-constexpr int64_t kSecondChance = 10240;
-
-/// The prefetch distances of a block of codes; 0: nothing is prefetched.
-struct Ahead {
-  int64_t far, near;
-};
-
 /// Walks along with the blocks of one panel, and leaves out the idle blocks that lie ahead.
 class FetchAhead {
  public:
