@@ -2,11 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 
 #include "backends/cuda/policy.h"
+#include "backends/gpu/choice.h"
 #include "backends/gpu/pack.h"
 #include "backends/gpu/plan.h"
 
@@ -41,6 +43,17 @@ class CudaPlan : public testing::Test {
     return made.take();
   }
   Result<gpu::GemmPlan> try_plan(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
+    std::optional<Result<gpu::GemmPlan>> made;
+    with_problem(model, m, dtype, [&](const GemmProblem& problem) {
+      codes = gpu::weights_of(problem).layout.codes;
+      const gpu::KernelHealth health;
+      made = gpu::plan_gemm(problem, m, {hopper, health, cuda::policy(), {}});
+    });
+    return std::move(*made);
+  }
+  /// Calls `use` with the product of m rows of A.
+  template <class Use>
+  void with_problem(const Model& model, int64_t m, marlin_dtype dtype, const Use& use) {
     auto packed = gpu::plan_packing(model.meta, gpu::Exponents::bytes, cuda::policy().order);
     EXPECT_TRUE(packed.ok()) << packed.status().message();
     gpu::RowBlockLayout layout = packed.value().layout;
@@ -51,9 +64,7 @@ class CudaPlan : public testing::Test {
     problem.a = {nullptr, m, model.meta.k, model.meta.k, dtype};
     problem.c = {nullptr, m, model.meta.n, model.meta.n, dtype};
     problem.compute = compute;
-    codes = weights.layout.codes;
-    const gpu::KernelHealth health;
-    return gpu::plan_gemm(problem, m, {hopper, health, cuda::policy(), {}});
+    use(problem);
   }
   std::string name(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
     const gpu::GemmPlan made = plan(model, m, dtype);
@@ -74,6 +85,45 @@ TEST_F(CudaPlan, GivesFewRowsARingAndManyRowsTiles) {
   EXPECT_EQ(name(mxfp4, 192), "wgmma_fp4_bf16_m192_n256");
   EXPECT_EQ(name(mxfp4, 2048), "wgmma_fp4_bf16_m256_n256");
   EXPECT_EQ(name(int4, 2048), "wgmma_u4_bf16_m256_n256");
+}
+
+/// The fastest of the tiles that were measured on one H100, 2026-11-27.
+TEST_F(CudaPlan, GivesKindsOfWeightsTheTilesThatWereFastest) {
+  const auto square = [](marlin_format format, int64_t group) { return Model(format, group, ScaleType::f16, 4096, 4096); };
+  const Model of_128 = square(MARLIN_INT4, 128), of_64 = square(MARLIN_INT4, 64), of_32 = square(MARLIN_INT4, 32);
+  for (const Model* model : {&of_128, &of_64, &of_32}) {
+    EXPECT_EQ(name(*model, 512), "wgmma_u4_bf16_m128_n256") << model->meta.group_size;
+    EXPECT_EQ(name(*model, 768), "wgmma_u4_bf16_m192_n256") << model->meta.group_size;
+  }
+  const Model fp4(MARLIN_MXFP4, 32, ScaleType::e8m0, 6144, 4096), int8(MARLIN_INT8, 128, ScaleType::f16, 6144, 4096);
+  const Model q8_0(MARLIN_INT8, 32, ScaleType::f16, 11776, 4096), of_int8(MARLIN_INT8, 128, ScaleType::f16, 11776, 4096);
+  EXPECT_EQ(name(fp4, 192), "wgmma_fp4_bf16_m96_n256");
+  EXPECT_EQ(name(int8, 128), "wgmma_i8_bf16_m128_n256");
+  EXPECT_EQ(name(q8_0, 192), "wgmma_i8_bf16_m96_n256");
+  EXPECT_EQ(name(of_int8, 192), "wgmma_i8_bf16_m192_n256");
+}
+
+/// A tile that serves weights for which its row has no time would seem faster than tensor cores are, and run every time.
+TEST_F(CudaPlan, EstimatesEveryTileThatServes) {
+  const Model of_64(MARLIN_INT4, 64, ScaleType::f16, 11776, 4096), q4_0(MARLIN_INT4, 32, ScaleType::f16, 11776, 4096);
+  const Model int8(MARLIN_INT8, 128, ScaleType::f16, 11776, 4096), q8_0(MARLIN_INT8, 32, ScaleType::f16, 11776, 4096);
+  Model q6_k(MARLIN_INT8, 16, ScaleType::f32, 11776, 4096);
+  q6_k.steady = true;
+  constexpr int64_t kRows = 512;
+  constexpr double kOperationsOfNs = 990e3;  // of an H100
+  const Model* const models[] = {&mxfp4, &int4, &of_64, &q4_0, &int8, &q8_0, &q6_k};
+  int tiles = 0;
+  for (const Model* model : models)
+    with_problem(*model, kRows, MARLIN_BF16, [&](const GemmProblem& problem) {
+      const auto operations = static_cast<double>(2 * kRows * model->meta.n * model->meta.k);
+      for (const gpu::ProductKernel& kernel : cuda::policy().kernels) {
+        if (!kernel.shares_tiles || !kernel.takes(gpu::activation_of(problem), gpu::weights_of(problem).layout)) continue;
+        EXPECT_GT(gpu::estimated_ns(kernel, problem, kRows, hopper), operations / kOperationsOfNs)
+            << kernel.rows << " rows, weights of format " << model->meta.format << ", group " << model->meta.group_size;
+        ++tiles;
+      }
+    });
+  EXPECT_EQ(tiles, 4 * 7 + 5 + 2 * 4);
 }
 
 TEST_F(CudaPlan, GivesFormsThatHaveNoKernelOfTheirOwnAGeneralOne) {

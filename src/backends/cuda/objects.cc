@@ -10,8 +10,8 @@ namespace {
 
 #define MARLIN_CUDA_PRODUCT(...)
 #define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
-                              activation_bytes, fp4_chunk_ns, chunk_ns, serves)                   \
-  {family "_", "_" suffix, {shared_bytes, (fp4_chunk_ns) != 0 ? box_rows_of(rows) : 0}},
+                              activation_bytes, shares_tiles, ...)                                \
+  {family "_", "_" suffix, {shared_bytes, (shares_tiles) ? box_rows_of(rows) : 0}},
 struct HopperProduct {
   std::string_view begin, end;  // of the kernel's name
   LaunchRules rules;

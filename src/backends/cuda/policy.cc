@@ -125,8 +125,7 @@ constexpr SortsOf sorts_of_hopper(std::string_view family) {
    false,                                                                                          \
    false,                                                                                          \
    1,                                                                                              \
-   0,                                                                                              \
-   0,                                                                                              \
+   {},                                                                                             \
    0,                                                                                              \
    std::string_view(family) == "gemv" ? few_routes : nullptr},
 /// The name of a kernel of 2:4 weights, of which Hopper has rings alone.
@@ -139,7 +138,7 @@ constexpr std::string_view sparse_kernel(std::string_view name) {
 #define MARLIN_HOPPER_SPARSE_ACTIVATIONS(prefix, suffix) \
   {"", sparse_kernel(prefix "f16_" suffix), sparse_kernel(prefix "bf16_" suffix), ""}
 #define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
-                              activation_bytes, fp4_chunk_ns, chunk_ns, serves)                   \
+                              activation_bytes, shares_tiles, serves, ...)                        \
   {{MARLIN_HOPPER_ACTIVATIONS(family "_fp4_", suffix),                                            \
     MARLIN_HOPPER_ACTIVATIONS(family "_u4_", suffix),                                             \
     MARLIN_HOPPER_ACTIVATIONS(family "_i8_", suffix),                                             \
@@ -156,10 +155,9 @@ constexpr std::string_view sparse_kernel(std::string_view name) {
    false,                                                                                         \
    serves,                                                                                        \
    true,                                                                                          \
-   (fp4_chunk_ns) != 0,                                                                           \
+   shares_tiles,                                                                                  \
    tile_cluster_of(rows),                                                                         \
-   fp4_chunk_ns,                                                                                  \
-   chunk_ns,                                                                                      \
+   {__VA_ARGS__},                                                                                 \
    activation_bytes,                                                                              \
    sorts_of_hopper(family),                                                                       \
    true},

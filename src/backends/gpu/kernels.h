@@ -23,6 +23,12 @@ namespace metal_marlin::gpu {
 enum class ActivationKind : uint8_t { f32, f16, bf16, i8 };
 inline constexpr int kKernelCodes = 8, kActivationKinds = 4;
 
+/// Weights by the time that a tile takes for 64 slots of them: decoding depends on the codes, and
+/// sums are multiplied by a scale once a group. Long groups have 128 slots and more, short ones of
+/// INT8 16 or 32.
+enum class ChunkKind : uint8_t { fp4, u4_long, u4_64, u4_32, i8_long, i8_short };
+inline constexpr int kChunkKinds = 6;
+
 /// A row of kernels.inc: one tile, for every kind of codes and activations.
 struct ProductKernel {
   std::string_view names[kKernelCodes][kActivationKinds];
@@ -46,9 +52,9 @@ struct ProductKernel {
   bool shares_tiles = false;
   /// Threadgroups that make a tile together; they are launched together.
   int64_t groups_of_tile = 1;
-  /// Nanoseconds that a threadgroup takes for 64 slots of a tile of FP4, and of other codes; 0: not
-  /// estimated.
-  int64_t fp4_chunk_ns = 0, chunk_ns = 0;
+  /// Nanoseconds that a threadgroup takes for 64 slots of a shared tile, by ChunkKind; 0: it does
+  /// not serve such weights.
+  std::array<int64_t, kChunkKinds> chunk_ns{};
   /// K is split so that 16-bit activations of a tile take no more bytes than this; 0: no limit.
   int64_t activation_bytes = 0;
   /// The routed rows that its threadgroups sort themselves, without the kernel that sorts them:
