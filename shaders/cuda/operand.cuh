@@ -34,9 +34,8 @@ struct Operand {
   static constexpr bool kAdditive = Form::kZero >= kZeroF32;
   /// Quads of scales for 64 slots, or for 128 if that is the group.
   static constexpr int kQuads = kGroupsOf128 ? 1 : kMmaSlots >> Form::kShift;
-  /// Steps of 16 slots, and units of two, of a group, of those in a chunk. A unit is the least
-  /// where groups have 16 slots.
-  static constexpr int kGroupSteps = 4 / kQuads, kGroupUnits = kQuads == 1 ? 2 : 1;
+  /// Steps of 16 slots of a group, of those in a chunk.
+  static constexpr int kGroupSteps = 4 / kQuads;
   /// Pieces of 16 bytes of a lane, and the bytes of the codes of 32 rows of W and 64 slots: of 2:4
   /// weights, of those that are kept and their positions.
   static constexpr int kPieces = Codes::kWords;
@@ -71,26 +70,15 @@ struct Operand {
   template <int HALF, bool WITHOUT_ZEROS = false, int HALVES>
   __device__ static void decode(const uint4 (&q)[kPieces],
                                 const ChunkScales<Operand, HALVES>& scales, u32 (&a)[4][4]) {
-    UNROLL for (int row = 0; row < 2; row++) UNROLL for (int unit = 0; unit < 2; unit++) {
-      u32 h[4], word[kPieces];
-      // INT8 has a word for each step, whose scales may differ (groups of 16 slots).
-      bool is_zero[kPieces];
-      UNROLL for (int i = 0; i < kPieces; i++) is_zero[i] =
-          WITHOUT_ZEROS && (scale_bits<HALF>(scales, 2 * unit + i, row) & kMagnitude) == 0;
-      const u32 zero =
-          Codes::kZeros && is_zero[0] ? u32(Number::kMagic) : zero_point<HALF>(scales, unit, row);
-      words_of(q, unit, row, word);
-      if constexpr (kFolded && kIsBf16)
-        Codes::bits(word[0], h);
-      else
-        decode_words(word, zero, is_zero, h);
-      UNROLL for (int t = 0; t < 4; t++) {
-        const int step = 2 * unit + t / 2;
-        u32& to = a[step][2 * (t % 2) + row];
-        to = h[t];
-        if (kFolded) to = Number::multiply(to, multiplier<HALF>(scales, step, row));
-      }
-    }
+    UNROLL for (int row = 0; row < 2; row++) UNROLL for (int unit = 0; unit < 2; unit++)
+        decode_row<HALF, WITHOUT_ZEROS>(q, scales, unit, row, a);
+  }
+  /// The operands of the two steps of a unit alone.
+  template <int HALF, int HALVES>
+  __device__ static void decode_unit(const uint4 (&q)[kPieces],
+                                     const ChunkScales<Operand, HALVES>& scales, int unit,
+                                     u32 (&a)[4][4]) {
+    UNROLL for (int row = 0; row < 2; row++) decode_row<HALF, false>(q, scales, unit, row, a);
   }
 
   /// The sparse operands of both units of a chunk, of the kept codes of the rows g and g + 8 of a
@@ -134,6 +122,30 @@ struct Operand {
   static constexpr u32 kZeroBytesOfI8 = 0x80808080u;
   __device__ static constexpr int quad_of(int step) { return step / kGroupSteps; }
 
+  /// A row of a unit: the operands of its two steps that lane row g or g + 8 holds.
+  template <int HALF, bool WITHOUT_ZEROS, int HALVES>
+  __device__ static void decode_row(const uint4 (&q)[kPieces],
+                                    const ChunkScales<Operand, HALVES>& scales, int unit, int row,
+                                    u32 (&a)[4][4]) {
+    u32 h[4], word[kPieces];
+    // INT8 has a word for each step, whose scales may differ (groups of 16 slots).
+    bool is_zero[kPieces];
+    UNROLL for (int i = 0; i < kPieces; i++) is_zero[i] =
+        WITHOUT_ZEROS && (scale_bits<HALF>(scales, 2 * unit + i, row) & kMagnitude) == 0;
+    const u32 zero =
+        Codes::kZeros && is_zero[0] ? u32(Number::kMagic) : zero_point<HALF>(scales, unit, row);
+    words_of(q, unit, row, word);
+    if constexpr (kFolded && kIsBf16)
+      Codes::bits(word[0], h);
+    else
+      decode_words(word, zero, is_zero, h);
+    UNROLL for (int t = 0; t < 4; t++) {
+      const int step = 2 * unit + t / 2;
+      u32& to = a[step][2 * (t % 2) + row];
+      to = h[t];
+      if (kFolded) to = Number::multiply(to, multiplier<HALF>(scales, step, row));
+    }
+  }
   /// The codes of 32 slots: INT8 has a piece for each unit, other codes have both units in one.
   __device__ static void words_of(const uint4 (&q)[kPieces], int unit, int row,
                                   u32 (&word)[kPieces]) {

@@ -202,10 +202,11 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, j = lane % 4;
-  // Short groups of integers and of 2:4 weights leave no registers for it (routes_of_ring of
-  // src/backends/cuda/policy.cc).
+  // Short groups of integers and of 2:4 weights, and float32 scales, leave no registers for it
+  // (routes_of_ring of src/backends/cuda/policy.cc).
   constexpr bool kDenseFp4 = !Codes::kZeros && Codes::kWords == 1 && !Codes::kSparse;
-  constexpr bool kSortsMany = ROUTED && (kDenseFp4 || Op::kGroupsOf128 || Op::kAdditive);
+  constexpr bool kHalfZeros = Op::kAdditive && Op::kZeroElement == 2;
+  constexpr bool kSortsMany = ROUTED && (kDenseFp4 || Op::kGroupsOf128 || kHalfZeros);
   const int* table = nullptr;
   if constexpr (ROUTED) {
     if (!guesses) wait_for_previous();
@@ -327,12 +328,16 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
           wait_for_phase(ring.barriers + 8 * stage, parity);
           const unsigned char* const weights = mine + stage * shape.bytes();
           const int chunks_of_stage = min(part.count() - done, shape.chunks());
-          add_stage<Codes, Number, Form>(weights, shape, lane_x + 128 * done, chunks_of_stage, lane,
-                                         total);
+          const unsigned char* const stage_x = lane_x + 128 * done;
+          if constexpr (Op::kScaleElement == 4)
+            add_stage_of_floats<Codes, Number, Form, ROUTED>(weights, shape, stage_x,
+                                                             chunks_of_stage, lane, total);
+          else
+            add_stage<Codes, Number, Form>(weights, shape, stage_x, chunks_of_stage, lane, total);
           if constexpr (Codes::kSparse)
             if (multiplies_dropped)
-              add_dropped_slots_of_stage<Op, Number>(weights, lane_x + 128 * done, chunks_of_stage,
-                                                     lane, total);
+              add_dropped_slots_of_stage<Op, Number>(weights, stage_x, chunks_of_stage, lane,
+                                                     total);
           __syncwarp();
           if (lane == 0) ring.refill(stage);
           if (++stage == shape.stages) {

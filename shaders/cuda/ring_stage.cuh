@@ -47,7 +47,7 @@ struct RingCodes<U4, Form> {
 /// The numbers of a quad, of ELEMENT bytes, that lane row g needs.
 template <int ELEMENT, int WORDS>
 __device__ inline void read_quad(const unsigned char* quad, int g, u32 (&to)[WORDS]) {
-  static_assert(ELEMENT <= 2, "longer ones take more registers than there are");
+  static_assert(ELEMENT <= 2, "of float32, a unit is read at a time");
   if constexpr (ELEMENT == 1) {
     to[0] = *reinterpret_cast<const u32*>(quad + 4 * g);
   } else if constexpr (ELEMENT == 2) {
@@ -81,20 +81,46 @@ __device__ inline ChunkScales<Op, 2> read_scales(const unsigned char* stage,
   return to;
 }
 
-/// Operands B of both units of chunk `c` of a warp's part of A (copy_activations).
+/// Operands B of both steps of unit `u` of chunk `c` of a warp's part of A (copy_activations).
+__device__ inline void read_activations(const unsigned char* x, int c, int u, u32 (&b)[4]) {
+  const uint4 both_steps = *reinterpret_cast<const uint4*>(x + 128 * c + 64 * u);
+  b[0] = both_steps.x;
+  b[1] = both_steps.y;
+  b[2] = both_steps.z;
+  b[3] = both_steps.w;
+}
+/// Those of both units.
 __device__ inline void read_activations(const unsigned char* x, int c, u32 (&b)[2][4]) {
-  UNROLL for (int u = 0; u < 2; u++) {
-    const uint4 both_steps = *reinterpret_cast<const uint4*>(x + 128 * c + 64 * u);
-    b[u][0] = both_steps.x;
-    b[u][1] = both_steps.y;
-    b[u][2] = both_steps.z;
-    b[u][3] = both_steps.w;
-  }
+  UNROLL for (int u = 0; u < 2; u++) read_activations(x, c, u, b[u]);
 }
 /// A lane's positions of the kept codes of a chunk of 2:4 weights, for both halves of the row
 /// block.
 __device__ inline uint2 positions_of_chunk(const unsigned char* codes, int lane) {
   return *reinterpret_cast<const uint2*>(codes + 16 * kLanes + 8 * lane);
+}
+
+/// Adds the products of a step of a unit, whose operands B of both steps are `b`, and A for
+/// additive zeros.
+template <class Op, class Number>
+__device__ inline void multiply_step(float (&sum)[4], float (&sum_of_a)[4], const u32 (&a)[4],
+                                     const u32 (&b)[4], int step) {
+  const u32 of_step[2] = {b[2 * step], b[2 * step + 1]};
+  Number::mma(sum, a, of_step);
+  if constexpr (Op::kAdditive) {
+    const u32 ones[4] = {Number::kOne, Number::kOne, Number::kOne, Number::kOne};
+    Number::mma(sum_of_a, ones, of_step);
+  }
+}
+/// Adds the sums of the group of step `step`, times its scale, and those of A times its zero.
+template <class Op, int HALF, int HALVES>
+__device__ inline void add_group(const float (&sum)[4], const float (&sum_of_a)[4],
+                                 const ChunkScales<Op, HALVES>& scales, int step,
+                                 float (&total)[4]) {
+  UNROLL for (int i = 0; i < 4; i++) {
+    total[i] = fmaf(sum[i], Op::template scale<HALF>(scales, step, i / 2), total[i]);
+    if constexpr (Op::kAdditive)
+      total[i] = fmaf(sum_of_a[i % 2], Op::template zero<HALF>(scales, step, i / 2), total[i]);
+  }
 }
 
 /// A lane's weights of 64 slots and of one half of the row block: operands A of two units.
@@ -115,14 +141,8 @@ struct HalfChunk {
   /// Adds the products of a unit, whose operands B of both steps are `b`, and A for additive zeros.
   __device__ void multiply(float (&sum)[4], float (&sum_of_a)[4], int unit,
                            const u32 (&b)[4]) const {
-    UNROLL for (int step = 0; step < 2; step++) {
-      const u32 of_step[2] = {b[2 * step], b[2 * step + 1]};
-      Number::mma(sum, a[2 * unit + step], of_step);
-      if constexpr (Op::kAdditive) {
-        const u32 ones[4] = {Number::kOne, Number::kOne, Number::kOne, Number::kOne};
-        Number::mma(sum_of_a, ones, of_step);
-      }
-    }
+    UNROLL for (int step = 0; step < 2; step++)
+        multiply_step<Op, Number>(sum, sum_of_a, a[2 * unit + step], b, step);
   }
 };
 /// Of 2:4 weights: kept codes of both halves, and then positions.
@@ -156,7 +176,7 @@ __device__ inline void add_stage(const unsigned char* stage,
   float part[2][4];
   ChunkScales<Op, 2> scales{};
   // Additive zeros take registers, and so do short groups: fewer chunks are under way.
-  constexpr bool kOf64 = !Op::kFolded && !Op::kGroupsOf128 && Op::kGroupUnits == 2;
+  constexpr bool kOf64 = !Op::kFolded && !Op::kGroupsOf128 && Op::kGroupSteps == 4;
   constexpr bool kFew = kOf64 || (Codes::kSparse && !Op::kGroupsOf128);
   constexpr int kUnrolled = Op::kAdditive ? 1 : (kFew ? 2 : kMostStageChunks);
 #pragma unroll kUnrolled
@@ -177,17 +197,13 @@ __device__ inline void add_stage(const unsigned char* stage,
       } else if constexpr (Op::kGroupsOf128) {
         UNROLL for (int u = 0; u < 2; u++) weights.multiply(part[kHalf], sum_of_a, u, b[u]);
       } else {
-        UNROLL for (int first = 0; first < 2; first += Op::kGroupUnits) {
+        constexpr int kGroupUnits = Op::kGroupSteps / 2;
+        UNROLL for (int first = 0; first < 2; first += kGroupUnits) {
           float sum[4] = {};
           UNROLL for (int i = 0; i < 4; i++) sum_of_a[i] = 0.0f;
-          UNROLL for (int u = first; u < first + Op::kGroupUnits; u++)
+          UNROLL for (int u = first; u < first + kGroupUnits; u++)
               weights.multiply(sum, sum_of_a, u, b[u]);
-          UNROLL for (int i = 0; i < 4; i++) {
-            float& to = total[kHalf][i];
-            to = fmaf(sum[i], Op::template scale<kHalf>(scales, 2 * first, i / 2), to);
-            if constexpr (Op::kAdditive)
-              to = fmaf(sum_of_a[i % 2], Op::template zero<kHalf>(scales, 2 * first, i / 2), to);
-          }
+          add_group<Op, kHalf>(sum, sum_of_a, scales, 2 * first, total[kHalf]);
         }
       }
     };
@@ -200,6 +216,67 @@ __device__ inline void add_stage(const unsigned char* stage,
         total[1][i] = fmaf(part[1][i], Op::template scale<1>(scales, 0, i / 2), total[1][i]);
       }
     }
+  }
+}
+
+/// The two float32 numbers of each group of a unit that a lane needs for one half of the row block.
+template <int QUADS, int WORDS, int ALL>
+__device__ inline void read_floats(const unsigned char* quads, u32 (&to)[ALL][WORDS]) {
+  UNROLL for (int q = 0; q < QUADS; q++) {
+    const uint2 two = *reinterpret_cast<const uint2*>(quads + q * kRowBlock * 4);
+    to[q][0] = two.x;
+    to[q][1] = two.y;
+  }
+}
+
+/// Adds the products of a stage of weights with float32 scales. Registers have room for the weights
+/// and scales of one unit and one half of the row block at a time: they are read as the first unit
+/// of a chunk.
+template <class Codes, class Number, class Form, bool ROUTED>
+__device__ inline void add_stage_of_floats(const unsigned char* stage,
+                                           const StageShape<Operand<Codes, Number, Form>>& shape,
+                                           const unsigned char* x, int chunks, int lane,
+                                           float (&total)[2][4]) {
+  typedef Operand<Codes, Number, Form> Op;
+  static_assert(!Op::kGroupsOf128 && Op::kQuads > 1, "forms that exist");
+  constexpr int kQuadsOfUnit = Op::kQuads / 2;
+  constexpr int kUnrolled = ROUTED || (Op::kAdditive && Op::kPieces == 2) ? 1 : 2;
+  const unsigned char* const codes = stage + 16 * lane;
+  const unsigned char* quads = stage + shape.scales_at() + lane / 4 * 16;
+  const int zeros = shape.zeros_at() - shape.scales_at();
+#pragma unroll kUnrolled
+  for (int unit = 0; unit < 2 * chunks; unit++) {
+    const auto half = [&](auto number) {
+      constexpr int kHalf = decltype(number)::value;
+      ChunkScales<Op, 1> scales{};
+      read_floats<kQuadsOfUnit>(quads + 8 * kHalf, scales.scales);
+      if constexpr (Op::kAdditive)
+        read_floats<kQuadsOfUnit>(quads + zeros + 8 * kHalf, scales.zeros);
+      uint4 q[Op::kPieces]{};
+      if constexpr (Op::kPieces == 2) {
+        q[0] = *reinterpret_cast<const uint4*>(codes + 1024 * unit + 512 * kHalf);
+      } else {
+        const unsigned char* const of_half = codes + 1024 * (unit / 2) + 512 * kHalf;
+        const uint2 two = *reinterpret_cast<const uint2*>(of_half + 8 * (unit % 2));
+        q[0] = make_uint4(two.x, two.y, 0, 0);
+      }
+      u32 a[4][4], b[4];
+      Op::template decode_unit<kHalf>(q, scales, 0, a);
+      // Read for each half, because they would take registers while weights are decoded.
+      if (ROUTED) asm volatile("" ::: "memory");
+      read_activations(x, 0, 0, b);
+      UNROLL for (int first = 0; first < 2; first += Op::kGroupSteps) {
+        float sum[4] = {};
+        [[maybe_unused]] float sum_of_a[4] = {};
+        UNROLL for (int step = first; step < first + Op::kGroupSteps; step++)
+            multiply_step<Op, Number>(sum, sum_of_a, a[step], b, step);
+        add_group<Op, kHalf>(sum, sum_of_a, scales, first, total[kHalf]);
+      }
+    };
+    half(Constant<0>());
+    half(Constant<1>());
+    quads += kQuadsOfUnit * kRowBlock * 4;
+    x += 64;
   }
 }
 

@@ -18,9 +18,9 @@
 #undef MARLIN_HOPPER_FORMS_fp4
 #undef MARLIN_HOPPER_FORMS_u4_sparse
 #define MARLIN_WGMMA_FORMS_u4(X) X(1, 1, 7)
-#define MARLIN_HOPPER_FORMS_u4(X) MARLIN_WGMMA_FORMS_u4(X) X(1, 3, 5) X(1, 0, 6)
+#define MARLIN_HOPPER_FORMS_u4(X) MARLIN_WGMMA_FORMS_u4(X) X(1, 3, 5) X(1, 0, 6) X(0, 2, 5)
 #define MARLIN_WGMMA_FORMS_i8(X)
-#define MARLIN_HOPPER_FORMS_i8(X) X(1, 0, 5)
+#define MARLIN_HOPPER_FORMS_i8(X) X(1, 0, 5) X(0, 0, 4) X(0, 2, 5)
 #define MARLIN_WGMMA_FORMS_fp4(X)
 #define MARLIN_HOPPER_FORMS_fp4(X) X(3, 0, 5) X(4, 0, 4)
 #define MARLIN_HOPPER_FORMS_u4_sparse(X) X(1, 0, 5) X(1, 0, 7)

@@ -143,12 +143,14 @@ TEST_F(CudaPlan, GivesInt8KernelsOfHopper) {
   }
   EXPECT_EQ(name(q8_0, 2048), "wgmma_i8_bf16_m128_n256");
   EXPECT_EQ(name(of_128, 2048), "wgmma_i8_bf16_m192_n256");
-  for (const int64_t m : {1, 16, 512}) EXPECT_EQ(name(q6_k, m), "mma_i8_bf16_m32_n128");
+  for (const int64_t m : {1, 8}) EXPECT_EQ(name(q6_k, m), "ring_i8_bf16_m8");
+  for (const int64_t m : {9, 512}) EXPECT_EQ(name(q6_k, m), "mma_i8_bf16_m32_n128");
   q6_k.steady = true;
   EXPECT_EQ(name(q6_k, 2048), "wgmma_i8_bf16_m128_n256");
   Model q5_k(MARLIN_INT8, 32, ScaleType::f32, 11776, 4096);
   q5_k.meta.zero_kind = ZeroKind::additive;
   q5_k.meta.zero_type = ScaleType::f32;
+  EXPECT_EQ(name(q5_k, 8), "ring_i8_bf16_m8");
   EXPECT_EQ(name(q5_k, 2048), "mma_i8_bf16_m32_n128");
   q5_k.steady = true;
   EXPECT_EQ(name(q5_k, 2048), "wgmma_i8_bf16_m128_n256");
@@ -169,10 +171,11 @@ TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopper) {
   q4_k.meta.zero_type = ScaleType::f32;
   EXPECT_THAT(name(mlx, 512), testing::StartsWith("wgmma_u4_bf16_"));
   EXPECT_EQ(name(q4_k, 512), "mma_u4_bf16_m32_n128");
-  EXPECT_EQ(name(q4_k, 1), "mma_u4_bf16_m16_n128");  // there is no ring
+  EXPECT_EQ(name(q4_k, 8), "ring_u4_bf16_m8");
+  EXPECT_EQ(name(q4_k, 9), "mma_u4_bf16_m16_n128");
   q4_k.steady = true;
   EXPECT_EQ(name(q4_k, 2048), "wgmma_u4_bf16_m192_n256");
-  EXPECT_EQ(name(q4_k, 1), "mma_u4_bf16_m16_n128");
+  EXPECT_EQ(name(q4_k, 8), "ring_u4_bf16_m8");
   EXPECT_EQ(name(q4_k, 512, MARLIN_F32), "gemm_u4_f32_m64_n128");
 }
 
@@ -386,7 +389,8 @@ TEST_F(CudaPlan, SortsAndGathersInTheLaunchOfTiles) {
   EXPECT_EQ(launches(mxfp4, 4096, "ring_fp4_bf16_m8"), "2");  // it finds rows by index, but sorts up to 2000
 }
 
-/// A threadgroup sorts what its table has room for, experts that it can count, and with short groups a warp's rows alone.
+/// A threadgroup sorts what its table has room for, experts that it can count, and with short groups of integers or float32
+/// scales a warp's rows alone.
 TEST_F(CudaPlan, SortsRoutedRowsInAThreadgroupWhereThereIsRoom) {
   const gpu::KernelHealth health;
   const auto sorts = [&](const Model& model, int experts, int64_t tokens, const char* kernel) {
@@ -413,6 +417,11 @@ TEST_F(CudaPlan, SortsRoutedRowsInAThreadgroupWhereThereIsRoom) {
   Model q4_1 = q4_0;
   q4_1.meta.zero_kind = ZeroKind::additive;
   EXPECT_TRUE(sorts(q4_1, 128, 9, "mma_u4_bf16_m16_n128"));  // whose gathered rows are added up
+  EXPECT_FALSE(sorts(q4_1, 128, 9, "ring_u4_bf16_m8"));
+  Model q4_k = q4_1;
+  q4_k.meta.scale_type = q4_k.meta.zero_type = ScaleType::f32;
+  EXPECT_FALSE(sorts(q4_k, 128, 8, "ring_u4_bf16_m8"));
+  EXPECT_TRUE(sorts(q4_k, 128, 9, "ring_u4_bf16_m8"));
 }
 
 /// Every T has the kernel, and no more scratch than one, of the values of T that marlin_prepare asks for.

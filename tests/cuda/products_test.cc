@@ -140,9 +140,8 @@ void for_each_form(uint32_t count, const Try& try_one) {
       // Products of float16 and E8M0 are no float16.
       const bool is_wgmma = name.starts_with("wgmma_");
       if (is_wgmma && c.format == MARLIN_MXFP4 && c.a_type == MARLIN_F16) continue;
-      // Float32 scales have no rings, and groups of 32 with zero points no wgmma kernels.
+      // Groups of 32 with zero points have no wgmma kernels.
       const bool is_float32 = c.scale_type == MARLIN_F32;
-      if (is_float32 && name.starts_with("ring_")) continue;
       if (is_wgmma && c.group == 32 && c.zeros == trial::Zeros::integer) continue;
       // INT8 codes and float32 scales leave less room.
       const int64_t most_of_int8 = c.group == 32 || c.group == 16 ? 128 : 192;

@@ -90,12 +90,14 @@ constexpr bool kernel_is_row_invariant(std::string_view family, std::string_view
 using Sorts = gpu::ProductKernel::Sorts;
 using SortsOf = Sorts (*)(const gpu::RowBlockLayout&);
 Sorts few_routes(const gpu::RowBlockLayout&) { return Sorts::few; }
-/// Integers in groups of less than 128 slots, and 2:4 weights in such groups, leave no registers
-/// for more (kSortsMany of shaders/cuda/ring.cuh).
+/// Integers in groups of less than 128 slots, 2:4 weights in such groups, and float32 scales leave
+/// no registers for more (kSortsMany of shaders/cuda/ring.cuh).
 Sorts routes_of_ring(const gpu::RowBlockLayout& layout) {
   const bool fp4 = layout.codes == gpu::KernelCodes::fp4;
   const bool is_long = layout.group_shift_constant() == kLongGroupShift;
-  return fp4 || is_long || layout.zero_kind == ZeroKind::additive ? Sorts::many : Sorts::few;
+  const bool half_zeros =
+      layout.zero_kind == ZeroKind::additive && layout.scale_type != ScaleType::f32;
+  return fp4 || is_long || half_zeros ? Sorts::many : Sorts::few;
 }
 /// Tiles add up gathered rows over groups for additive zeros.
 Sorts routes_of_mma(const gpu::RowBlockLayout& layout) {
