@@ -1,4 +1,4 @@
-// Scales and activations' scales (d) that kernels combine: every one, pairs of them, huge ones.
+// Scales and activations' scales (d) that kernels combine: every one, pairs of them, huge ones. Every code of E4M3.
 #include <gtest/gtest.h>
 
 #include <limits>
@@ -134,6 +134,43 @@ TEST_P(E4m3Rows, TakeEveryPairOfScales) {
 INSTANTIATE_TEST_SUITE_P(Kernels, E4m3Rows, testing::ValuesIn(rows_that([](const KernelRow& row) {
                            return (row.codes & (bit(CodeKind::fp4) | sparse(CodeKind::fp4))) != 0 &&
                                   (row.scales & bit(ScaleType::e4m3)) != 0 && row.slot_group_min == 16;
+                         })),
+                         name_of_row);
+
+class E4m3CodeRows : public testing::TestWithParam<const KernelRow*> {};
+
+// Column c holds code c alone, and one slot after the other has an activation.
+TEST_P(E4m3CodeRows, TakeEveryCode) {
+  const KernelRow& row = *GetParam();
+  const CpuFeatures features = this_machine();
+  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
+  std::mt19937 rng(1);
+  CpuWeights w = random_weights({MARLIN_FP8, ScaleType::f32, ZeroKind::none, 128}, 256, kSuperSlots, rng);
+  auto* super = reinterpret_cast<uint8_t*>(w.data.data());
+  for (int64_t p = 0; p < w.layout.panels(); ++p, super += w.layout.panel_bytes()) {
+    for (int64_t i = 0; i < w.layout.code_bytes(); ++i)
+      super[i] = static_cast<uint8_t>(p * kPanelColumns + i / 512 % kColumnGroups * kGroupColumns + i % 64 / 4);
+    for (int c = 0; c < kPanelColumns; ++c) store(super + w.layout.scales_offset() + 4 * c, 1.0f);
+  }
+  for (const int64_t rows : {1, 3}) {
+    Operands o = make_operands(w, rows, MARLIN_BF16, MARLIN_F32, rng);
+    for (size_t slot = 0; slot < kBlockSlots; ++slot) {
+      std::vector<float> values(kSuperSlots, 0.0f);
+      values[slot] = 1;
+      for (int64_t r = 0; r < rows; ++r)
+        encode_floats(MARLIN_BF16, values.data(), kSuperSlots, o.a.data() + r * o.problem.a.stride * 2);
+      run(o.problem, features, row.name, 1);
+      for (int code = 0; code < 256; ++code) {
+        const double want = e4m3_value(code), got = static_cast<double>(element(o.problem.c, rows - 1, code));
+        ASSERT_EQ(std::isnan(got), std::isnan(want)) << row.name << " code " << code << " slot " << slot;
+        if (!std::isnan(want)) ASSERT_EQ(got, want) << row.name << " code " << code << " slot " << slot;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, E4m3CodeRows, testing::ValuesIn(rows_that([](const KernelRow& row) {
+                           return (row.codes & bit(CodeKind::bf16)) != 0 && row.expands;
                          })),
                          name_of_row);
 

@@ -9,10 +9,10 @@
 //          prescaled: dequant, with the scales multiplied into the decoded weights
 //          paired: dequant, with two scale groups of 16 slots in neighboring lanes
 //   CODES  u4 (INT4, zero point 8), u4zero (INT4, integer zero points), u4add (INT4, additive
-//          zeros), fp4 (E2M1), i8, i8add (INT8), lut4 (16 floats), bf16, f16, f32; any: the kinds
-//          that the row names. With the suffix _sparse, a kernel serves only 2:4 sparse weights of
-//          these codes. Without it, a kernel serves dense weights, and an `any` kernel also sparse
-//          weights if its row says so.
+//          zeros), fp4 (E2M1), i8, i8add (INT8), lut4 (16 floats), bf16, f16, f32; real: the last
+//          four; any: the kinds that the row names. With the suffix _sparse, a kernel serves only
+//          2:4 sparse weights of these codes. Without it, a kernel serves dense weights, and an
+//          `any` kernel also sparse weights if its row says so.
 //   FORM   the type in which activations are multiplied: i8, bf16, f32
 #pragma once
 
@@ -76,6 +76,7 @@ enum class AddOrder : uint8_t {
   own,             ///< like no other kernel
   portable,        ///< slot by slot, with weights that contain their scale; INT8: as `blocks`, but
                    ///< in float64
+  steps,           ///< the same, by FMA, in the order of lines of codes
   blocks,          ///< INT8: block by block, float(sum of a block) times (scale times d); with
                    ///< PanelArgs::block_by_block
   groups,          ///< the sum of a scale group in the order of lines of codes, times its scale

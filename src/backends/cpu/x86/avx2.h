@@ -140,34 +140,6 @@ struct Avx2Bytes {
   MARLIN_AVX2 MARLIN_INLINE static Vector right(Vector x) {
     return _mm256_srli_epi16(x, kBits);
   }
-  template <int kBits>
-  MARLIN_AVX2 MARLIN_INLINE static Vector left_16(Vector x) {
-    return _mm256_slli_epi16(x, kBits);
-  }
-  template <int kBits>
-  MARLIN_AVX2 MARLIN_INLINE static Vector right_16(Vector x) {
-    return _mm256_srli_epi16(x, kBits);
-  }
-  MARLIN_AVX2 MARLIN_INLINE static Vector splat_16(int x) {
-    return _mm256_set1_epi16(static_cast<short>(x));
-  }
-  MARLIN_AVX2 MARLIN_INLINE static Vector plus_16(Vector a, Vector b) {
-    return _mm256_add_epi16(a, b);
-  }
-  MARLIN_AVX2 MARLIN_INLINE static Vector less_16(Vector a, Vector b) {
-    return _mm256_cmpgt_epi16(b, a);
-  }
-  MARLIN_AVX2 MARLIN_INLINE static Vector choose(Vector mask, Vector yes, Vector no) {
-    return _mm256_blendv_epi8(no, yes, mask);
-  }
-  MARLIN_AVX2 MARLIN_INLINE static Vector look_up_e4m3(Vector index) {
-    const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kE4m3Subnormals.of));
-    // Bytes 2 i and 2 i + 1.
-    const __m256i twice = _mm256_slli_epi16(index, 1);
-    const __m256i bytes = _mm256_or_si256(
-        twice, _mm256_add_epi16(_mm256_slli_epi16(twice, 8), _mm256_set1_epi16(0x100)));
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), bytes);
-  }
   MARLIN_AVX2 MARLIN_INLINE static Vector look_up_iq4(Vector index) {
     const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kIq4Bytes.of));
     return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
@@ -176,6 +148,7 @@ struct Avx2Bytes {
 #define MARLIN_EXPAND_TARGET MARLIN_AVX2
 #define MARLIN_EXPAND_BYTES Avx2Bytes
 #define MARLIN_EXPAND expand_avx2
+#define MARLIN_EXPAND_WITHOUT_E4M3  // avx2_real.h
 #include "backends/cpu/expand.inc"
 
 /// Decodes the additive zeros of a superblock whose n scales are decoded.

@@ -19,9 +19,8 @@
 #if defined(__x86_64__)
 
 #include <bit>
-#include <utility>
 
-#include "backends/cpu/x86/avx2.h"
+#include "backends/cpu/x86/avx2_real.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::cpu {
@@ -104,69 +103,34 @@ MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
   }
 }
 
-/// 8 columns of the 16 floats at `table`, by the low 4 bits of dwords.
-MARLIN_AVX2 MARLIN_INLINE __m256 look_up_floats(const float* table, __m256i index) {
-  const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), index),
-               high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), index);
-  return _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32(index, 28)));
-}
-
-/// Step kStep (0..7) of 8 slots of 8 columns of real codes, whose lines are at `codes`. Steps have
-/// the order of lines of floats (layout.h).
-template <CodeKind kCode, int kStep>
-MARLIN_AVX2 MARLIN_INLINE __m256 real_value(const PanelLayout& layout, const uint8_t* codes) {
-  constexpr int kLine = kStep % (lines_of_block(kCode) / 4);
-  const __m256i line = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(codes + 64 * kLine));
-  if constexpr (kCode == CodeKind::f32) {
-    return _mm256_castsi256_ps(line);
-  } else if constexpr (kCode == CodeKind::bf16) {
-    const __m256i upper = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
-    return _mm256_castsi256_ps(kStep < 4 ? _mm256_slli_epi32(line, 16)
-                                         : _mm256_and_si256(line, upper));
-  } else if constexpr (kCode == CodeKind::lut4) {
-    return look_up_floats(layout.codebook, _mm256_srli_epi32(line, 4 * kStep));
-  } else {
-    const __m256i low =
-        kStep < 4 ? _mm256_and_si256(line, _mm256_set1_epi32(0xffff)) : _mm256_srli_epi32(line, 16);
-    return _mm256_cvtph_ps(
-        _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1)));
-  }
-}
-
-template <CodeKind kCode, int... kStep>
-MARLIN_AVX2 MARLIN_INLINE void decode_real_slots(std::integer_sequence<int, kStep...>,
-                                                 const PanelLayout& layout, const uint8_t* codes,
-                                                 __m256 scale, float (*out)[kPanelColumns]) {
-  (_mm256_storeu_ps(out[kStep], _mm256_mul_ps(real_value<kCode, kStep>(layout, codes), scale)),
-   ...);
-}
-
-template <CodeKind kCode>
+template <class Decoder>
 MARLIN_AVX2 void dequantize_real(const PanelLayout& layout, const uint8_t* super,
                                  Avx2DequantizedF32& out) {
-  constexpr int kLines = lines_of_block(kCode);
+  constexpr int kOctetBytes = Decoder::kLines / 4 * 64;
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   alignas(32) float scale[8][kPanelColumns];
   decode_scales_avx2(layout.scale_type, super + layout.scales_offset(),
                      layout.groups_per_super() * kPanelColumns, 1.0f, &scale[0][0]);
-  ExpandedCodes<kCode> expanded;
-  const uint8_t* const of_super = codes_of_super<kCode>(layout, super, 0, expanded);
+  const Decoder decoder(layout);
   for (int octet = 0; octet < kSuperSlots / 8; ++octet)
     for (int v = 0; v < 8; ++v) {
-      const uint8_t* const group = of_super + (octet / 4 * kColumnGroups + v / 2) * kLines * 64;
-      decode_real_slots<kCode>(
-          std::make_integer_sequence<int, 8>{}, layout,
-          group + octet % 4 * (kLines / 4) * 64 + v % 2 * 32,
-          _mm256_load_ps(&scale[octet / 2 >> shift][8 * v]),
-          reinterpret_cast<float(*)[kPanelColumns]>(&out.weights[8 * octet][8 * v]));
+      const int lines = (octet / 4 * kColumnGroups + v / 2) * 4 + octet % 4;
+      const auto read = decoder.read(super + lines * kOctetBytes + v % 2 * 32);
+      const __m256 s = _mm256_load_ps(&scale[octet / 2 >> shift][8 * v]);
+      float* const to = &out.weights[8 * octet][8 * v];
+      __m256 w[4];
+      decoder.template decode<0>(read, w);
+      for (int i = 0; i < 4; ++i) _mm256_store_ps(to + i * kPanelColumns, _mm256_mul_ps(w[i], s));
+      decoder.template decode<1>(read, w);
+      for (int i = 0; i < 4; ++i)
+        _mm256_store_ps(to + (4 + i) * kPanelColumns, _mm256_mul_ps(w[i], s));
     }
 }
 
 void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Avx2DequantizedF32& out) {
   if (is_real(args.code))
-    return with_any_code(args.code, [&]<CodeKind kCode>() {
-      if constexpr (is_real(kCode)) dequantize_real<kCode>(*args.layout, super, out);
-    });
+    return with_real_codes(
+        args, [&]<class Decoder>() { dequantize_real<Decoder>(*args.layout, super, out); });
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     dequantize<kCode, kSparse>(*args.layout, super, out);
   });
