@@ -84,7 +84,7 @@ struct DequantizedCodes {
   }
 };
 
-/// A superblock, for multiply_int8.
+/// A superblock, for multiply_int8_block.
 template <bool kEightBits>
 struct DequantizedWalk {
   static constexpr bool kEight = kEightBits;
@@ -107,7 +107,8 @@ struct DequantizedWalk {
 template <int kRows, bool kEight, int kParts, bool kClamp>
 MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const DequantizedWalk<kEight>& walk, int column,
                                                     const uint32_t* a_block, float* sums) {
-  multiply_int8<kRows, kVectors, kParts, kClamp>(walk, column, a_block, sums);
+  for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kInt8BlockWords<kRows, kParts>)
+    multiply_int8_block<kRows, kVectors, kParts, kClamp>(walk, b, column, a_block, sums);
 }
 
 template <int kRows, bool kEight>

@@ -176,41 +176,43 @@ MARLIN_AVX2 MARLIN_INLINE void add_scaled(const float* scales, const uint32_t* d
   }
 }
 
-/// Multiplies kRows rows by kVectors vectors of columns, from `column` on, of a superblock.
-/// Walk names its weights: codes(b, half, column, group) and kept(...), which are those of dot_16
-/// for half a block; kEight, adds_zeros(), counts_kept() and corrected() (codes are unsigned and
-/// their offset is no zero). It has `scales` and group_shift, log2 of the halves of blocks in a
-/// group.
+/// Multiplies kRows rows by kVectors vectors of columns, from `column` on, of block b of a
+/// superblock. Walk names its weights: codes(b, half, column, group) and kept(...), which are those
+/// of dot_16 for half a block; kEight, adds_zeros(), counts_kept() and corrected() (codes are
+/// unsigned and their offset is no zero). It has `scales` and group_shift, log2 of the halves of
+/// blocks in a group.
 template <int kRows, int kVectors, int kParts, bool kClamp, class Walk>
-MARLIN_AVX2 MARLIN_INLINE void multiply_int8(const Walk& walk, int column, const uint32_t* a_block,
-                                             float* sums) {
-  for (int b = 0; b < kBlocksPerSuper; ++b, a_block += (9 + kParts) * kRows)
+MARLIN_AVX2 MARLIN_INLINE void multiply_int8_block(const Walk& walk, int b, int column,
+                                                   const uint32_t* a_block, float* sums) {
 #pragma GCC unroll 2
-    for (int part = 0; part < kParts; ++part) {
-      const int group = (b * 2 + part) >> walk.group_shift;
-      const uint32_t *const x = a_block + 4 * part * kRows, *const d = a_block + 8 * kRows,
-                            *const extra = d + (1 + part) * kRows;
-      __m256i dot[kRows][kVectors];
-      if (walk.counts_kept()) {
-        const auto kept = walk.kept(b, part, column), second = walk.kept(b, 1, column);
-        dot_part<kRows, kVectors, false>(kept, kParts == 1 ? &second : nullptr, x, dot);
-        add_zeros(&walk.scales->zero[group][column], d, dot, sums);
-      } else if (walk.adds_zeros()) {
+  for (int part = 0; part < kParts; ++part) {
+    const int group = (b * 2 + part) >> walk.group_shift;
+    const uint32_t *const x = a_block + 4 * part * kRows, *const d = a_block + 8 * kRows,
+                          *const extra = d + (1 + part) * kRows;
+    __m256i dot[kRows][kVectors];
+    if (walk.counts_kept()) {
+      const auto kept = walk.kept(b, part, column), second = walk.kept(b, 1, column);
+      dot_part<kRows, kVectors, false>(kept, kParts == 1 ? &second : nullptr, x, dot);
+      add_zeros(&walk.scales->zero[group][column], d, dot, sums);
+    } else if (walk.adds_zeros()) {
 #pragma GCC unroll 3
-        for (int r = 0; r < kRows; ++r)
+      for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
-          for (int v = 0; v < kVectors; ++v)
-            dot[r][v] = _mm256_set1_epi32(static_cast<int>(extra[r]));
-        add_zeros(&walk.scales->zero[group][column], d, dot, sums);
-      }
-      const auto codes = walk.codes(b, part, column, group),
-                 second = walk.codes(b, 1, column, group);
-      dot_part<kRows, kVectors, Walk::kEight>(codes, kParts == 1 ? &second : nullptr, x, dot);
-      // 8-bit codes are signed here, so they need no correction by the sums.
-      add_scaled<kRows, kVectors, kClamp>(&walk.scales->scale[group][column], d,
-                                          walk.corrected() ? extra : nullptr, dot, sums);
+        for (int v = 0; v < kVectors; ++v)
+          dot[r][v] = _mm256_set1_epi32(static_cast<int>(extra[r]));
+      add_zeros(&walk.scales->zero[group][column], d, dot, sums);
     }
+    const auto codes = walk.codes(b, part, column, group), second = walk.codes(b, 1, column, group);
+    dot_part<kRows, kVectors, Walk::kEight>(codes, kParts == 1 ? &second : nullptr, x, dot);
+    // 8-bit codes are signed here, so they need no correction by the sums.
+    add_scaled<kRows, kVectors, kClamp>(&walk.scales->scale[group][column], d,
+                                        walk.corrected() ? extra : nullptr, dot, sums);
+  }
 }
+
+/// The uint32_t of the packed activations of a block of 32 slots.
+template <int kRows, int kParts>
+constexpr int kInt8BlockWords = (9 + kParts) * kRows;
 
 /// Whether the product of a scale of a superblock and a d of a tile may overflow.
 inline bool may_overflow(const PanelArgs& args, int64_t tile, int rows,

@@ -7,8 +7,9 @@
 //   packed A block   ----> b      4 slots of a row, in all lanes
 //   sums (in L1)     <---- sums of a part of a block, scaled
 //
-//   M: a pass over the panel for each tile of kRows rows. N: 16 columns at a time (8 from 3 rows
-//   on). K: superblock, block, part, 16 slots, step of 4 slots.
+//   M: a pass over the panel for each tile of kRows rows. N and K as memory has them: superblock,
+//   block, 16 columns, part, 16 slots, step of 4 slots. Codes that are expanded into L1, and 3
+//   rows: superblock, 16 columns (3 rows: 8), block, ...
 //
 // Template parameters: every kCode of dense weights; kRows 1 to 3; kParts 2 with groups of 16, else
 // 1; kClamp: scale * d may overflow.
@@ -48,7 +49,7 @@ struct PackedCodes {
   }
 };
 
-/// A superblock, for multiply_int8.
+/// A superblock, for multiply_int8_block.
 template <CodeKind kCode>
 struct PackedWalk {
   static constexpr bool kEight = is_eight_bits(kCode);
@@ -71,13 +72,34 @@ struct PackedWalk {
   }
 };
 
-/// Multiplies one tile by a superblock.
+/// Multiplies one tile by a superblock in the order of memory, which keeps its prefetchers busy.
 template <CodeKind kCode, int kRows, int kParts, bool kClamp>
-MARLIN_AVX2 [[gnu::noinline]] void multiply_super(const PackedWalk<kCode>& walk,
-                                                  const uint32_t* a_block, float* sums) {
+MARLIN_AVX2 [[gnu::noinline]] void multiply_in_order(const PackedWalk<kCode>& walk,
+                                                     const uint32_t* a_block, float* sums) {
+  for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kInt8BlockWords<kRows, kParts>)
+    for (int column = 0; column < kPanelColumns; column += 16)
+      multiply_int8_block<kRows, 2, kParts, kClamp>(walk, b, column, a_block, sums + column);
+}
+
+/// The same by columns, for codes that were expanded into L1 and for 3 rows, whose 8 columns are
+/// half a line.
+template <CodeKind kCode, int kRows, int kParts, bool kClamp>
+MARLIN_AVX2 [[gnu::noinline]] void multiply_by_columns(const PackedWalk<kCode>& walk,
+                                                       const uint32_t* a_block, float* sums) {
   constexpr int kVectors = kRows < 3 ? 2 : 1;
-  for (int column = 0; column < kPanelColumns; column += 8 * kVectors)
-    multiply_int8<kRows, kVectors, kParts, kClamp>(walk, column, a_block, sums + column);
+  for (int column = 0; column < kPanelColumns; column += 8 * kVectors) {
+    const uint32_t* x = a_block;
+    for (int b = 0; b < kBlocksPerSuper; ++b, x += kInt8BlockWords<kRows, kParts>)
+      multiply_int8_block<kRows, kVectors, kParts, kClamp>(walk, b, column, x, sums + column);
+  }
+}
+
+template <CodeKind kCode, int kRows, int kParts, bool kClamp>
+void multiply_super(const PackedWalk<kCode>& walk, const uint32_t* a_block, float* sums) {
+  if constexpr (kRows < 3)
+    if (walk.ahead.far != 0)
+      return multiply_in_order<kCode, kRows, kParts, kClamp>(walk, a_block, sums);
+  multiply_by_columns<kCode, kRows, kParts, kClamp>(walk, a_block, sums);
 }
 
 /// One tile and one panel.
