@@ -43,9 +43,9 @@ MARLIN_SHARED bool has_tile_of(unsigned rows, bool bytes, bool floats, unsigned 
 // "e" if a ring kernel is for routed rows:
 // X(MARLIN_CONSTANT_SCALE_TYPE, MARLIN_CONSTANT_ZERO_KIND, MARLIN_CONSTANT_GROUP_SHIFT).
 //
-// Hopper has mma kernels of its own for the forms of MARLIN_MMA_FORMS, ring kernels for those of
-// MARLIN_HOPPER_FORMS, and wgmma kernels for those of MARLIN_WGMMA_FORMS, which take longest to
-// compile. Packing turns scales and zeros of other types to float16 where that is exact.
+// MARLIN_CUDA_FORMS are all of them. Hopper has ring kernels of its own for these, mma kernels for
+// those of MARLIN_MMA_FORMS, and wgmma kernels for those of MARLIN_WGMMA_FORMS, which take longest
+// to compile. Packing turns scales and zeros of other types to float16 where that is exact.
 //
 // Of FP4 these are MXFP4 and NVFP4. Of INT4, long groups are those of GPTQ and AWQ; short ones
 // those of Q4_0, Q4_1, MLX, HQQ and others in groups of 64. Q4_K is widened to float32. Of INT8,
@@ -56,23 +56,18 @@ MARLIN_SHARED bool has_tile_of(unsigned rows, bool bytes, bool floats, unsigned 
 #define MARLIN_SHORT_FORMS_u4(X) X(1, 0, 5) X(1, 3, 5) X(1, 0, 6) X(1, 1, 6) X(1, 3, 6)
 #define MARLIN_WGMMA_FORMS_u4(X) MARLIN_LONG_FORMS_u4(X) MARLIN_SHORT_FORMS_u4(X) X(0, 2, 5)
 #define MARLIN_WGMMA_FORMS_i8(X) X(1, 0, 5) X(1, 0, 7) X(0, 0, 4) X(0, 2, 5)
-#define MARLIN_HOPPER_FORMS_fp4(X) MARLIN_WGMMA_FORMS_fp4(X)
-#define MARLIN_HOPPER_FORMS_u4(X) MARLIN_WGMMA_FORMS_u4(X) X(1, 1, 5)
-#define MARLIN_HOPPER_FORMS_i8(X) MARLIN_WGMMA_FORMS_i8(X)
-#define MARLIN_MMA_FORMS_fp4(X) MARLIN_HOPPER_FORMS_fp4(X)
-#define MARLIN_MMA_FORMS_u4(X) MARLIN_HOPPER_FORMS_u4(X)
-#define MARLIN_MMA_FORMS_i8(X) MARLIN_HOPPER_FORMS_i8(X)
-#define MARLIN_CUDA_FORMS_fp4(X) MARLIN_HOPPER_FORMS_fp4(X)
-#define MARLIN_CUDA_FORMS_u4(X) MARLIN_HOPPER_FORMS_u4(X)
-#define MARLIN_CUDA_FORMS_i8(X) MARLIN_HOPPER_FORMS_i8(X)
-#define MARLIN_HOPPER_FORMS_fp4_sparse(X) X(3, 0, 5) X(4, 0, 4)
-#define MARLIN_HOPPER_FORMS_u4_sparse(X) X(1, 0, 5) X(1, 0, 6) X(1, 0, 7)
+#define MARLIN_CUDA_FORMS_fp4(X) MARLIN_WGMMA_FORMS_fp4(X)
+#define MARLIN_CUDA_FORMS_u4(X) MARLIN_WGMMA_FORMS_u4(X) X(1, 1, 5)
+#define MARLIN_CUDA_FORMS_i8(X) MARLIN_WGMMA_FORMS_i8(X)
+#define MARLIN_MMA_FORMS_fp4(X) MARLIN_CUDA_FORMS_fp4(X)
+#define MARLIN_MMA_FORMS_u4(X) MARLIN_CUDA_FORMS_u4(X)
+#define MARLIN_MMA_FORMS_i8(X) MARLIN_CUDA_FORMS_i8(X)
+#define MARLIN_CUDA_FORMS_fp4_sparse(X) X(3, 0, 5) X(4, 0, 4)
+#define MARLIN_CUDA_FORMS_u4_sparse(X) X(1, 0, 5) X(1, 0, 6) X(1, 0, 7)
 #define MARLIN_MMA_FORMS_fp4_sparse(X)
 #define MARLIN_MMA_FORMS_u4_sparse(X)
 #define MARLIN_WGMMA_FORMS_fp4_sparse(X)
 #define MARLIN_WGMMA_FORMS_u4_sparse(X)
-#define MARLIN_CUDA_FORMS_fp4_sparse(X) MARLIN_HOPPER_FORMS_fp4_sparse(X)
-#define MARLIN_CUDA_FORMS_u4_sparse(X) MARLIN_HOPPER_FORMS_u4_sparse(X)
 
 struct CudaParameters {
   unsigned long long buffers[kCudaBuffers];                // addresses, by MARLIN_BUFFER_*

@@ -13,35 +13,31 @@ constexpr int64_t kGroupsOfHopper = 132;
 #define MARLIN_CUDA_FORM(scale, zero, shift) Form{scale, zero, shift},
 #define MARLIN_CUDA_FORMS(name, list) constexpr Form name[] = {list(MARLIN_CUDA_FORM)}
 MARLIN_CUDA_FORMS(kFp4, MARLIN_CUDA_FORMS_fp4);
-MARLIN_CUDA_FORMS(kRingFp4, MARLIN_HOPPER_FORMS_fp4);
 MARLIN_CUDA_FORMS(kMmaFp4, MARLIN_MMA_FORMS_fp4);
 MARLIN_CUDA_FORMS(kWgmmaFp4, MARLIN_WGMMA_FORMS_fp4);
 MARLIN_CUDA_FORMS(kU4, MARLIN_CUDA_FORMS_u4);
-MARLIN_CUDA_FORMS(kRingU4, MARLIN_HOPPER_FORMS_u4);
 MARLIN_CUDA_FORMS(kMmaU4, MARLIN_MMA_FORMS_u4);
 MARLIN_CUDA_FORMS(kWgmmaU4, MARLIN_WGMMA_FORMS_u4);
 MARLIN_CUDA_FORMS(kI8, MARLIN_CUDA_FORMS_i8);
-MARLIN_CUDA_FORMS(kRingI8, MARLIN_HOPPER_FORMS_i8);
 MARLIN_CUDA_FORMS(kMmaI8, MARLIN_MMA_FORMS_i8);
 MARLIN_CUDA_FORMS(kWgmmaI8, MARLIN_WGMMA_FORMS_i8);
 MARLIN_CUDA_FORMS(kFp4Sparse, MARLIN_CUDA_FORMS_fp4_sparse);
-MARLIN_CUDA_FORMS(kRingFp4Sparse, MARLIN_HOPPER_FORMS_fp4_sparse);
 MARLIN_CUDA_FORMS(kU4Sparse, MARLIN_CUDA_FORMS_u4_sparse);
-MARLIN_CUDA_FORMS(kRingU4Sparse, MARLIN_HOPPER_FORMS_u4_sparse);
 #undef MARLIN_CUDA_FORMS
 #undef MARLIN_CUDA_FORM
 
-/// The forms that each family of kernels is compiled for: those of any GPU, and Hopper's.
+/// The forms that kernels are compiled for: those of any GPU and Hopper's rings, and of Hopper's
+/// tiles.
 struct CompiledForms {
   gpu::KernelCodes codes;
-  std::span<const Form> any_gpu, ring = {}, mma = {}, wgmma = {};
+  std::span<const Form> all, mma = {}, wgmma = {};
 };
 constexpr CompiledForms kCompiled[] = {
-    {gpu::KernelCodes::fp4, kFp4, kRingFp4, kMmaFp4, kWgmmaFp4},
-    {gpu::KernelCodes::u4, kU4, kRingU4, kMmaU4, kWgmmaU4},
-    {gpu::KernelCodes::i8, kI8, kRingI8, kMmaI8, kWgmmaI8},
-    {gpu::KernelCodes::fp4_sparse, kFp4Sparse, kRingFp4Sparse},
-    {gpu::KernelCodes::u4_sparse, kU4Sparse, kRingU4Sparse},
+    {gpu::KernelCodes::fp4, kFp4, kMmaFp4, kWgmmaFp4},
+    {gpu::KernelCodes::u4, kU4, kMmaU4, kWgmmaU4},
+    {gpu::KernelCodes::i8, kI8, kMmaI8, kWgmmaI8},
+    {gpu::KernelCodes::fp4_sparse, kFp4Sparse},
+    {gpu::KernelCodes::u4_sparse, kU4Sparse},
 };
 constexpr CompiledForms compiled_forms_of(gpu::KernelCodes codes) {
   for (const CompiledForms& forms : kCompiled)
@@ -56,7 +52,7 @@ bool has(std::span<const Form> forms, const gpu::RowBlockLayout& layout) {
 
 // Whether kernels serve weights and activations (gpu::ProductKernel::serves).
 bool has_ring(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
-  return has(compiled_forms_of(layout.codes).ring, layout);
+  return has(compiled_forms_of(layout.codes).all, layout);
 }
 /// Whether the registers and the shared memory of a tile of so many rows of A are enough.
 bool has_room(const gpu::RowBlockLayout& layout, uint32_t rows) {
@@ -172,7 +168,7 @@ static_assert(std::size(kProducts) <= gpu::kMostProductKernels);
 
 }  // namespace
 
-std::span<const Form> forms_of(gpu::KernelCodes codes) { return compiled_forms_of(codes).any_gpu; }
+std::span<const Form> forms_of(gpu::KernelCodes codes) { return compiled_forms_of(codes).all; }
 
 const gpu::Policy& policy() {
   static constexpr gpu::Policy kPolicy{.kernels = kProducts,
