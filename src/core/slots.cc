@@ -62,6 +62,7 @@ Result<Slots> assign_slots(WeightMeta& meta, const SlotCosts& costs) {
   if (!meta.group_index.empty() && repeats_group_size(meta)) {
     meta.group_index = {};
     meta.groups = ceil_div(meta.k, meta.group_size);
+    meta.factor_groups = std::min<int64_t>(meta.factor_groups, 1);
   }
   if (meta.group_index.empty()) {
     slots.group = slot_group_of(meta);

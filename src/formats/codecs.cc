@@ -95,6 +95,7 @@ float decode_scale(ScaleType type, const uint8_t* p) {
       return e4m3_to_f32(*p);
     case ScaleType::u4:
     case ScaleType::u6:
+    case ScaleType::nested:
       return static_cast<float>(*p);
     case ScaleType::s6:
     case ScaleType::s8:

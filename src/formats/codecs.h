@@ -76,7 +76,8 @@ constexpr size_t float_bytes(marlin_dtype d) {
   return d == MARLIN_F16 || d == MARLIN_BF16 ? 2 : 0;
 }
 
-/// One stored scale as float32; exact. Of a two-level scale, this is the integer.
+/// One stored scale as float32; exact. Of a two-level scale, this is the integer,
+/// and of a nested one the byte.
 float decode_scale(ScaleType type, const uint8_t* p);
 /// The float of F32, F16 or BF16 that is nearest to x; infinity if x is beyond the type.
 float round_scale_to(ScaleType type, double x);

@@ -25,9 +25,15 @@ double round_to_odd(double hi, double lo) {
   return std::bit_cast<double>((lo > 0) == (hi > 0) ? bits + 1 : bits - 1);
 }
 
+/// What is missing from a rounded sum (Knuth's two-sum).
+double error_of_sum(double a, double b, double sum) {
+  const double b_part = sum - a;
+  return (a - (sum - b_part)) + (b - b_part);
+}
+
 double add_to_odd(double a, double b) {
-  const double sum = a + b, b_part = sum - a;
-  return round_to_odd(sum, (a - (sum - b_part)) + (b - b_part));  // Knuth's two-sum
+  const double sum = a + b;
+  return round_to_odd(sum, error_of_sum(a, b, sum));
 }
 
 double multiply_to_odd(double a, double b) {
@@ -54,11 +60,23 @@ double number_of(const WeightMeta& meta, const FormatRow& row, uint32_t code) {
   return f32_to_f64(meta.format == MARLIN_FLOAT16 ? f16_to_f32(half) : bf16_to_f32(half));
 }
 
+/// q times a nested scale. The parts of the product are added from the least one on, each sum
+/// rounded to odd. A part that is not exact lies between the same neighbors as its exact number.
+/// The next sum is so much larger that no boundary of its roundings lies between these neighbors,
+/// so that the last sum, too, is what one rounding to odd gives.
+double multiply_nested(double q, const GroupScale& group) {
+  const double product = q * group.high;
+  if (q == 0 || !std::isfinite(product)) return product;  // the sign of a zero is that of `product`
+  const double rest = std::fma(q, group.high, -product);
+  return add_to_odd(product, add_to_odd(rest, multiply_to_odd(q, group.low)));
+}
+
 /// The value without tensor scale. Without an additive zero it is exact: it has at most 24 + 24
-/// bits.
-double value_in_double(const WeightMeta& meta, uint32_t code, GroupScale group) {
+/// bits. With nested scales, it is rounded to odd.
+double value_in_double(const WeightMeta& meta, uint32_t code, const GroupScale& group) {
   const double scale = f32_to_f64(group.scale);
   const double q = number_of(meta, *format_row(meta.format), code);
+  if (meta.has_nested_scales()) return multiply_nested(q, group);
   if (meta.zero_kind == ZeroKind::additive) return add_to_odd(q * scale, f32_to_f64(group.zero));
   return (q - static_cast<double>(group.zero)) * scale;
 }
@@ -69,10 +87,27 @@ uint32_t code_at(const uint8_t* codes, size_t bytes, int64_t i) {
   return bytes == 2 ? load<uint16_t>(codes + 2 * i) : load<uint32_t>(codes + 4 * i);
 }
 
+/// map[b] * factor + offset, of a group of a row.
+GroupScale decode_nested(const WeightMeta& meta, const Stripe& stripe, size_t row, size_t at) {
+  const auto float_at = [](const std::vector<uint8_t>& floats, size_t i) {
+    return f32_to_f64(load<float>(floats.data() + i * sizeof(float)));
+  };
+  const double offset = float_at(stripe.scale_offsets, row),
+               product = f32_to_f64(meta.scale_map[stripe.scales[at]]) *
+                         float_at(stripe.scale_factors, at);  // exact
+  GroupScale out;
+  out.zero = 0;
+  out.high = product + offset;
+  out.low = error_of_sum(product, offset, out.high);
+  out.scale = f64_to_f32(round_to_odd(out.high, out.low));
+  return out;
+}
+
 }  // namespace
 
 GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t row, int64_t group) {
   const auto at = static_cast<size_t>(row * meta.groups + group);
+  if (meta.has_nested_scales()) return decode_nested(meta, stripe, static_cast<size_t>(row), at);
   const auto factor = [&](const std::vector<uint8_t>& factors) {
     const int64_t block = group * meta.group_size / kFactorSpan;
     const auto i = static_cast<size_t>(row * meta.factors() + block);

@@ -10,8 +10,9 @@ namespace metal_marlin {
 
 /// The decoded scale and zero of one group.
 struct GroupScale {
-  float scale = 1;
-  float zero = 0;  ///< integer zero point, or the additive zero
+  float scale = 1;           ///< a nested scale is rounded
+  float zero = 0;            ///< integer zero point, or the additive zero
+  double high = 0, low = 0;  ///< of nested scales: their sum is the exact scale
 };
 GroupScale decode_group(const WeightMeta& meta, const Stripe& stripe, int64_t row, int64_t group);
 /// The value of one code (without tensor scale if `tensor` is null). It is rounded once, even if

@@ -52,10 +52,10 @@ constexpr FormatRow kTable[] = {
      kIntegerZeros, false},
     {MARLIN_FP8, "FP8", 8, kFloats, nullptr, 128, false, ScaleType::f32,
      kFloatScales | bit(ScaleType::e8m0), kNoZeros, false},
-    {MARLIN_NF4, "NF4", 4, kCodebook, kNf4, 64, false, ScaleType::f32, kFloatScales, kNoZeros,
-     false},
-    {MARLIN_CODEBOOK4, "CODEBOOK4", 4, kCodebook, nullptr, 64, false, ScaleType::f32, kFloatScales,
-     kNoZeros, false},
+    {MARLIN_NF4, "NF4", 4, kCodebook, kNf4, 64, false, ScaleType::f32,
+     kFloatScales | bit(ScaleType::nested), kNoZeros, false},
+    {MARLIN_CODEBOOK4, "CODEBOOK4", 4, kCodebook, nullptr, 64, false, ScaleType::f32,
+     kFloatScales | bit(ScaleType::nested), kNoZeros, false},
     // A float is a code whose scale is 2^0, one for a row.
     {MARLIN_FLOAT32, "F32", 32, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
      bit(ScaleType::e8m0), kNoZeros, false},
@@ -74,7 +74,7 @@ constexpr struct {
     {ScaleType::bf16, MARLIN_BF16, "BF16"},  {ScaleType::e8m0, MARLIN_E8M0, "E8M0"},
     {ScaleType::e4m3, MARLIN_E4M3, "E4M3"},  {ScaleType::u4, MARLIN_F16, "U4 x F16"},
     {ScaleType::u6, MARLIN_F16, "U6 x F16"}, {ScaleType::s6, MARLIN_F16, "S6 x F16"},
-    {ScaleType::s8, MARLIN_F16, "S8 x F16"},
+    {ScaleType::s8, MARLIN_F16, "S8 x F16"}, {ScaleType::nested, MARLIN_F32, "nested F32"},
 };
 
 bool is_group_size(int64_t g, int64_t k) {
@@ -170,6 +170,19 @@ Status check_two_level(const WeightMeta& meta) {
                        "group_index: two-level scales with a group index are not served");
 }
 
+Status check_nested(const WeightMeta& meta) {
+  const size_t expected = meta.has_nested_scales() ? kScaleMapEntries : 0;
+  if (meta.scale_map.size() != expected) {
+    return Status::error(MARLIN_E_ARGUMENT, "scales: %s scales take a map of %zu floats, found %zu",
+                         scale_type_name(meta.scale_type), expected, meta.scale_map.size());
+  }
+  if (meta.has_nested_scales() ? meta.factor_groups >= 1 : meta.factor_groups == 0) return {};
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "scales: expected a factor for one or more groups of nested scales and none "
+                       "of others, found one for %" PRId64 " of %s",
+                       meta.factor_groups, scale_type_name(meta.scale_type));
+}
+
 Status check_codebook(const WeightMeta& meta) {
   const size_t expected = meta.format == MARLIN_CODEBOOK4 ? 16 : 0;
   if (meta.codebook.size() == expected) return {};
@@ -245,7 +258,7 @@ marlin_dtype scale_dtype(ScaleType type) noexcept {
 
 std::optional<ScaleType> scale_type_of(marlin_dtype dtype) noexcept {
   for (const auto& row : kScaleTypes) {
-    if (row.dtype == dtype && !is_two_level(row.type)) return row.type;
+    if (row.dtype == dtype && row.type <= ScaleType::e4m3) return row.type;
   }
   return std::nullopt;
 }
@@ -257,6 +270,10 @@ int64_t column_border(const WeightMeta& meta, int64_t unit) noexcept {
   return unit;
 }
 
+void narrow_factors(WeightMeta& meta, int64_t first_group) {
+  if (meta.has_nested_scales()) meta.factor_groups = std::gcd(meta.factor_groups, first_group);
+}
+
 int64_t narrow_columns(WeightMeta& meta, int64_t first, int64_t count) {
   meta.k = count;
   if (!meta.group_index.empty()) {
@@ -265,6 +282,7 @@ int64_t narrow_columns(WeightMeta& meta, int64_t first, int64_t count) {
     return 0;
   }
   const int64_t first_group = meta.groups > 1 ? first / meta.group_size : 0;
+  narrow_factors(meta, first_group);
   if (!format_row(meta.format)->fixed_group) meta.group_size = std::min(meta.group_size, count);
   meta.groups = ceil_div(count, meta.group_size);
   return first_group;
@@ -321,6 +339,7 @@ Status check_meta(const WeightMeta& meta) noexcept {
   }
   MARLIN_RETURN_IF_ERROR(check_codebook(meta));
   MARLIN_RETURN_IF_ERROR(check_two_level(meta));
+  MARLIN_RETURN_IF_ERROR(check_nested(meta));
   MARLIN_RETURN_IF_ERROR(check_group(*row, meta.group_size, meta.k));
   MARLIN_RETURN_IF_ERROR(check_groups(meta));
   MARLIN_RETURN_IF_ERROR(check_sparse(*row, meta));

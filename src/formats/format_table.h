@@ -90,6 +90,10 @@ int64_t column_border(const WeightMeta& meta, int64_t unit) noexcept;
 /// the first of their groups; it is 0 with a group index, which keeps its numbers.
 int64_t narrow_columns(WeightMeta& meta, int64_t first, int64_t count);
 
+/// Makes the runs of groups that share a factor of nested scales those of a part that begins with
+/// this group: each of them lies in one run of the whole.
+void narrow_factors(WeightMeta& meta, int64_t first_group);
+
 /// The group size that a request means for rows of k (>= 1) elements: 0 means the default of the
 /// format, and >= k means the whole row. A size is 16, 32, 64, 128, another multiple of 128, or the
 /// row; any other size is MARLIN_E_UNSUPPORTED. A format with a fixed group takes no other size.
@@ -104,8 +108,9 @@ Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int6
 /// - The format allows the type of the scales and the kind and type of the zeros. Tensor scales
 ///   begin at row 0 and ascend inside [0, n).
 /// - With two-level scales, groups divide the span of a factor (256), and there is no group_index.
-/// Additive
-///   zeros are two-level only beside two-level scales.
+///   Additive zeros are two-level only beside two-level scales.
+/// - With nested scales, scale_map has 256 floats, and factor_groups is at least 1. Others have
+///   none of both.
 /// - With sparse, the format has 4-bit codes, k is a multiple of 4, the scales are not two-level,
 ///   and there is no group_index.
 /// - There is no tensor scale together with additive zeros or a codebook of floats: no file has

@@ -12,11 +12,17 @@
 
 namespace metal_marlin {
 
-/// The last four are two-level scales: a small integer for each group, in a byte of its own, times
+/// u4 to s8 are two-level scales: a small integer for each group, in a byte of its own, times
 /// a float16 factor that 256 elements share (the K-quants of GGUF). The names say how many bits the
 /// integers need, unsigned or in two's complement.
-enum class ScaleType : uint8_t { f32, f16, bf16, e8m0, e4m3, u4, u6, s6, s8 };
-constexpr bool is_two_level(ScaleType t) noexcept { return t >= ScaleType::u4; }
+///
+/// `nested` is a byte for each group (the double quantization of bitsandbytes). With byte b, the
+/// scale is scale_map[b] times the float32 factor of the group plus the float32 offset of the row.
+/// This real number is the scale: it is not rounded.
+enum class ScaleType : uint8_t { f32, f16, bf16, e8m0, e4m3, u4, u6, s6, s8, nested };
+constexpr bool is_two_level(ScaleType t) noexcept {
+  return t >= ScaleType::u4 && t <= ScaleType::s8;
+}
 /// Bytes of one canonical scale.
 constexpr size_t scale_bytes(ScaleType t) noexcept {
   if (t == ScaleType::f32) return 4;
@@ -24,6 +30,7 @@ constexpr size_t scale_bytes(ScaleType t) noexcept {
 }
 inline constexpr int64_t kFactorSpan = 256;  ///< elements of k that share a factor
 inline constexpr size_t kFactorBytes = 2;    ///< of a factor
+inline constexpr size_t kScaleMapEntries = 256;
 
 enum class ZeroKind : uint8_t {
   none,      ///< INT2 to INT6, UINT8: zero point 2^(bits - 1); INT8: 0; others have none
@@ -50,8 +57,12 @@ struct WeightMeta {
   ZeroKind zero_kind = ZeroKind::none;
   /// Of additive zeros: f32, f16 or bf16; or a two-level type, whose products are subtracted.
   ScaleType zero_type = ScaleType::f16;
-  std::vector<int32_t> group_index;        ///< [k] in [0, groups), or empty: k / group_size
-  std::vector<float> codebook;             ///< [16] of CODEBOOK4, else empty
+  std::vector<int32_t> group_index;  ///< [k] in [0, groups), or empty: k / group_size
+  std::vector<float> codebook;       ///< [16] of CODEBOOK4, else empty
+  std::vector<float> scale_map;      ///< [256] of nested scales, else empty
+  /// Of nested scales without a group index: every run of so many groups, from the first of a row
+  /// on, has one factor. At least 1.
+  int64_t factor_groups = 0;
   std::vector<TensorScale> tensor_scales;  ///< empty: 1; else ascending, the first at row 0
   bool gate_up_interleaved = false;        ///< rows alternate gate, up
   bool sparse = false;  ///< 2:4: two of every 4 elements along k are kept, the others are 0
@@ -60,6 +71,7 @@ struct WeightMeta {
   double squared_norm = 0, kept_norm = 0;
 
   bool has_two_level_scales() const noexcept { return is_two_level(scale_type); }
+  bool has_nested_scales() const noexcept { return scale_type == ScaleType::nested; }
   bool has_two_level_zeros() const noexcept {
     return zero_kind == ZeroKind::additive && is_two_level(zero_type);
   }
@@ -76,8 +88,10 @@ struct Stripe {
   std::vector<uint8_t> scales;  ///< [rows][groups], little-endian, of meta.scale_type
   std::vector<uint8_t>
       zeros;  ///< [rows][groups]: bytes (integer) or of meta.zero_type (additive); or empty
-  /// [rows][factors()] float16, if the scales (or the additive zeros) are two-level, else empty.
+  /// [rows][factors()] float16, if the scales (or the additive zeros) are two-level. Nested scales
+  /// have scale_factors [rows][groups] float32. Else empty.
   std::vector<uint8_t> scale_factors, zero_factors;
+  std::vector<uint8_t> scale_offsets;  ///< [rows] float32 of nested scales, else empty
   /// [rows][k / 4] if meta.sparse, else empty. Bit i of byte j says that element 4 j + i is kept
   /// (its value may be 0). Exactly two bits are set. An element that is not kept is exactly +0.0,
   /// whatever its code, scale and zero are.

@@ -24,10 +24,14 @@ marlin_format widened(marlin_format format) {
   }
 }
 
+bool has_factors(const WeightMeta& meta) {
+  return meta.has_two_level_scales() || meta.has_nested_scales();
+}
+
 }  // namespace
 
 bool is_narrow(const WeightMeta& meta) {
-  return widened(meta.format) != meta.format || meta.has_two_level_scales();
+  return widened(meta.format) != meta.format || has_factors(meta);
 }
 
 WidenedSource::WidenedSource(const WeightSource& source) : source_(source) {
@@ -37,14 +41,16 @@ WidenedSource::WidenedSource(const WeightSource& source) : source_(source) {
   if (meta_.format == MARLIN_INT8 && meta_.zero_kind == ZeroKind::integer)
     meta_.zero_kind = ZeroKind::none;
   if (meta_.has_two_level_zeros()) meta_.zero_type = ScaleType::f32;
-  if (meta_.has_two_level_scales()) meta_.scale_type = ScaleType::f32;
+  if (has_factors(meta_)) meta_.scale_type = ScaleType::f32;
+  meta_.scale_map = {};
+  meta_.factor_groups = 0;
 }
 
 Status WidenedSource::read(int64_t first, int64_t count, Stripe& out) const {
   Stripe narrow;
   MARLIN_RETURN_IF_ERROR(source_.read(first, count, narrow));
   if (meta_.format != source_.meta().format) widen_codes(narrow, count);
-  if (source_.meta().has_two_level_scales())
+  if (has_factors(source_.meta()))
     widen_scales(narrow, count, out);
   else
     std::swap(out.scales, narrow.scales);

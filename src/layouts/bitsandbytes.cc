@@ -4,12 +4,14 @@
 // block in every row. Packed groups have 16 elements at least, so that shorter ones become the
 // entries of a group index, and their packed codes take more bytes than the file's.
 //
-// Scales may be nested: bytes that stand for float32 numbers, which bitsandbytes computes in two
-// roundings (operands.h). The scales here are these float32 numbers.
+// Scales may be nested: bytes that stand for real numbers. bitsandbytes rounds these numbers to
+// float32, in two steps; the canonical weights keep their parts (formats/weights.h).
 #include <algorithm>
 #include <cinttypes>
+#include <numeric>
 
 #include "base/bits.h"
+#include "base/checked.h"
 #include "formats/codecs.h"
 #include "formats/format_table.h"
 #include "layouts/layout_table.h"
@@ -27,7 +29,9 @@ class BitsandbytesSource final : public WeightSource {
         block_(o.flat_block),
         group_(group),
         file_k_(o.k),
-        nested_(o.nested) {
+        absmax_(o.nested.absmax.data),
+        span_(o.nested.span),
+        offset_(o.nested.offset) {
     meta_ = std::move(meta);
   }
 
@@ -40,12 +44,7 @@ class BitsandbytesSource final : public WeightSource {
         out.codes[static_cast<size_t>(r * meta_.k + k)] =
             static_cast<uint8_t>(at % 2 == 0 ? byte >> 4 : byte & 15u);
       }
-    out.scales.resize(static_cast<size_t>(count * meta_.groups) * sizeof(float));
-    uint8_t* to = out.scales.data();
-    const int64_t begin = meta_.group_index.empty() ? first_k_ : 0;  // an index keeps its numbers
-    for (int64_t r = first; r < first + count; ++r)
-      for (int64_t g = 0; g < meta_.groups; ++g, to += sizeof(float))
-        store(to, scale((r * file_k_ + begin + g * group_) / block_));
+    read_scales(first, count, out);
     out.zeros.clear();
     out.kept.clear();
     return {};
@@ -57,24 +56,48 @@ class BitsandbytesSource final : public WeightSource {
   }
 
  private:
-  float scale(int64_t block) const {
-    const auto float_at = [](const std::byte* from, int64_t i) {
-      return load<float>(from + 4 * i);
-    };
-    if (!present(nested_.map)) return float_at(scales_, block);
-    const float unit = float_at(nested_.map.data, std::to_integer<int64_t>(scales_[block])),
-                absmax = float_at(nested_.absmax.data, block / nested_.span);
-    // In double, where the product is exact, and where rounding the sum twice is harmless because
-    // 53 >= 2 * 24 + 2 (Figueroa, "When is double rounding innocuous?", 1995).
-    const float product = f64_to_f32(f32_to_f64(unit) * f32_to_f64(absmax));
-    return f64_to_f32(f32_to_f64(product) + f32_to_f64(nested_.offset));
+  void read_scales(int64_t first, int64_t count, Stripe& out) const {
+    const bool nested = meta_.has_nested_scales();
+    const auto scales = static_cast<size_t>(count * meta_.groups);
+    out.scales.resize(scales * scale_bytes(meta_.scale_type));
+    out.scale_factors.resize(nested ? scales * sizeof(float) : 0);
+    out.scale_offsets.resize(nested ? static_cast<size_t>(count) * sizeof(float) : 0);
+    const int64_t begin = meta_.group_index.empty() ? first_k_ : 0;  // an index keeps its numbers
+    size_t i = 0;
+    for (int64_t r = first; r < first + count; ++r)
+      for (int64_t g = 0; g < meta_.groups; ++g, ++i) {
+        const int64_t block = (r * file_k_ + begin + g * group_) / block_;
+        if (!nested) {
+          store(out.scales.data() + i * sizeof(float), load<float>(scales_ + 4 * block));
+          continue;
+        }
+        out.scales[i] = std::to_integer<uint8_t>(scales_[block]);
+        store(out.scale_factors.data() + i * sizeof(float),
+              load<float>(absmax_ + 4 * (block / span_)));
+      }
+    for (size_t at = 0; at < out.scale_offsets.size(); at += sizeof(float))
+      store(out.scale_offsets.data() + at, offset_);
   }
 
   const std::byte *codes_, *scales_;
   int64_t block_, group_;
   int64_t file_k_, first_k_ = 0;  // of a row in the file
-  NestedScales nested_;
+  const std::byte* absmax_;       // of nested scales: a float32 for every `span_` blocks
+  int64_t span_;
+  float offset_;
 };
+
+/// Adds what nested scales need. A run of groups with one factor is the largest part of a row that
+/// lies between two borders of factors in every row.
+void set_nested(const LayoutOperands& o, int64_t group, Depth depth, WeightMeta& meta) {
+  meta.scale_type = ScaleType::nested;
+  const auto span = (Checked(o.nested.span) * Checked(o.flat_block)).get();  // elements of a factor
+  meta.factor_groups = std::max<int64_t>(1, std::gcd(span.value_or(0), o.k) / group);
+  if (!meta.group_index.empty()) meta.factor_groups = 1;
+  meta.scale_map.resize(kScaleMapEntries);
+  if (depth == Depth::full)
+    decode_floats(MARLIN_F32, o.nested.map.data, kScaleMapEntries, meta.scale_map.data());
+}
 
 /// Turns groups of fewer than 16 elements into a group index.
 void index_groups(int64_t group, WeightMeta& meta) {
@@ -113,8 +136,9 @@ Result<std::unique_ptr<WeightSource>> read_bitsandbytes(const LayoutOperands& o,
   }
   if (indexed) meta.group_size = kLeastGroup;
   if (indexed && depth == Depth::full) index_groups(o.group_size, meta);
-  MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
   const int64_t group = indexed ? o.group_size : meta.group_size;
+  if (nested) set_nested(o, group, depth, meta);
+  MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
   return std::unique_ptr<WeightSource>(
       std::make_unique<BitsandbytesSource>(o, std::move(meta), group));
 }

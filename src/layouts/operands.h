@@ -13,8 +13,7 @@
 namespace metal_marlin {
 
 /// Scales in bytes, with a float32 of their own for every `span` of them: the scale with byte b and
-/// number i is map[b] * absmax[i / span] + offset, each rounded to float32 (bitsandbytes' "double
-/// quantization").
+/// number i is map[b] * absmax[i / span] + offset (bitsandbytes' "double quantization").
 struct NestedScales {
   TensorView map, absmax;  ///< [256] and [scales / span] float32; absent: scales are not nested
   int64_t span = 0;

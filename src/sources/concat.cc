@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstring>
+#include <numeric>
 #include <optional>
 
 #include "formats/codecs.h"
@@ -22,6 +23,12 @@ std::optional<ScaleType> common_scale_type(ScaleType a, ScaleType b) {
   if (pair(ScaleType::e4m3, ScaleType::f16)) return ScaleType::f16;
   if (pair(ScaleType::e8m0, ScaleType::bf16)) return ScaleType::bf16;
   return std::nullopt;
+}
+
+/// Bits are compared, because a NaN does not equal itself.
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() &&
+         (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 class ConcatSource final : public WeightSource {
@@ -52,6 +59,8 @@ class ConcatSource final : public WeightSource {
                                more.scale_factors.end());
       out.zero_factors.insert(out.zero_factors.end(), more.zero_factors.begin(),
                               more.zero_factors.end());
+      out.scale_offsets.insert(out.scale_offsets.end(), more.scale_offsets.begin(),
+                               more.scale_offsets.end());
       done += rows;
     }
     return {};
@@ -109,16 +118,17 @@ Status merge(const WeightMeta& part, const char* one, size_t index, WeightMeta& 
     return Status::error(MARLIN_E_SHAPE, "%s %zu: zeros: expected the kind and type of %s 0", one,
                          index, one);
   }
-  // Bits are compared, because a NaN does not equal itself. Without codebooks there are none.
-  if (!meta.codebook.empty() && std::memcmp(part.codebook.data(), meta.codebook.data(),
-                                            meta.codebook.size() * sizeof meta.codebook[0]) != 0) {
+  if (!same_bits(part.codebook, meta.codebook))
     return Status::error(MARLIN_E_SHAPE, "%s %zu: codebook: expected that of %s 0", one, index,
                          one);
-  }
+  if (!same_bits(part.scale_map, meta.scale_map))
+    return Status::error(MARLIN_E_SHAPE, "%s %zu: map of nested scales: expected that of %s 0", one,
+                         index, one);
   MARLIN_RETURN_IF_ERROR(must_agree("2:4 sparse", meta.sparse, part.sparse));
   MARLIN_RETURN_IF_ERROR(
       must_agree("gate and up rows alternate", meta.gate_up_interleaved, part.gate_up_interleaved));
   meta.scale_type = *type;
+  meta.factor_groups = std::gcd(meta.factor_groups, part.factor_groups);
   meta.squared_norm += part.squared_norm;
   meta.kept_norm += part.kept_norm;
   return {};

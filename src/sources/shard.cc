@@ -37,6 +37,8 @@ class ShardSource final : public WeightSource {
     if (meta_.has_two_level_scales())
       narrow(out.scale_factors, count, whole.factors(), first_factor, meta_.factors(),
              kFactorBytes);
+    if (meta_.has_nested_scales())
+      narrow(out.scale_factors, count, whole.groups, first_group_, meta_.groups, sizeof(float));
     if (meta_.has_two_level_zeros())
       narrow(out.zero_factors, count, whole.factors(), first_factor, meta_.factors(), kFactorBytes);
     if (meta_.sparse) narrow(out.kept, count, whole.k / 4, first_k_ / 4, meta_.k / 4, 1);
@@ -75,12 +77,15 @@ Result<int64_t> shard_groups(int64_t first, int64_t count, const WeightMeta& who
       part.group_index[static_cast<size_t>(i)] =
           static_cast<int32_t>((first + i) / whole.group_size);
     }
+    part.factor_groups = std::min<int64_t>(part.factor_groups, 1);
     return 0;
   }
   MARLIN_ASSIGN(part.group_size,
                 resolve_group_size(*format_row(whole.format), whole.group_size, count));
   part.groups = ceil_div(count, part.group_size);
-  return whole.groups > 1 ? first / whole.group_size : 0;
+  const int64_t first_group = whole.groups > 1 ? first / whole.group_size : 0;
+  narrow_factors(part, first_group);
+  return first_group;
 }
 
 std::vector<TensorScale> shard_tensor_scales(const std::vector<TensorScale>& whole, int64_t first,

@@ -215,7 +215,8 @@ def bitsandbytes_library():
 
 
 def check_bitsandbytes(scratch, folder):
-    """A layer that the package wrote, decoded by the package, has the bits that we give. The matrix is one row for its decoder,
+    """A layer that the package wrote, decoded by the package, has the bits that we give. With nested scales, where the package
+    rounds three times and we once, it is two units in the last place away at most. The matrix is one row for its decoder,
     because blocks run across rows, and its code for AVX-512 is wrong where a row is no multiple of a block. Its code
     for other processors decodes one of the two zeros of FP4 to -0, where its table has 0: the signs of these zeros do not count."""
     library, data = bitsandbytes_library(), pathlib.Path(__file__).resolve().parents[1] / "data" / folder
@@ -238,7 +239,11 @@ def check_bitsandbytes(scratch, folder):
     run("unpack", data, "-o", scratch / "values.safetensors")
     ours = load_file(scratch / "values.safetensors")[weight.removesuffix(".weight")]
     addend = np.float32(0 if state["quant_type"] == "fp4" else -0.0)  # x + 0 is never -0, and x + -0 is x
-    same_bits(values + addend, ours + addend)
+    if "nested_blocksize" in state:
+        units = np.abs((values + addend).view(np.int32).astype(np.int64) - (ours + addend).view(np.int32))
+        assert units.max() <= 2, f"{(units > 2).sum()} values are more than two units in the last place away"
+    else:
+        same_bits(values + addend, ours + addend)
 
 
 # --- compressed-tensors, where its user has installed it with torch -----------------------------------------------------------------

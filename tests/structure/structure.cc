@@ -177,7 +177,6 @@ constexpr LongFunction kLongFunctions[] = {
     {"tests/abi/exports_signatures.h", "meaning(", 67},
     {"tests/abi/exports_world.h", "World::bad(", 66},
     {"tools/bench.cc", "ExitCode run(", 61},
-    {"tests/unit/kernels_problem.h", "random_weights(", 61},
 };
 
 size_t indentation(const std::string& line) { return std::min(line.find_first_not_of(' '), line.size()); }

@@ -135,8 +135,8 @@ TEST(CheckpointBitsandbytes, ShortPartsOfRowsHaveAGroupIndex) {
   }
 }
 
-/// Each scale is fl(fl(map[byte] * absmax) + offset), as bitsandbytes computes it in float32.
-TEST(CheckpointBitsandbytes, NestedScalesAreThoseOfTheWriter) {
+/// Each value is kNf4[code] * (map[byte] * absmax + offset), rounded once.
+TEST(CheckpointBitsandbytes, NestedScalesAreExact) {
   const Flat flat;
   std::string map, absmax;
   for (int i = 0; i < 256; ++i) map += bytes_of<float>({static_cast<float>(i - 128) / 127});
@@ -159,9 +159,9 @@ TEST(CheckpointBitsandbytes, NestedScalesAreThoseOfTheWriter) {
   ASSERT_TRUE(values.ok());
   for (size_t e = 0; e < 144; ++e) {
     const int byte = static_cast<unsigned char>(bytes[e / 64]);
-    const volatile float product = static_cast<float>(byte - 128) / 127 * units[e / 128];  // volatile: no FMA
-    const float scale = product + 0.3f;
-    ASSERT_EQ(values.value()[e], kNf4[e % 16] * scale) << "element " << e;
+    const auto unit = static_cast<long double>(static_cast<float>(byte - 128) / 127);
+    const long double scale = unit * static_cast<long double>(units[e / 128]) + static_cast<long double>(0.3f);
+    ASSERT_EQ(values.value()[e], static_cast<float>(static_cast<long double>(kNf4[e % 16]) * scale)) << "element " << e;
   }
   tensors[4] = {"l.weight.nested_absmax", "F32", "1", absmax.substr(0, 4)};
   const auto few = open_memory({{"f.safetensors", safetensors(tensors)}});

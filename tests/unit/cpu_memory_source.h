@@ -27,6 +27,7 @@ class MemorySource final : public WeightSource {
     rows(all_.kept, out.kept);
     rows(all_.scale_factors, out.scale_factors);
     rows(all_.zero_factors, out.zero_factors);
+    rows(all_.scale_offsets, out.scale_offsets);
     return {};
   }
   WeightMeta& mutable_meta() { return meta_; }
@@ -65,6 +66,25 @@ inline WeightMeta int4_of_two_rows(ScaleType scales) {
 /// The masks of a block of 4 with two kept elements.
 inline constexpr uint8_t kKeptPatterns[] = {3, 5, 6, 9, 10, 12};
 
+/// Fills the factors and offsets of nested scales: any bytes, or normal numbers around 1. A run of groups has one factor.
+inline void fill_nested(MemorySource& source, std::mt19937& random, bool tame) {
+  const WeightMeta& meta = source.meta();
+  const int64_t run = meta.group_index.empty() ? meta.factor_groups : 1;
+  const auto random_float = [&] {
+    const auto bits = static_cast<uint32_t>(random());
+    return tame ? (bits & 0x81ffffffu) | 0x3e000000u : bits;
+  };
+  Stripe& all = source.all();
+  all.scale_offsets.resize(static_cast<size_t>(meta.n) * 4);
+  all.scale_factors.resize(static_cast<size_t>(meta.n * meta.groups) * 4);
+  for (size_t i = 0; i < all.scale_offsets.size(); i += 4) store(all.scale_offsets.data() + i, random_float());
+  uint32_t factor = 0;
+  for (int64_t i = 0; i < meta.n * meta.groups; ++i) {
+    if (i % meta.groups % run == 0) factor = random_float();
+    store(all.scale_factors.data() + 4 * i, factor);
+  }
+}
+
 /// Fills codes, scales, zeros and, for 2:4 sparse weights, masks at random; the meta is set. Scales are any bytes, NaN and
 /// infinity too, unless `tame`: then they are normal numbers around 1.
 inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame) {
@@ -82,7 +102,7 @@ inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame)
       if (type == ScaleType::u6) b &= 63;
       if (type == ScaleType::s6) b = static_cast<uint8_t>(b % 64 - 32);
     }
-    if (!tame || is_two_level(type)) return;
+    if (!tame || is_two_level(type) || type == ScaleType::nested) return;
     for (size_t i = 0; i < groups; ++i) {
       uint8_t* const high = &bytes[(i + 1) * scale_bytes(type) - 1];  // sign and exponent, or the whole of a byte
       if (type == ScaleType::e8m0)
@@ -111,6 +131,7 @@ inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame)
   };
   fill_factors(all.scale_factors, meta.has_two_level_scales());
   fill_factors(all.zero_factors, meta.has_two_level_zeros());
+  if (meta.has_nested_scales()) fill_nested(source, random, tame);
   all.kept.resize(meta.sparse ? elements / 4 : 0);
   for (uint8_t& kept : all.kept) kept = kKeptPatterns[random() % 6];
 }
@@ -122,6 +143,7 @@ enum class Order { plain, regular_index, shuffled, shard, offset };
 inline void set_groups(WeightMeta& meta, Order order, std::mt19937& random) {
   meta.groups = (meta.k + meta.group_size - 1) / meta.group_size;
   meta.group_index.clear();
+  if (meta.has_nested_scales()) meta.factor_groups = static_cast<int64_t>(1 + random() % 5);
   if (order == Order::plain) return;
   for (int64_t k = 0; k < meta.k; ++k) meta.group_index.push_back(static_cast<int32_t>(k / meta.group_size));
   if (order == Order::shuffled) std::shuffle(meta.group_index.begin(), meta.group_index.end(), random);
@@ -140,7 +162,7 @@ inline void set_groups(WeightMeta& meta, Order order, std::mt19937& random) {
 template <class Use>
 void for_each_kind(const FormatRow& row, const Use& use) {
   constexpr ScaleType kAll[] = {ScaleType::f32, ScaleType::f16, ScaleType::bf16, ScaleType::e8m0, ScaleType::e4m3,
-                                ScaleType::u4,  ScaleType::u6,  ScaleType::s6,   ScaleType::s8};
+                                ScaleType::u4,  ScaleType::u6,  ScaleType::s6,   ScaleType::s8,   ScaleType::nested};
   for (const ScaleType scale : kAll) {
     if (!row.allows(scale)) continue;
     for (const ZeroKind zero : {ZeroKind::none, ZeroKind::integer, ZeroKind::additive}) {
@@ -154,6 +176,8 @@ void for_each_kind(const FormatRow& row, const Use& use) {
         meta.zero_type = zero_type;
         if (row.format == MARLIN_CODEBOOK4)
           for (int i = 0; i < 16; ++i) meta.codebook.push_back(static_cast<float>(i * i) / 7.0f - 9.25f);
+        if (meta.has_nested_scales())
+          for (int i = 0; i < 256; ++i) meta.scale_map.push_back(static_cast<float>(i - 128) / 127.0f);
         use(meta);
         meta.sparse = true;
         if (row.has_sparse_form() && !is_two_level(scale)) use(meta);

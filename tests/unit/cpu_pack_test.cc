@@ -134,7 +134,7 @@ PackedWeight read_place(const CpuWeights& weights, int64_t column, int64_t slot)
     return place;
   }
   const auto scale = static_cast<int64_t>(scale_bytes(l.scale_type));
-  place.group.scale = decode_scale(l.scale_type, super + codes + (group * 64 + column % 64) * scale);
+  place.group.scale = scale_at(weights, super + codes + (group * 64 + column % 64) * scale, slot, column);
   const uint8_t* const zeros = super + codes + groups * 64 * scale;
   place.group.zero = static_cast<float>(format_row(weights.meta().format)->zero_point());
   read_zero(l, zeros, group, column, place.group);

@@ -47,6 +47,7 @@ TEST(FormatTable, ScaleTypesAndDtypes) {
   EXPECT_STREQ(scale_type_name(ScaleType::bf16), "BF16");
   for (const ScaleType t : {ScaleType::u4, ScaleType::u6, ScaleType::s6, ScaleType::s8}) EXPECT_EQ(scale_dtype(t), MARLIN_F16);
   EXPECT_EQ(scale_type_of(MARLIN_F16), ScaleType::f16) << "two-level scales have no dtype of their own";
+  EXPECT_EQ(scale_type_of(MARLIN_F32), ScaleType::f32) << "nested scales have none either";
   EXPECT_EQ(scale_type_of(MARLIN_U8), std::nullopt);
 }
 

@@ -33,7 +33,7 @@ TEST(WidenedSource, KeepsEveryValue) {
         MemorySource source;
         source.mutable_meta() = meta;
         fill_randomly(source, random, false);
-        if (!is_narrow(meta)) continue;
+        if (!is_narrow(meta) || meta.has_nested_scales()) continue;  // formats_nested_test: they are rounded
         ++narrow;
         SCOPED_TRACE(testing::Message() << row.name << " " << scale_type_name(meta.scale_type) << " zeros "
                                         << static_cast<int>(meta.zero_kind));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -65,6 +66,9 @@ inline void random_scale(ScaleType type, std::mt19937& rng, uint8_t* p) {
     case ScaleType::e4m3:
       *p = static_cast<uint8_t>(rng() % 0x7e);
       break;
+    case ScaleType::nested:
+      *p = static_cast<uint8_t>(rng());
+      break;
     default:  // two-level: random_two_level
       break;
   }
@@ -99,6 +103,30 @@ inline uint32_t random_positions(std::mt19937& rng) {
   }
   return word;
 }
+
+/// Codes, scales and zeros of a superblock.
+inline void random_super(const PanelLayout& l, marlin_format format, std::mt19937& rng, uint8_t* super) {
+  for (int64_t i = 0; i < l.code_bytes(); ++i) super[i] = static_cast<uint8_t>(rng());
+  if (format_row(format)->numbers == CodeNumbers::floats) random_floats(l.code_bits, rng, super, l.code_bytes());
+  for (int64_t i = 0; l.sparse && i < l.code_bytes(); i += 4)
+    if (i % 192 >= 128) store(super + i, random_positions(rng));
+  if (is_two_level(l.scale_type)) random_two_level(l, l.scale_type, rng, super + l.scales_offset());
+  if (l.has_two_level_zeros()) random_two_level(l, l.zero_type, rng, super + l.zeros_offset());
+  for (int i = 0; i < l.groups_per_super() * kPanelColumns && !is_two_level(l.scale_type); ++i) {
+    random_scale(l.scale_type, rng, super + l.scales_offset() + i * static_cast<int64_t>(scale_bytes(l.scale_type)));
+    if (l.zero_kind == ZeroKind::integer)
+      super[l.zeros_offset() + i] = static_cast<uint8_t>(rng() % ((1u << l.code_bits) + (l.less_128 ? 0 : 1)));
+    if (l.zero_kind == ZeroKind::additive)
+      random_scale(l.zero_type, rng, super + l.zeros_offset() + i * static_cast<int64_t>(scale_bytes(l.zero_type)));
+  }
+}
+
+/// The map of nested scales.
+inline constexpr auto kTestScaleMap = [] {
+  std::array<float, 256> map{};
+  for (int i = 0; i < 256; ++i) map[static_cast<size_t>(i)] = static_cast<float>(i * (i - 128)) / 16384.0f;
+  return map;
+}();
 
 inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, std::mt19937& rng) {
   if (kind.sparse) k = round_up(k, 4);
@@ -135,24 +163,19 @@ inline CpuWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, s
   } else {
     l.slots = round_up(k, kSuperSlots);
   }
+  if (l.has_nested_scales()) {
+    l.scale_map = kTestScaleMap.data();
+    l.factor_slots = kind.group * static_cast<int64_t>(1 + rng() % 9);
+  }
   w.data = Block::allocate(Allocator::system(), static_cast<size_t>(l.bytes())).take();
   auto* bytes = reinterpret_cast<uint8_t*>(w.data.data());
   for (int64_t s = 0; s < l.panels() * l.superblocks(); ++s) {
-    uint8_t* super = bytes + s * l.super_bytes();
-    for (int64_t i = 0; i < l.code_bytes(); ++i) super[i] = static_cast<uint8_t>(rng());
-    if (format_row(kind.format)->numbers == CodeNumbers::floats) random_floats(l.code_bits, rng, super, l.code_bytes());
-    for (int64_t i = 0; kind.sparse && i < l.code_bytes(); i += 4)
-      if (i % 192 >= 128) store(super + i, random_positions(rng));
-    if (is_two_level(l.scale_type)) random_two_level(l, l.scale_type, rng, super + l.scales_offset());
-    if (l.has_two_level_zeros()) random_two_level(l, l.zero_type, rng, super + l.zeros_offset());
-    for (int i = 0; i < l.groups_per_super() * kPanelColumns && !is_two_level(l.scale_type); ++i) {
-      random_scale(l.scale_type, rng, super + l.scales_offset() + i * static_cast<int64_t>(scale_bytes(l.scale_type)));
-      if (l.zero_kind == ZeroKind::integer)
-        super[l.zeros_offset() + i] = static_cast<uint8_t>(rng() % ((1u << l.code_bits) + (l.less_128 ? 0 : 1)));
-      if (l.zero_kind == ZeroKind::additive)
-        random_scale(l.zero_type, rng, super + l.zeros_offset() + i * static_cast<int64_t>(scale_bytes(l.zero_type)));
-    }
+    uint8_t* super = bytes + s / l.superblocks() * l.panel_bytes() + s % l.superblocks() * l.super_bytes();
+    random_super(l, kind.format, rng, super);
   }
+  for (int64_t i = 0; i < l.panels() * l.nested_bytes(); i += 4)
+    random_scale(ScaleType::f32, rng,
+                 bytes + i / l.nested_bytes() * l.panel_bytes() + l.nested_offset() + i % l.nested_bytes());
   if (kind.tensor_scale) {
     const size_t padded = static_cast<size_t>(l.panels() * kPanelColumns);
     w.column_multiplier.resize(padded);
@@ -197,6 +220,22 @@ inline double two_level_at(const PanelLayout& l, ScaleType type, const uint8_t* 
   return q * static_cast<double>(f16_to_f32(load<uint16_t>(factor)));
 }
 
+/// A nested scale of `byte`: the offsets of 64 columns and then the factors follow the superblocks of a panel. The sum is
+/// exact if its parts have about the same size, because a long double has 64 bits.
+inline long double nested_at(const CpuWeights& w, uint8_t byte, int64_t slot, int64_t column) {
+  const PanelLayout& l = w.layout;
+  const std::byte* const after = w.data.data() + column / 64 * l.panel_bytes() + l.slots / 128 * l.super_bytes();
+  const auto float_at = [&](int64_t i) { return static_cast<long double>(load<float>(after + 4 * i)); };
+  const long double factor = float_at(64 * (1 + slot / l.factor_slots) + column % 64);
+  return static_cast<long double>(l.scale_map[byte]) * factor + float_at(column % 64);
+}
+
+/// A scale of one level, or a nested one, whose bytes are at `own`.
+inline float scale_at(const CpuWeights& w, const uint8_t* own, int64_t slot, int64_t column) {
+  if (w.layout.has_nested_scales()) return static_cast<float>(nested_at(w, *own, slot, column));
+  return decode_scale(w.layout.scale_type, own);
+}
+
 /// The bits of a float of 2 or 4 bytes: slots 0 and 2, 4 and 6, 1 and 3, 5 and 7 of 8 are pairs, or slots 0, 4, 1, 5, 2, 6,
 /// 3 and 7 follow each other.
 inline uint32_t float_bits_at(const uint8_t* group, int bits, int64_t slot, int64_t c) {
@@ -229,7 +268,7 @@ inline WeightParts weight_at(const CpuWeights& w, int64_t slot, int64_t column) 
     parts.scale = two_level_at(l, l.scale_type, super + l.scales_offset(), s / l.slot_group, column % 64);
   else
     parts.scale = static_cast<double>(
-        decode_scale(l.scale_type, super + l.scales_offset() + g * static_cast<int64_t>(scale_bytes(l.scale_type))));
+        scale_at(w, super + l.scales_offset() + g * static_cast<int64_t>(scale_bytes(l.scale_type)), slot, column));
   if (l.has_two_level_zeros())
     parts.offset = two_level_at(l, l.zero_type, super + l.zeros_offset(), s / l.slot_group, column % 64);
   else if (l.zero_kind == ZeroKind::additive)

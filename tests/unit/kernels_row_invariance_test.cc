@@ -30,6 +30,7 @@ std::vector<WeightKind> kinds() {
   add(MARLIN_FP4, ScaleType::f32, ZeroKind::none, true);
   add(MARLIN_FP8, ScaleType::f32, ZeroKind::none);
   add(MARLIN_NF4, ScaleType::f32, ZeroKind::none);
+  add(MARLIN_NF4, ScaleType::nested, ZeroKind::none);
   add(MARLIN_CODEBOOK4, ScaleType::f16, ZeroKind::none);
   add(MARLIN_IQ4, ScaleType::f16, ZeroKind::none);
   add(MARLIN_IQ4, ScaleType::s6, ZeroKind::none);

@@ -55,6 +55,8 @@ std::vector<WeightKind> all_kinds() {
     kinds.push_back({MARLIN_FP8, ScaleType::bf16, ZeroKind::none, group, true});
     kinds.push_back({MARLIN_NF4, ScaleType::f32, ZeroKind::none, group});
     kinds.push_back({MARLIN_CODEBOOK4, ScaleType::f16, ZeroKind::none, group, false, true});
+    kinds.push_back({MARLIN_NF4, ScaleType::nested, ZeroKind::none, group});
+    kinds.push_back({MARLIN_CODEBOOK4, ScaleType::nested, ZeroKind::none, group, false, true});
     kinds.push_back({MARLIN_FLOAT32, ScaleType::e8m0, ZeroKind::none, group});
     kinds.push_back({MARLIN_FLOAT16, ScaleType::e8m0, ZeroKind::none, group, false, true});
     kinds.push_back({MARLIN_BFLOAT16, ScaleType::e8m0, ZeroKind::none, group});

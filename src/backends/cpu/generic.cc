@@ -43,7 +43,7 @@ void decode_scales(ScaleType type, const uint8_t* p, int n, float* out) {
       return each(1, [](const uint8_t* q) { return e8m0_to_f32(*q); });
     case ScaleType::e4m3:
       return each(1, [](const uint8_t* q) { return e4m3_to_f32(*q); });
-    default:  // two-level scales: decode_two_level
+    default:  // two-level and nested scales: decode_two_level, decode_nested
       return;
   }
 }
@@ -57,6 +57,16 @@ void decode_two_level(const PanelLayout& layout, ScaleType type, const uint8_t* 
     for (int g = 0; g < layout.groups_per_super(); ++g)
       out[g][column] = factor * static_cast<float>(two_level_integer(layout, type, p + column, g));
   }
+}
+
+void decode_nested(const PanelLayout& layout, const uint8_t* panel, const uint8_t* super,
+                   float (*out)[kPanelColumns]) {
+  const NestedSuper nested(layout, panel, super);
+  const uint8_t* bytes = super + layout.scales_offset();
+  for (int g = 0; g < layout.groups_per_super(); ++g, bytes += kPanelColumns)
+    for (int c = 0; c < kPanelColumns; ++c)
+      out[g][c] = static_cast<float>(double{layout.scale_map[bytes[c]]} * nested.factors(g)[c] +
+                                     nested.offsets[c]);
 }
 
 void decode_super(const PanelLayout& layout, CodeKind code, const uint8_t* super,
@@ -151,23 +161,27 @@ float real_value(const PanelLayout& layout, CodeKind code, const uint8_t* group,
   return code == CodeKind::f16 ? f16_to_f32(half) : bf16_to_f32(half);
 }
 
-void dequantize_real(const PanelLayout& layout, CodeKind code, const uint8_t* super,
-                     FloatSuper& w) {
+void dequantize_real(const PanelArgs& args, const uint8_t* super, FloatSuper& w) {
+  const PanelLayout& layout = *args.layout;
   SuperScales group;
-  decode_super(layout, code, super, group);
+  if (layout.has_nested_scales())
+    decode_nested(layout, args.panel, super, group.scales);
+  else
+    decode_super(layout, args.code, super, group);
   for (int block = 0; block < kBlocksPerSuper; ++block)
     for (int v = 0; v < kColumnGroups; ++v, super += layout.group_bytes())
       for (int i = 0; i < kBlockSlots; ++i) {
         const int step = block * kBlockSlots + i, slot = slot_of_step(step);
         for (int c = 0; c < kGroupColumns; ++c)
-          w[v][step][c] = real_value(layout, code, super, slot % kBlockSlots, c) *
+          w[v][step][c] = real_value(layout, args.code, super, slot % kBlockSlots, c) *
                           group.scales[slot / layout.slot_group][16 * v + c];
       }
 }
 
-void dequantize_float(const PanelLayout& layout, CodeKind code, const uint8_t* super,
-                      FloatSuper& w) {
-  if (is_real(code)) return dequantize_real(layout, code, super, w);
+void dequantize_float(const PanelArgs& args, const uint8_t* super, FloatSuper& w) {
+  const PanelLayout& layout = *args.layout;
+  const CodeKind code = args.code;
+  if (is_real(code)) return dequantize_real(args, super, w);
   SuperScales group;
   decode_super(layout, code, super, group);
   int step_of_slot[kSuperSlots];
@@ -212,7 +226,7 @@ void multiply_float(const PanelArgs& args) {
       static_cast<size_t>(args.tile_end - args.tile_begin) * kRows * kPanelColumns * sizeof(float));
   alignas(64) FloatSuper w;
   for (int64_t s = 0; s < layout.superblocks(); ++s) {
-    dequantize_float(layout, args.code, args.panel + s * layout.super_bytes(), w);
+    dequantize_float(args, args.panel + s * layout.super_bytes(), w);
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
       for (int v = 0; v < 4; ++v) {
         float* sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns + 16 * v;

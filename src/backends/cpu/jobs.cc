@@ -70,6 +70,8 @@ void take_part(int64_t part, int64_t parts, PanelLayout& layout, PanelArgs& args
   args.packed_a += first * kBlocksPerSuper * act.a_block_size();
   act.blocks_behind = act.blocks - end * kBlocksPerSuper;
   act.blocks = (end - first) * kBlocksPerSuper;
+  layout.slots_before = first * kSuperSlots;
+  layout.slots_after = (superblocks - end) * kSuperSlots;
   layout.slots = (end - first) * kSuperSlots;
   args.layout = &layout;
 }

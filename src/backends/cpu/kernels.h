@@ -37,7 +37,7 @@ constexpr uint32_t sparse(CodeKind kind) { return bit(kind) << 16; }
 inline constexpr uint32_t kSparseCodes = sparse(CodeKind::u4) | sparse(CodeKind::u4zero) |
                                          sparse(CodeKind::u4add) | sparse(CodeKind::fp4);
 constexpr uint32_t bit(ScaleType type) { return 1u << static_cast<int>(type); }
-inline constexpr uint32_t kOneLevelScales = 0x1f, kAnyScale = 0x1ff;
+inline constexpr uint32_t kOneLevelScales = 0x1f, kAnyScale = 0x3ff;
 
 /// One panel times some tiles of rows.
 struct PanelArgs {

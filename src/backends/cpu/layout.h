@@ -30,6 +30,10 @@
 // float16. The factors of zeros have their sign flipped, because two-level zeros are subtracted and
 // kernels add.
 //
+// Nested scales are bytes, one for each group, like scales of one level. The numbers that belong to
+// many of them follow the superblocks of their panel: the offsets of the 64 columns, then the
+// factors [run of factor_slots slots][64 columns], all float32.
+//
 // 2:4 sparse weights (4-bit codes only) store two codes of every 4 slots (a quad), in order, and
 // their positions in the quad, 2 bits each. A block of a column group is 192 bytes, which is three
 // quarters of a dense block:
@@ -107,6 +111,11 @@ struct PanelLayout {
   ZeroKind zero_kind = ZeroKind::none;
   ScaleType zero_type = ScaleType::f16;
   float codebook[16] = {};  // of 4-bit indices of floats
+  // Of nested scales: the 256 floats of WeightMeta::scale_map, and the slots that share a factor, a
+  // multiple of slot_group.
+  const float* scale_map = nullptr;
+  int64_t factor_slots = 0;
+  int64_t slots_before = 0, slots_after = 0;  // of a row, if this is a part of K
 
   int64_t panels() const { return ceil_div(n, kPanelColumns); }
   int64_t superblocks() const { return slots / kSuperSlots; }
@@ -164,7 +173,14 @@ struct PanelLayout {
   int64_t two_level_bytes(ScaleType type) const {
     return factors_offset(type) + kPanelColumns * static_cast<int64_t>(kFactorBytes);
   }
-  int64_t panel_bytes() const { return superblocks() * super_bytes(); }
+  bool has_nested_scales() const { return scale_type == ScaleType::nested; }
+  /// What nested scales take after the superblocks of a panel.
+  int64_t nested_bytes() const {
+    if (!has_nested_scales()) return 0;
+    return kPanelColumns * int64_t{sizeof(float)} * (1 + ceil_div(slots, factor_slots));
+  }
+  int64_t nested_offset() const { return (slots + slots_after) / kSuperSlots * super_bytes(); }
+  int64_t panel_bytes() const { return nested_offset() + nested_bytes(); }
   int64_t bytes() const { return panels() * panel_bytes(); }
   SlotCosts slot_costs() const {
     return {kSuperSlots, code_bytes() / kSuperSlots, scale_row_bytes() + zero_row_bytes()};
@@ -188,6 +204,24 @@ inline int two_level_integer(const PanelLayout& layout, ScaleType type, const ui
   const int q = low | high << 4;
   return type == ScaleType::s6 && q >= 32 ? q - 64 : q;
 }
+
+/// The nested scales of one superblock: scale_map[byte] * factor + offset, with 64 columns each.
+struct NestedSuper {
+  const PanelLayout& layout;
+  const float* offsets;
+  int64_t first_group;  ///< in the row of slot groups
+
+  NestedSuper(const PanelLayout& of, const uint8_t* panel, const uint8_t* super)
+      : layout(of),
+        offsets(reinterpret_cast<const float*>(panel + of.nested_offset())),
+        first_group(of.slots_before / of.slot_group +
+                    (super - panel) / of.super_bytes() * of.groups_per_super()) {}
+  /// The factors of group g of the superblock.
+  const float* factors(int g) const {
+    const int64_t run = (first_group + g) * layout.slot_group / layout.factor_slots;
+    return offsets + kPanelColumns * (1 + run);
+  }
+};
 
 /// The zeros of `groups` groups of UINT8 as kernels of signed codes add them: codes are stored less
 /// 128, so a group adds 128 scales more. `zeros` holds decoded additive zeros, or else `packed` has

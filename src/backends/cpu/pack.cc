@@ -53,6 +53,7 @@ class PanelPacker {
         write_scales(row, super, column, to + scales_at_);
         write_zeros(row, super, column, to + zeros_at_);
       }
+    if (layout.has_nested_scales()) write_nested(rows, to);
     return {};
   }
 
@@ -269,6 +270,26 @@ class PanelPacker {
           real ? static_cast<uint16_t>(load<uint16_t>(factors.data() + at) ^ sign) : uint16_t{0});
   }
 
+  /// Writes the offsets and factors of nested scales. Padding has zeros of both.
+  void write_nested(int64_t rows, std::byte* to) const {
+    const PanelLayout& layout = out_.layout;
+    const int64_t runs = ceil_div(layout.slots, layout.factor_slots),
+                  run_groups = layout.factor_slots / layout.slot_group;
+    const auto copy = [](const std::vector<uint8_t>& from, int64_t i, std::byte* at) {
+      store(at, load<uint32_t>(from.data() + i * int64_t{sizeof(float)}));
+    };
+    std::memset(to, 0, static_cast<size_t>(layout.nested_bytes()));
+    for (int64_t row = 0; row < rows; ++row, to += sizeof(float)) {
+      std::byte* at = to;
+      copy(stripe_.scale_offsets, row, at);
+      for (int64_t run = 0; run < runs; ++run) {
+        at += kPanelColumns * sizeof(float);
+        const int32_t group = groups_[static_cast<size_t>(run * run_groups)];
+        if (group >= 0) copy(stripe_.scale_factors, row * source_.meta().groups + group, at);
+      }
+    }
+  }
+
   const WeightSource& source_;
   const CpuWeights& out_;
   const std::vector<int32_t>& groups_;
@@ -308,6 +329,15 @@ void set_tensor_scales(CpuWeights& out) {
   }
 }
 
+/// The slots that share a factor of nested scales.
+int64_t factor_slots(const WeightMeta& meta, const Slots& slots) {
+  if (!meta.group_index.empty()) return slots.group;
+  if (meta.groups == 1) return slots.count;
+  const auto run = (Checked(meta.factor_groups) * Checked(meta.group_size)).get();
+  return run && *run < static_cast<uint64_t>(slots.count) ? static_cast<int64_t>(*run)
+                                                          : slots.count;
+}
+
 /// Fills in the meta and the layout of `out`, and returns the slots. `*bytes` is the packed size.
 Result<Slots> lay_out(const WeightMeta& from, CpuWeights& out, uint64_t* bytes) {
   WeightMeta& meta = out.mutable_meta();
@@ -326,8 +356,13 @@ Result<Slots> lay_out(const WeightMeta& from, CpuWeights& out, uint64_t* bytes) 
   MARLIN_ASSIGN(Slots slots, assign_slots(meta, layout.slot_costs()));
   layout.slots = slots.count;
   layout.slot_group = slots.group;
+  if (meta.has_nested_scales()) {
+    layout.scale_map = meta.scale_map.data();
+    layout.factor_slots = factor_slots(meta, slots);
+  }
   const auto size =
-      (Checked(layout.panels()) * Checked(layout.superblocks()) * Checked(layout.super_bytes()))
+      (Checked(layout.panels()) * (Checked(layout.superblocks()) * Checked(layout.super_bytes()) +
+                                   Checked(layout.nested_bytes())))
           .at_most(PTRDIFF_MAX);
   if (!size)
     return Status::error(MARLIN_E_SHAPE,

@@ -37,6 +37,10 @@ class RowReader {
     stripe_.zeros.resize(static_cast<size_t>(meta.groups) * zero_bytes());
     if (meta.has_two_level_scales()) stripe_.scale_factors.resize(factor_bytes());
     if (meta.has_two_level_zeros()) stripe_.zero_factors.resize(factor_bytes());
+    if (meta.has_nested_scales()) {
+      stripe_.scale_factors.resize(stripe_.scales.size() * sizeof(float));
+      stripe_.scale_offsets.resize(sizeof(float));
+    }
     if (meta.sparse) stripe_.kept.resize(static_cast<size_t>(meta.k / 4));
   }
 
@@ -57,6 +61,7 @@ class RowReader {
     else
       read_groups(panel + layout.scales_offset() + column * scale, layout.scale_row_bytes(), scale,
                   stripe_.scales);
+    if (layout.has_nested_scales()) read_nested(panel + layout.nested_offset(), column);
     if (layout.has_two_level_zeros())
       read_two_level(panel + layout.zeros_offset(), column, layout.zero_type, stripe_.zeros,
                      stripe_.zero_factors, kHalfSign);
@@ -164,6 +169,20 @@ class RowReader {
     }
   }
 
+  /// `from` are the offsets and factors of the panel.
+  void read_nested(const std::byte* from, int column) {
+    const PanelLayout& layout = weights_.layout;
+    from += column * sizeof(float);
+    store(stripe_.scale_offsets.data(), load<uint32_t>(from));
+    const int64_t run_groups = layout.factor_slots / layout.slot_group;
+    for (size_t i = 0; i < groups_.size(); ++i) {
+      const int64_t row = 1 + static_cast<int64_t>(i) / run_groups;
+      if (groups_[i] >= 0)
+        store(stripe_.scale_factors.data() + groups_[i] * sizeof(float),
+              load<uint32_t>(from + row * kPanelColumns * int64_t{sizeof(float)}));
+    }
+  }
+
   size_t factor_bytes() const {
     return static_cast<size_t>(ceil_div(weights_.layout.slots, kFactorSpan)) * kFactorBytes;
   }
@@ -230,13 +249,16 @@ class PackedSource final : public WeightSource {
         to.insert(to.end(), from.begin(),
                   from.begin() + static_cast<ptrdiff_t>(std::min(n, from.size())));
       };
-      const auto factors = static_cast<size_t>(meta_.factors()) * kFactorBytes;
+      const size_t factors = meta_.has_nested_scales()
+                                 ? one.scale_factors.size()
+                                 : static_cast<size_t>(meta_.factors()) * kFactorBytes;
       append(out.codes, one.codes,
              static_cast<size_t>(meta_.k) * format_row(meta_.format)->code_bytes());
       append(out.scales, one.scales, one.scales.size());
       append(out.zeros, one.zeros, one.zeros.size());
       append(out.scale_factors, one.scale_factors, factors);
       append(out.zero_factors, one.zero_factors, factors);
+      append(out.scale_offsets, one.scale_offsets, one.scale_offsets.size());
     }
     return {};
   }

@@ -146,7 +146,7 @@ void visit_meta(Archive& a, Meta& meta) {
   a.number("k", meta.k);
   a.number("group size", meta.group_size);
   a.number("groups", meta.groups);
-  a.choice("type of scales", meta.scale_type, ScaleType::s8);
+  a.choice("type of scales", meta.scale_type, ScaleType::nested);
   a.choice("kind of zeros", meta.zero_kind, ZeroKind::additive);
   a.choice("type of zeros", meta.zero_type, ScaleType::s8);
   a.flag("gate and up alternate", meta.gate_up_interleaved);
@@ -160,6 +160,9 @@ void visit_meta(Archive& a, Meta& meta) {
     a.number("divisor", scale.divisor);
     a.flag("divides", scale.divide);
   });
+  if (!meta.has_nested_scales()) return;
+  a.list("map of scales", meta.scale_map, 4, [&](auto& value) { a.number("value", value); });
+  a.number("groups of a factor", meta.factor_groups);
 }
 
 template <class Archive, class Matrix>

@@ -142,6 +142,8 @@ float decode_two_level_neon(const uint8_t* p, int n, float factor, float* out) {
       return decode_two_level_neon<ScaleType::s6>(p, n, factor, out);
     case ScaleType::s8:
       return decode_two_level_neon<ScaleType::s8>(p, n, factor, out);
+    case ScaleType::nested:  // decode_real_scales
+      break;
   }
   return 0;
 }

@@ -98,10 +98,30 @@ MARLIN_INLINE void read_real_slots(const uint8x16x4_t& codebook, const uint8_t* 
   }
 }
 
+/// The scales of a superblock of real codes, which may be nested. A fused multiply-add rounds each
+/// nested scale once.
+void decode_real_scales(const PanelArgs& args, const uint8_t* super, SuperScales& out) {
+  const PanelLayout& layout = *args.layout;
+  if (!layout.has_nested_scales()) return decode_super_scales(layout, super, 1.0f, out);
+  const NestedSuper nested(layout, args.panel, super);
+  const uint8_t* bytes = super + layout.scales_offset();
+  out.super = super;
+  for (int g = 0; g < layout.groups_per_super(); ++g) {
+    const float* const factors = nested.factors(g);
+    for (int c = 0; c < kPanelColumns; c += 4, bytes += 4) {
+      const float32x4_t units = {layout.scale_map[bytes[0]], layout.scale_map[bytes[1]],
+                                 layout.scale_map[bytes[2]], layout.scale_map[bytes[3]]};
+      vst1q_f32(&out.scale[g][c],
+                vfmaq_f32(vld1q_f32(nested.offsets + c), units, vld1q_f32(factors + c)));
+    }
+  }
+}
+
 template <CodeKind kCode>
-void dequantize_real(const PanelLayout& layout, const uint8_t* super, NeonDequantized<8>& out) {
+void dequantize_real(const PanelArgs& args, const uint8_t* super, NeonDequantized<8>& out) {
+  const PanelLayout& layout = *args.layout;
   constexpr int kLines = lines_of_block(kCode);
-  decode_super_scales(layout, super, 1.0f, out.scales);
+  decode_real_scales(args, super, out.scales);
   const uint8x16x4_t codebook = vld1q_u8_x4(reinterpret_cast<const uint8_t*>(layout.codebook));
   for_quads<4>(layout, [&](int block, int octet, int v, int group) {
     const float32x4_t scale = vld1q_f32(&out.scales.scale[group][4 * v]);
@@ -118,7 +138,7 @@ void dequantize_real(const PanelLayout& layout, const uint8_t* super, NeonDequan
 void dequantize_any(const PanelArgs& args, const uint8_t* super, int, NeonDequantized<8>& out) {
   if (is_real(args.code))
     return with_any_code(args.code, [&]<CodeKind kCode>() {
-      if constexpr (is_real(kCode)) dequantize_real<kCode>(*args.layout, super, out);
+      if constexpr (is_real(kCode)) dequantize_real<kCode>(args, super, out);
     });
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     dequantize<kCode, kSparse>(*args.layout, super, out);

@@ -107,7 +107,34 @@ MARLIN_AVX2 inline void decode_scales_avx2(ScaleType type, const uint8_t* p, int
       return decode_two_level_avx2<ScaleType::s6>(p, n, factor, out);
     case ScaleType::s8:
       return decode_two_level_avx2<ScaleType::s8>(p, n, factor, out);
+    case ScaleType::nested:  // decode_real_scales_avx2
+      return;
   }
+}
+
+/// Decodes the nested scales of a superblock. A fused multiply-add rounds each of them once.
+MARLIN_AVX2 inline void decode_nested_avx2(const PanelLayout& layout, const uint8_t* panel,
+                                           const uint8_t* super, float* out) {
+  const NestedSuper nested(layout, panel, super);
+  const uint8_t* bytes = super + layout.scales_offset();
+  for (int g = 0; g < layout.groups_per_super(); ++g) {
+    const float* const factors = nested.factors(g);
+    for (int c = 0; c < kPanelColumns; c += 8, bytes += 8, out += 8) {
+      const __m256i index =
+          _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(bytes)));
+      _mm256_storeu_ps(
+          out, _mm256_fmadd_ps(_mm256_i32gather_ps(layout.scale_map, index, 4),
+                               _mm256_loadu_ps(factors + c), _mm256_loadu_ps(nested.offsets + c)));
+    }
+  }
+}
+
+/// The scales of a superblock of real codes, which may be nested.
+MARLIN_AVX2 inline void decode_real_scales_avx2(const PanelLayout& layout, const uint8_t* panel,
+                                                const uint8_t* super, float* out) {
+  if (layout.has_nested_scales()) return decode_nested_avx2(layout, panel, super, out);
+  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(),
+                     layout.groups_per_super() * kPanelColumns, 1.0f, out);
 }
 
 /// The vectors in which codes are expanded.

@@ -104,13 +104,13 @@ MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
 }
 
 template <class Decoder>
-MARLIN_AVX2 void dequantize_real(const PanelLayout& layout, const uint8_t* super,
+MARLIN_AVX2 void dequantize_real(const PanelArgs& args, const uint8_t* super,
                                  Avx2DequantizedF32& out) {
+  const PanelLayout& layout = *args.layout;
   constexpr int kOctetBytes = Decoder::kLines / 4 * 64;
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   alignas(32) float scale[8][kPanelColumns];
-  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(),
-                     layout.groups_per_super() * kPanelColumns, 1.0f, &scale[0][0]);
+  decode_real_scales_avx2(layout, args.panel, super, &scale[0][0]);
   const Decoder decoder(layout);
   for (int octet = 0; octet < kSuperSlots / 8; ++octet)
     for (int v = 0; v < 8; ++v) {
@@ -129,8 +129,8 @@ MARLIN_AVX2 void dequantize_real(const PanelLayout& layout, const uint8_t* super
 
 void dequantize_any(const PanelArgs& args, const uint8_t* super, int, Avx2DequantizedF32& out) {
   if (is_real(args.code))
-    return with_real_codes(
-        args, [&]<class Decoder>() { dequantize_real<Decoder>(*args.layout, super, out); });
+    return with_real_codes(args,
+                           [&]<class Decoder>() { dequantize_real<Decoder>(args, super, out); });
   with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
     dequantize<kCode, kSparse>(*args.layout, super, out);
   });

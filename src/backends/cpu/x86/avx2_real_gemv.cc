@@ -103,8 +103,7 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
   const uint8_t* super = args.panel;
   for (int64_t s = 0; s < layout.superblocks(); ++s, super += bytes) {
     fetch_lines(super + ahead + layout.scales_offset(), bytes - layout.scales_offset());
-    decode_scales_avx2(layout.scale_type, super + layout.scales_offset(),
-                       layout.groups_per_super() * kPanelColumns, 1.0f, &scales[0][0]);
+    decode_real_scales_avx2(layout, args.panel, super, &scales[0][0]);
     const RealWalk walk{super,
                         scales,
                         std::countr_zero(static_cast<unsigned>(layout.slot_group / 16)),

@@ -14,7 +14,8 @@ namespace metal_marlin::cpu {
 /// The parts of a superblock. They are computed once, because divisions for every superblock would
 /// be noticeable.
 struct SuperShape {
-  explicit SuperShape(const PanelLayout& layout)
+  /// Kernels of indices of floats give the panel, for nested scales.
+  explicit SuperShape(const PanelLayout& layout, const uint8_t* panel = nullptr)
       : groups(layout.groups_per_super()),
         shift(shift_of(layout)),
         scale_type(layout.scale_type),
@@ -24,7 +25,8 @@ struct SuperShape {
         bytes(layout.super_bytes()),
         ahead(fetch_distance(bytes)),
         expands(layout.expansion != Expansion::none),
-        layout(layout) {}
+        layout(layout),
+        panel(panel) {}
   static int shift_of(const PanelLayout& layout) {
     return std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   }
@@ -35,6 +37,7 @@ struct SuperShape {
   int64_t ahead;                 ///< fetch_distance()
   bool expands;                  ///< codes are expanded first
   const PanelLayout& layout;
+  const uint8_t* panel;
 
   /// Prefetches the scales and zeros that lie `ahead`.
   MARLIN_INLINE void fetch_scales(const uint8_t* super) const {
@@ -212,6 +215,8 @@ MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType ty
       return decode_two_level_rows<ScaleType::s6>(p, groups, v0, nv, factor, out);
     case ScaleType::s8:
       return decode_two_level_rows<ScaleType::s8>(p, groups, v0, nv, factor, out);
+    case ScaleType::nested:  // decode_nested_rows
+      break;
   }
   return no_magnitudes();
 }

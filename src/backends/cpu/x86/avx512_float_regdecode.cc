@@ -43,7 +43,7 @@ using Tile = RegdecodeTile<ScaleChunk<kCode>>;
 template <CodeKind kCode>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
                               ScaleChunk<kCode>& out) {
-  const SuperShape shape(*args.layout);
+  const SuperShape shape(*args.layout, args.panel);
   const bool expands = may_be_expanded(kCode) && shape.expands;
   out.codes = expands ? out.expanded.supers[0].bytes : super;
   out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes<kCode>)} : shape.bytes;
