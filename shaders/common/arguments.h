@@ -45,7 +45,7 @@
 /// the constant requires it.
 #define MARLIN_BUFFER_CODES 0  // uint4
 #define MARLIN_BUFFER_SCALES 1
-#define MARLIN_BUFFER_ZEROS 2  // [zero_kind]; of lut4: float [16], the codebook
+#define MARLIN_BUFFER_ZEROS 2  // [zero_kind]; of lut4: float [16], the codebook; nested scales
 #define MARLIN_BUFFER_ROWS 3   // RowFactor [row_factor]
 #define MARLIN_BUFFER_A 4
 #define MARLIN_BUFFER_A_SCALES 5    // float [m][slots / 32] [quantized]
@@ -131,7 +131,8 @@ enum MarlinScaleType {
   kScaleBf16 = 2,
   kScaleE8m0 = 3,
   kScaleE4m3 = 4,
-  kScaleTwoLevel = 5  // int8 times the float16 of a super-block
+  kScaleTwoLevel = 5,  // int8 times the float16 of a super-block
+  kScaleNested = 6     // a byte; the buffer of zeros has the other numbers
 };
 enum MarlinZeroKind {
   kZeroNone = 0,

@@ -85,6 +85,11 @@
 // CUDA stores E4M3 as e5m3_of: with neither a sign, which the codes have instead, nor subnormals.
 // There is one RowFactor (arguments.h) per row of W, padded to whole row blocks; Metal's order has
 // none if all are 1. Codes of a codebook have no zeros; their part has its 16 numbers, float32.
+//
+// Nested scales are bytes, in the order of one-byte scales. Byte b is the scale map[b] * factor +
+// offset. These numbers follow the codebook, all float32: the 256 of the map; the quads that share
+// a factor, an integer, in the first of four words; and for each row block its quads of offsets,
+// [r][i], and of factors, [run of quads][r][i].
 #pragma once
 
 #ifdef __METAL_VERSION__
@@ -117,6 +122,9 @@ enum {
   kMmaSparseWords = 192,   // in CUDA's order, of 64 slots of a row block of 2:4 weights
   kE5m3Zero = 9,           // exponent field of 1 in an E5M3 byte
   kLargestExponent = 254,  // of stored E8M0 bytes
+  kScaleMapAt = 16,        // float32 numbers of nested scales, counted from the codebook
+  kFactorQuadsAt = kScaleMapAt + 256,
+  kNestedAt = kFactorQuadsAt + 4,
 };
 
 /// The row and half the column of a lane's first element in an 8x8 simdgroup_matrix, as on every
@@ -188,6 +196,11 @@ MARLIN_SHARED marlin_int factor_quad_at(marlin_int s, marlin_int r, marlin_int s
 /// The same of zeros that have factors alone.
 MARLIN_SHARED marlin_int joined_factor_quad_at(marlin_int s, marlin_int r) {
   return s * kFactorWords + 2 * r;
+}
+
+/// Of nested scales: the float32 numbers of a row block, which has `quads` quads.
+MARLIN_SHARED marlin_int nested_row_block(marlin_int quads, marlin_int factor_quads) {
+  return kRowBlock * (1 + (quads - 1) / factor_quads + 1);
 }
 
 /// The uint32 of a lane and tile for `units` units of codes of 2, 3, 5 or 6 bits.

@@ -40,6 +40,7 @@ constant bool additive = zero_kind >= kZeroF32 && !has_codebook;
 constant uint code_bits = code_form;  // of planes
 constant bool joined = zero_kind == kZeroJoined;
 constant bool two_level = scale_type == kScaleTwoLevel;
+constant bool nested = scale_type == kScaleNested;
 constant bool scale_pairs = group_shift == 4 && scale_type >= kScaleE8m0;  // see scale_quad_at()
 constant bool zero_pairs = group_shift == 4 && zero_kind == kZeroInteger;
 constant bool has_row_factor = row_factor != kRowFactorNone;

@@ -41,8 +41,8 @@ static inline Exact divide(Exact a, Exact b) {
                n.exponent - b.exponent};
 }
 
-/// Precondition: both are exact and have at most 32 bits. The bits that are shifted out then lie
-/// far below the rounding.
+/// Precondition: both are exact and have at most 48 bits. Bits are shifted out only if one number
+/// is at least 2^13 times the other one; they then lie far below the rounding.
 static inline Exact add(Exact a, Exact b) {
   if (a.mantissa == 0 && b.mantissa == 0) return Exact{a.negative && b.negative, 0, 0};
   if (a.mantissa == 0) return b;

@@ -26,7 +26,7 @@ static inline void load_floats(const device void* from, long quad, uint type, th
 
 /// Decoded codes lack range(). The scales contain it if they have room: stored E8M0 bytes already
 /// have it, and float16 and E4M3 are small.
-constant bool scales_have_room = scale_type == kScaleF16 || scale_type >= kScaleE8m0;
+constant bool scales_have_room = scale_type == kScaleF16 || (scale_type >= kScaleE8m0 && !nested);
 
 /// The quads of a row block or, of two-level scales, its uint32 in that order.
 static inline long row_block_quads(int quads) {
@@ -34,6 +34,27 @@ static inline long row_block_quads(int quads) {
              ? long(quads >> (kSuperBlockShift - group_shift)) * super_block_words(group_shift)
              : long(quads) * 8;
 }
+
+/// The numbers of nested scales for the rows 8 i + r of a row block (../common/layout.h).
+struct NestedScales {
+  NestedScales(const device void* codebook, int quads, long row_block, ushort r) {
+    if (!nested) return;
+    const device float* const floats = (const device float*)codebook;
+    map = floats + kScaleMapAt;
+    factor_quads = ((const device int*)codebook)[kFactorQuadsAt];
+    own = (const device float4*)(floats + kNestedAt +
+                                 row_block * nested_row_block(quads, factor_quads)) +
+          r;
+  }
+  float4 offsets() const { return own[0]; }
+  float4 factors(int quad) const { return own[kRowBlock / 4 * (1 + quad / factor_quads)]; }
+  float unit(uint byte) const { return map[byte]; }
+
+ private:
+  const device float* map;
+  const device float4* own;
+  int factor_quads;
+};
 
 template <typename Codes>
 struct GroupScales {
@@ -51,6 +72,7 @@ struct GroupScales {
         quad_blocks(args.quad_blocks),
         first_factor(row_block * (args.quads >> (kSuperBlockShift - group_shift)) * kFactorWords),
         row(fragment_row(lane)),
+        levels(all_zeros, args.quads, row_block, fragment_row(lane)),
         group(-1) {
     table.own = has_codebook ? ((const device float*)all_zeros)[lane % 16] : 0.0f;
   }
@@ -80,6 +102,11 @@ struct GroupScales {
       integers = bytes(scales, new_pair, scale_pair);
       if (new_super_block) scale_factors = factors_of(scales);
       multiply_levels(joined ? integers & kLowNibbles : integers, scale_factors, factor, scale);
+    } else if (nested) {
+      const uint b = bytes(scales, new_pair, scale_pair);
+      const float4 factors = levels.factors(group), offsets = levels.offsets();
+      UNROLL for (ushort i = 0; i < 4; i++) scale[i] =
+          fma(levels.unit(b >> (8 * i) & 0xFF), factors[i], offsets[i]);
     } else {
       load_floats(scales, at, scale_type, scale);
       if (factor != 1.0f) UNROLL for (ushort i = 0; i < 4; i++) scale[i] *= factor;
@@ -110,6 +137,7 @@ struct GroupScales {
   int quad_blocks;
   long first_factor;  // uint of the row block, of zeros that are factors alone
   ushort row;
+  NestedScales levels;
   int group;  // the last one loaded
   uint2 scale_pair, zero_pair, scale_factors, zero_factors;
 

@@ -33,6 +33,18 @@ static inline float two_level_value(const device void* from, long row_block, int
   return float(joined ? char(integer & 15) : integer) * float(factor);
 }
 
+/// A nested scale, rounded to float32.
+static inline uint nested_bits(const device void* scales, long at, const device void* codebook,
+                               int quads, int quad, long row_block, ushort r, ushort i) {
+  const NestedScales levels(codebook, quads, row_block, r);
+  const float unit = levels.unit(((const device uchar*)scales)[at]),
+              factor = levels.factors(quad)[i], offset = levels.offsets()[i];
+  const uint bits[3] = {as_type<uint>(unit), as_type<uint>(factor), as_type<uint>(offset)};
+  if (!is_finite_bits(bits[0]) || !is_finite_bits(bits[1]) || !is_finite_bits(bits[2]))
+    return as_type<uint>(unit * factor + offset);
+  return round_to_bits(add(multiply(exact_of(bits[0]), exact_of(bits[1])), exact_of(bits[2])));
+}
+
 /// The bits of scale or zero number `at`, as float32; `type` is a MarlinScaleType.
 static inline uint scale_bits(const device void* from, long at, uint type, int shift) {
   switch (type) {
@@ -160,6 +172,8 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
   group.zero = 0;
   if (two_level)
     group.scale = as_type<uint>(two_level_value(scales, row_block, args.quads, quad, r, i));
+  else if (nested)
+    group.scale = nested_bits(scales, scale_place, zeros, args.quads, quad, row_block, r, i);
   else
     group.scale = scale_bits(scales, scale_place, scale_type, origin.shift);
   if (joined)

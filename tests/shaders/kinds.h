@@ -52,6 +52,7 @@ inline constexpr Kind kKinds[] = {
     {"iq4_nl", MARLIN_IQ4, ZeroKind::none, ScaleType::f16},
     {"iq4_xs", MARLIN_IQ4, ZeroKind::none, ScaleType::s6},
     {"nf4", MARLIN_NF4, ZeroKind::none, ScaleType::f32},
+    {"nf4_nested", MARLIN_NF4, ZeroKind::none, ScaleType::nested},
     {"codebook4", MARLIN_CODEBOOK4, ZeroKind::none, ScaleType::f32},
     {"f32", MARLIN_FLOAT32, ZeroKind::none, ScaleType::e8m0, false, ScaleType::f16, 0},
     {"f16", MARLIN_FLOAT16, ZeroKind::none, ScaleType::e8m0, false, ScaleType::f16, 0},

@@ -93,6 +93,20 @@ TEST(Layout, OfKQuantsIsNearTheFilesSize) {
   }
 }
 
+/// Blocks of 64, whose scales have a factor for 256 of them: the file has a byte for each block.
+TEST(Layout, OfNestedScalesIsNearTheFilesSize) {
+  const Kind* const kind =
+      std::find_if(std::begin(kKinds), std::end(kKinds), [](const Kind& k) { return k.scale_type == ScaleType::nested; });
+  Spec spec = spec_of(*kind, 1, 256, 4096);
+  spec.group = 64;
+  Problem problem(spec);
+  problem.source.mutable_meta().factor_groups = 64;
+  const auto plan = metal_marlin::gpu::plan_packing(problem.source.meta());
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  constexpr uint64_t kElements = 256 * 4096, kFile = kElements / 2 + kElements / 64 + kElements / 16384 * 4 + 256 * 4;
+  EXPECT_LE(plan.value().layout.bytes * 100, kFile * 101);
+}
+
 /// Floats have a byte of scale, a row factor and a row origin for each row besides: 21 bytes.
 TEST(Layout, OfFloatsIsNearTheFilesSize) {
   for (const Kind& kind : kKinds) {

@@ -22,7 +22,8 @@ namespace {
 constexpr Kind kInt4 = kKinds[0], kInt4Zeros = kKinds[1], kInt4Additive = kKinds[2], kFp4 = kKinds[3], kMxfp4 = kKinds[4],
                kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8], kInt3Additive = kKinds[15], kInt5 = kKinds[16],
                kQ4K = kKinds[20], kQ6K = kKinds[22], kUint8 = kKinds[23], kFp8 = kKinds[24], kMxfp8 = kKinds[25],
-               kQ2K = kKinds[18], kIq4Xs = kKinds[27], kNf4 = kKinds[28], kF32 = kKinds[30], kBf16 = kKinds[32];
+               kQ2K = kKinds[18], kIq4Xs = kKinds[27], kNf4 = kKinds[28], kNested = kKinds[29], kF32 = kKinds[31],
+               kBf16 = kKinds[33];
 
 struct Mutation {
   const char *name, *file, *from, *to;
@@ -125,6 +126,10 @@ constexpr Mutation kMutations[] = {
     {"lut4_lane", "metal/scales.h", "[lane % 16]", "[lane % 8]", kNf4, 20},
     {"lut4_sum", "metal/decode.h", "simd_shuffle(own, ushort(code))", "simd_shuffle(own, ushort(code ^ 1))", kIq4Xs, 1,
      Mutation::int8},
+    {"nested_unit", "metal/scales.h", "b >> (8 * i) & 0xFF", "b >> (8 * i) & 0x7F", kNested, 1},
+    {"nested_offset", "metal/scales.h", "factors[i], offsets[i]", "factors[i], offsets[0]", kNested, 20},
+    {"nested_factor", "metal/scales.h", "1 + quad / factor_quads", "quad / factor_quads", kNested, 1},
+    {"unpack_nested", "metal/unpack.metal", "levels.factors(quad)[i]", "levels.factors(0)[i]", kNested, 1, Mutation::unpack},
     {"float_step", "metal/decode.h", "unit.word[2 * t + 1][i]", "unit.word[2 * t][i]", kF32, 1},
     {"float_half", "metal/decode.h", "both & 0xFFFF0000u", "both & 0xFF000000u", kBf16, 20},
     {"float_words", "metal/decode.h", "(w * unit_words() + v)", "(w * 4 + v)", kF32, 12},
@@ -137,6 +142,7 @@ constexpr Mutation kMutations[] = {
     {"pack_super_block", kPacker, ": factor_quad_at(s, in_block % 8", ": factor_quad_at(s, in_block / 8", kQ6K, 1},
     {"pack_joined", kPacker, "groups + group)] << 4)", "groups + group)] << 3)", kQ2K, 1},
     {"pack_codebook", kPacker, "to.data() + layout.zeros_at, fixed", "to.data() + layout.scales_at, fixed", kNf4, 1},
+    {"pack_nested", kPacker, "kRowBlock * (quad + 1) +", "kRowBlock * (quad + 1) + 1 +", kNested, 1},
     {"pack_float_half", kPacker, "floats + 2 * (4 + t)", "floats + 2 * (3 + t)", kBf16, 1},
     {"pack_minimum", kPacker, "layout_.zeros_at, stripe_.zero_factors", "layout_.zeros_at, stripe_.scale_factors", kQ4K, 1},
     {"pack_lane", kPacker, "lane_at(in_block % 8, j)", "lane_at(in_block % 8, j ^ 1)", kInt4, 1},

@@ -160,6 +160,7 @@ Problem::Problem(const Spec& s) : spec(s) {
   meta.gate_up_interleaved = spec.interleaved;
   if (spec.format == MARLIN_CODEBOOK4)
     for (int i = 0; i < 16; ++i) meta.codebook.push_back(static_cast<float>(i * i) / 7.0f - 9.25f);
+  if (meta.has_nested_scales()) metal_marlin::set_scale_map(meta);
   metal_marlin::set_groups(meta, spec.order, random);
   if (spec.tensor != 0) {
     meta.tensor_scales = {{0, 0.75f, spec.tensor == 2}};
@@ -324,7 +325,7 @@ void Problem::bind_weights(Dispatch& dispatch) const {
   bind_part(dispatch, MARLIN_BUFFER_SCALES, layout.scales_at,
             layout.scales_at + bytes(static_cast<int64_t>(metal_marlin::scale_bytes(layout.scale_type))));
   if (layout.codes == gpu::KernelCodes::lut4)
-    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at, layout.zeros_at + gpu::kCodebookBytes);
+    bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at, layout.zeros_at + static_cast<uint64_t>(layout.codebook_bytes()));
   else if (layout.zero_kind != ZeroKind::none)
     bind_part(dispatch, MARLIN_BUFFER_ZEROS, layout.zeros_at,
               layout.zeros_at + static_cast<uint64_t>(layout.row_blocks() * layout.row_block_zero_bytes()));

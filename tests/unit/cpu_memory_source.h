@@ -136,6 +136,11 @@ inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame)
   for (uint8_t& kept : all.kept) kept = kKeptPatterns[random() % 6];
 }
 
+/// The map of nested scales, from about -1 to 1.
+inline void set_scale_map(WeightMeta& meta) {
+  for (int i = 0; i < 256; ++i) meta.scale_map.push_back(static_cast<float>(i - 128) / 127.0f);
+}
+
 enum class Order { plain, regular_index, shuffled, shard, offset };
 
 /// Gives the meta its groups, and an index of the wanted kind: k / group_size spelled out, shuffled (act-order), a few k of
@@ -176,8 +181,7 @@ void for_each_kind(const FormatRow& row, const Use& use) {
         meta.zero_type = zero_type;
         if (row.format == MARLIN_CODEBOOK4)
           for (int i = 0; i < 16; ++i) meta.codebook.push_back(static_cast<float>(i * i) / 7.0f - 9.25f);
-        if (meta.has_nested_scales())
-          for (int i = 0; i < 256; ++i) meta.scale_map.push_back(static_cast<float>(i - 128) / 127.0f);
+        if (meta.has_nested_scales()) set_scale_map(meta);
         use(meta);
         meta.sparse = true;
         if (row.has_sparse_form() && !is_two_level(scale)) use(meta);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <memory>
 
+#include "backends/cpu/pack.h"
+#include "core/parallel.h"
 #include "cpu_memory_source.h"
 #include "formats/decode.h"
 #include "formats/widen.h"
@@ -134,7 +136,7 @@ std::unique_ptr<MemorySource> nested_source(int64_t n, int64_t k, int64_t group,
   WeightMeta& meta = source->mutable_meta();
   meta.format = MARLIN_NF4;
   meta.scale_type = ScaleType::nested;
-  for (int i = 0; i < 256; ++i) meta.scale_map.push_back(static_cast<float>(i - 128) / 127.0f);
+  set_scale_map(meta);
   meta.n = n;
   meta.k = k;
   meta.group_size = group;
@@ -224,6 +226,17 @@ TEST(NestedScales, WidenedScalesAreRounded) {
   for (int64_t r = 0; r < 3; ++r)
     for (int64_t g = 0; g < 3; ++g)
       EXPECT_EQ(decode_group(wide.meta(), stripe, r, g).scale, decode_group(source->meta(), source->all(), r + 1, g).scale);
+}
+
+/// Blocks of 64, of which 256 share a factor: the file has a byte for each block.
+TEST(NestedScales, ThePanelsOfTheCpuHaveTheFilesSize) {
+  std::mt19937 random(20261201);
+  const auto source = nested_source(256, 4096, 64, 64, random);
+  SequentialRunner runner;
+  const auto packed = cpu::pack_weights(*source, Allocator::system(), runner);
+  ASSERT_TRUE(packed.ok()) << packed.status().message();
+  constexpr uint64_t kElements = 256 * 4096, kFile = kElements / 2 + kElements / 64 + kElements / 16384 * 4 + 256 * 4;
+  EXPECT_LE(packed.value()->bytes() * 100, kFile * 101);
 }
 
 TEST(NestedScales, CheckMetaNamesWhatIsMissing) {

@@ -17,7 +17,6 @@ bool has_alternatives(const RowBlockLayout& layout, ActivationKind) {
 
 /// Codes of every format, and the two-level scales of K-quants.
 bool reads(const WeightMeta& meta) {
-  if (meta.has_nested_scales()) return false;
   if (!meta.has_two_level_scales()) return true;
   if (meta.zero_kind != ZeroKind::none && !meta.has_two_level_zeros()) return false;
   return meta.group_size == 16 || meta.group_size == 32;

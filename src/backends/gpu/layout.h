@@ -42,9 +42,10 @@ struct RowBlockLayout {
   int code_bits = 4;
   uint32_t code_form = kFormOwn;  // enum MarlinCodeForm
   SlotOrder order = SlotOrder::simdgroup;
-  int slot_group = 32;      // slots that a quad of scales stands for: 16, 32, 64 or 128
-  int64_t quad_blocks = 1;  // with slot_group 128: blocks that share a quad
-  int64_t quads = 0;        // a row block
+  int slot_group = 32;       // slots that a quad of scales stands for: 16, 32, 64 or 128
+  int64_t quad_blocks = 1;   // with slot_group 128: blocks that share a quad
+  int64_t quads = 0;         // a row block
+  int64_t factor_quads = 0;  // of nested scales: quads that share a factor
   ScaleType scale_type = ScaleType::f16;  // as stored: E8M0 of very wide rows becomes F32
   ZeroKind zero_kind = ZeroKind::none;
   ScaleType zero_type = ScaleType::f16;
@@ -80,6 +81,16 @@ struct RowBlockLayout {
     return zero_kind == ZeroKind::integer ? 1 : static_cast<int64_t>(scale_bytes(zero_type));
   }
   bool two_level() const { return is_two_level(scale_type); }
+  bool nested() const { return scale_type == ScaleType::nested; }
+  /// The float32 numbers of nested scales that a row block has, after the codebook.
+  int64_t nested_numbers() const {
+    return nested_row_block(static_cast<marlin_int>(quads), static_cast<marlin_int>(factor_quads));
+  }
+  /// The bytes of a codebook, and of what follows it.
+  int64_t codebook_bytes() const {
+    if (!nested()) return kCodebookBytes;
+    return int64_t{sizeof(float)} * (kNestedAt + row_blocks() * nested_numbers());
+  }
   /// The bytes of the scales or zeros of a row block, which have elements of this size.
   int64_t row_block_record_bytes(int64_t element) const {
     if (!two_level() || element == 0) return quads * kRowBlock * element;
@@ -101,6 +112,7 @@ struct RowBlockLayout {
   bool has_row_records() const { return order == SlotOrder::mma || row_factor != kRowFactorNone; }
   /// The values of the function constants that follow from the weights.
   uint32_t scale_constant() const {
+    if (nested()) return kScaleNested;
     return two_level() ? uint32_t{kScaleTwoLevel} : static_cast<uint32_t>(scale_type);
   }
   uint32_t zero_constant() const {

@@ -362,6 +362,7 @@ class RowBlockPacker {
       return row_block * elements + 4 * in_row_block + in_block / 8;
     };
     if (layout_.two_level()) write_factors(row_block, in_block, row);
+    if (layout_.nested()) write_nested(row_block, in_block, row);
     for (int64_t quad = 0; quad < layout_.quads; ++quad) {
       const int32_t group = row == kPaddingRow ? -1 : plan_.groups[static_cast<size_t>(quad)];
       write_scale(row, group, shift,
@@ -404,6 +405,24 @@ class RowBlockPacker {
     write(layout_.scales_at, stripe_.scale_factors, false);
     if (layout_.zero_kind != ZeroKind::none)
       write(layout_.zeros_at, stripe_.zero_factors, layout_.joined());
+  }
+
+  /// Writes the offset and the factors of nested scales of one row; padding has zeros.
+  void write_nested(int64_t row_block, int in_block, int64_t row) const {
+    const auto place = [&](int64_t quad) {  // the offsets are quad -1
+      return to_ + layout_.zeros_at +
+             4 * (kNestedAt + row_block * layout_.nested_numbers() + kRowBlock * (quad + 1) +
+                  4 * (in_block % 8) + in_block / 8);
+    };
+    const auto number = [&](const std::vector<uint8_t>& from, int64_t i) {
+      return row == kPaddingRow ? 0u : load<uint32_t>(from.data() + 4 * i);
+    };
+    store(place(-1), number(stripe_.scale_offsets, row));
+    for (int64_t quad = 0; quad < layout_.quads; quad += layout_.factor_quads) {
+      const int32_t group = plan_.groups[static_cast<size_t>(quad)];
+      store(place(quad / layout_.factor_quads),
+            group < 0 ? 0u : number(stripe_.scale_factors, row * plan_.meta.groups + group));
+    }
   }
 
   void write_scale(int64_t row, int32_t group, int shift, std::byte* at) const {
@@ -454,6 +473,13 @@ Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std:
     const float* const fixed = format_row(plan.meta.format)->codebook;
     std::memcpy(to.data() + layout.zeros_at, fixed != nullptr ? fixed : plan.meta.codebook.data(),
                 kCodebookBytes);
+  }
+  if (layout.nested()) {
+    std::byte* const codebook = to.data() + layout.zeros_at;
+    std::memcpy(codebook + 4 * kScaleMapAt, plan.meta.scale_map.data(),
+                kScaleMapEntries * sizeof(float));
+    std::memset(codebook + 4 * kFactorQuadsAt, 0, 4 * (kNestedAt - kFactorQuadsAt));
+    store(codebook + 4 * kFactorQuadsAt, static_cast<int32_t>(layout.factor_quads));
   }
   if (layout.permuted)
     std::memcpy(to.data() + layout.slot_to_k_at, plan.slot_to_k.data(),

@@ -43,7 +43,7 @@ bool place_parts(RowBlockLayout& layout) {
   const Checked row_blocks(layout.row_blocks());
   part(layout.scales_at, row_blocks * Checked(layout.row_block_record_bytes(scale_size)));
   part(layout.zeros_at, layout.codes == KernelCodes::lut4
-                            ? Checked(kCodebookBytes)
+                            ? Checked(layout.codebook_bytes())
                             : row_blocks * Checked(layout.row_block_zero_bytes()));
   const Checked records = layout.has_row_records() ? rows : Checked(0);
   part(layout.factors_at, records * Checked(sizeof(RowFactor)));
@@ -113,6 +113,9 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotO
                                                   : ceil_div(layout.slots, layout.slot_group);
   if (layout.two_level())  // whole super-blocks
     layout.quads = round_up(layout.slots, kFactorSpan) / layout.slot_group;
+  if (layout.nested())
+    layout.factor_quads =
+        plan.meta.group_index.empty() ? std::min(plan.meta.factor_groups, layout.quads) : 1;
   const std::vector<int32_t> groups = groups_of_slots(plan.meta, slots);
   for (size_t quad = 0; quad < static_cast<size_t>(layout.quads); ++quad) {
     const size_t at = quad * static_cast<size_t>(layout.quad_blocks);

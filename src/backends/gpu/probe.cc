@@ -78,6 +78,11 @@ class ProbeWeights final : public WeightSource {
     meta_.zero_kind = like.zero_kind;
     meta_.zero_type = like.zero_type;
     meta_.sparse = like.sparse();
+    if (meta_.has_nested_scales()) {
+      meta_.factor_groups = 1;
+      for (int b = 0; b < static_cast<int>(kScaleMapEntries); ++b)
+        meta_.scale_map.push_back(static_cast<float>(b) / 255.0f);
+    }
     fill(like.codes == KernelCodes::floats ? 0 : (1 << like.code_bits) - 1, integers);
   }
 
@@ -92,6 +97,7 @@ class ProbeWeights final : public WeightSource {
     rows(all_.kept, out.kept);
     rows(all_.scale_factors, out.scale_factors);
     rows(all_.zero_factors, out.zero_factors);
+    rows(all_.scale_offsets, out.scale_offsets);
     return {};
   }
   const Stripe& all() const { return all_; }
@@ -138,6 +144,10 @@ class ProbeWeights final : public WeightSource {
       if (meta_.has_two_level_zeros())
         push_float(ScaleType::f16, 0.5f + std::fabs(random.unit()), all_.zero_factors);
     }
+    for (int64_t i = 0; meta_.has_nested_scales() && i < kN * meta_.groups; ++i)
+      push_float(ScaleType::f32, 0.5f + std::fabs(random.unit()), all_.scale_factors);
+    for (int64_t i = 0; meta_.has_nested_scales() && i < kN; ++i)
+      push_float(ScaleType::f32, i < kPositive ? 0.5f : random.unit(), all_.scale_offsets);
     constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
     for (int64_t i = 0; meta_.sparse && i < kN * kK / 4; ++i)
       all_.kept.push_back(kPairs[random.below(6)]);
@@ -164,6 +174,9 @@ class ProbeWeights final : public WeightSource {
       case ScaleType::u4:
       case ScaleType::u6:
         to.push_back(static_cast<uint8_t>(1 + random.below(15)));
+        break;
+      case ScaleType::nested:
+        to.push_back(static_cast<uint8_t>(random.below(256)));
         break;
       case ScaleType::s6:
       case ScaleType::s8:
