@@ -64,7 +64,7 @@ Result<std::vector<WeightMeta>> candidates(const Scheme& scheme, const ConvertOp
       if (is_integer(other) && other.code_bits <= row.code_bits) all.push_back(std::move(kind));
     }
   }
-  if (is_two_level(from.scale_type)) return all;
+  if (is_two_level(from.scale_type) || from.has_nested_scales()) return all;
   all.push_back(asked);  // the same with the scales of the input
   all.back().scale_type = from.scale_type;
   if (scheme.additive) all.back().zero_type = from.scale_type;
