@@ -11,7 +11,6 @@
 #include <numeric>
 
 #include "base/bits.h"
-#include "base/checked.h"
 #include "formats/codecs.h"
 #include "formats/format_table.h"
 #include "layouts/layout_table.h"
@@ -91,9 +90,9 @@ class BitsandbytesSource final : public WeightSource {
 /// lies between two borders of factors in every row.
 void set_nested(const LayoutOperands& o, int64_t group, Depth depth, WeightMeta& meta) {
   meta.scale_type = ScaleType::nested;
-  const auto span = (Checked(o.nested.span) * Checked(o.flat_block)).get();  // elements of a factor
-  meta.factor_groups = std::max<int64_t>(1, std::gcd(span.value_or(0), o.k) / group);
-  if (!meta.group_index.empty()) meta.factor_groups = 1;
+  const int64_t span = o.nested.span * o.flat_block;  // elements of a factor; both are below 2^31
+  meta.factor_groups =
+      meta.group_index.empty() ? std::max<int64_t>(1, std::gcd(span, o.k) / group) : 1;
   meta.scale_map.resize(kScaleMapEntries);
   if (depth == Depth::full)
     decode_floats(MARLIN_F32, o.nested.map.data, kScaleMapEntries, meta.scale_map.data());
