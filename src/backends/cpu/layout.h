@@ -19,9 +19,10 @@
 // bytes have 32 lines, of slots slot_of_step(j).
 //
 // Codes of other widths than 4 and 8, and the codes of the codebook IQ4, are expanded to lines of
-// 8-bit codes in L1 before kernels multiply them, and E4M3 to lines of BF16 (expand.h). AVX-512
-// kernels join 5 and 6 bits and look up IQ4 in registers (x86/avx512_int8_reading.h), and AVX2
-// kernels decode E4M3 in registers (x86/avx2_real.h).
+// 8-bit codes in L1 before kernels multiply them, and E4M3 to lines of BF16 (expand.h). Some
+// kernels join planes and look up IQ4 in registers instead: AVX-512 kernels 5 and 6 bits
+// (x86/avx512_int8_reading.h), AVX2 kernels of few rows every width (x86/avx2_reading.h); others
+// decode E4M3 there (x86/avx2_real.h).
 //
 // Two-level scales and zeros are, for each superblock, planes of integers and the float16 factors
 // of the 64 columns. A factor spans 256 slots, so two superblocks repeat it.

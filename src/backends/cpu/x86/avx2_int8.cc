@@ -30,10 +30,11 @@ constexpr int kStepsPerSuper = kSuperSlots / 4;
 /// Codes of a step of 4 slots.
 using Steps = const uint8_t (*)[kPanelColumns][4];
 
-struct Avx2DequantizedI8 : Avx2Int8Scales {
+struct Avx2DequantizedI8 : Avx2FloatScales {
   uint8_t codes[kStepsPerSuper][kPanelColumns][4];
   /// For 2:4 sparse weights with additive zeros: 1 for kept slots, 0 for others.
   uint8_t kept[kStepsPerSuper][kPanelColumns][4];
+  uint32_t largest;  ///< magnitude of scale, as bits
 };
 
 template <CodeKind kCode, bool kSparse>
@@ -42,7 +43,8 @@ MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
   using Lines = CodeLines8<kCode, kSparse>;
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   const uint8_t* zeros = super + layout.zeros_offset();
-  decode_int8_scales<kCode>(layout, super, out);
+  decode_float_scales<kCode>(layout, super, code_factor(kCode), out);
+  out.largest = largest_magnitude(&out.scale[0][0], layout.groups_per_super() * kPanelColumns);
   ExpandedCodes<kCode> expanded;
   const uint8_t* const of_super = codes_of_super<kCode>(layout, super, 0, expanded);
   for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line)
@@ -87,7 +89,8 @@ struct DequantizedCodes {
 /// A superblock, for multiply_int8_block.
 template <bool kEightBits>
 struct DequantizedWalk {
-  static constexpr bool kEight = kEightBits;
+  static constexpr Products kProducts = kEightBits ? Products::signed_bytes : Products::four;
+  static constexpr int kSumShift = 0;
   const Avx2DequantizedI8* scales;
   int group_shift;
   CodeKind code;
@@ -95,7 +98,7 @@ struct DequantizedWalk {
 
   bool adds_zeros() const { return metal_marlin::is_additive(code); }
   bool counts_kept() const { return adds_zeros() && sparse; }
-  bool corrected() const { return !kEight && !adds_zeros(); }
+  bool corrected() const { return !kEightBits && !adds_zeros(); }
   MARLIN_INLINE DequantizedCodes codes(int b, int half, int column, int) const {
     return {&scales->codes[b * 8 + half * 4], column};
   }
@@ -128,7 +131,8 @@ void multiply_tile(const Avx2DequantizedI8& dequantized, bool first, const Panel
                    int64_t tile, const uint32_t* a_block, float* sums) {
   const int group = args.layout->slot_group,
             group_shift = std::countr_zero(static_cast<unsigned>(group / 16));
-  const bool clamp = may_overflow(args, tile, kRows, dequantized), sparse = args.layout->sparse;
+  const bool clamp = !finite_scales(args, tile, kRows).holds(0, dequantized.largest),
+             sparse = args.layout->sparse;
   if (first) std::fill_n(sums, kRows * kPanelColumns, 0.0f);
   if (is_eight_bits(args.code))
     multiply_rows<kRows>(DequantizedWalk<true>{&dequantized, group_shift, args.code, sparse},

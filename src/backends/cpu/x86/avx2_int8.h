@@ -2,7 +2,8 @@
 // pair sums must stay inside int16:
 //   4-bit  The unsigned code u is <= 15 (u4, u4add), 24 (fp4: 2 * value + 12) or 31 (u4zero: code +
 //          16 - zero), and |x| <= 127. 4 steps of pair sums are at most 4 * 2 * 31 * 127 = 31496
-//          and are added as int16.
+//          and are added as int16. So are codes of 2, 3 and 5 bits.
+//   6-bit  u <= 63: 2 steps are at most 2 * 2 * 63 * 127 = 32004 and are added as int16.
 //   8-bit  |code| <= 128 is multiplied, unsigned, by x with the sign of the code: 2 * 128 * 127 =
 //          32512. These sums are widened in every step.
 //
@@ -20,17 +21,10 @@
 #include <bit>
 
 #include "backends/cpu/e2m1.h"
-#include "backends/cpu/x86/avx2.h"
+#include "backends/cpu/x86/avx2_scales.h"
 #include "backends/cpu/x86/scale_range.h"
 
 namespace metal_marlin::cpu {
-
-/// The scales of a superblock.
-struct alignas(32) Avx2Int8Scales {
-  float scale[8][kPanelColumns];
-  float zero[8][kPanelColumns];  ///< additive zeros
-  uint32_t largest;              ///< magnitude of scale, as bits
-};
 
 template <size_t... kIndex>
 MARLIN_AVX2 MARLIN_INLINE __m128i unsigned_e2m1(std::index_sequence<kIndex...>) {
@@ -61,28 +55,27 @@ MARLIN_AVX2 inline uint32_t largest_magnitude(const float* x, int n) {
   return *std::max_element(lanes, lanes + 8);
 }
 
-/// Decodes the scales and the additive zeros of a superblock.
-template <CodeKind kCode>
-MARLIN_AVX2 MARLIN_INLINE void decode_int8_scales(const PanelLayout& layout, const uint8_t* super,
-                                                  Avx2Int8Scales& out) {
-  const int n = layout.groups_per_super() * kPanelColumns;
-  // FP4 codes are multiplied as 2 * value.
-  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n,
-                     kCode == CodeKind::fp4 ? 0.5f : 1.0f, &out.scale[0][0]);
-  out.largest = largest_magnitude(&out.scale[0][0], n);
-  if constexpr (is_additive(kCode))
-    decode_zeros_avx2<kCode>(layout, super, n, &out.scale[0][0], &out.zero[0][0]);
-}
+/// FP4 codes are multiplied as 2 * value.
+constexpr float code_factor(CodeKind code) { return code == CodeKind::fp4 ? 0.5f : 1.0f; }
 
 /// Hides the value from the optimizer, which would otherwise reassociate the sum of all steps into
 /// a tree, keep all products for it, and spill half of them.
 MARLIN_AVX2 MARLIN_INLINE void settle(__m256i& value) { __asm__("" : "+x"(value)); }
 
+/// How codes are multiplied: by the products that an int16 holds the sum of.
+enum class Products : uint8_t {
+  four,          ///< unsigned codes of up to 31
+  two,           ///< unsigned codes of up to 63
+  signed_bytes,  ///< one: bytes, whose sign the activation takes
+};
+
 /// Adds the integer products of 16 slots. `codes(step, v)` is a quad of slots of vector v.
-template <int kRows, int kVectors, bool kEight, class Codes>
+template <int kRows, int kVectors, Products kProducts, class Codes>
 MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
                                       __m256i (&dot)[kRows][kVectors]) {
+  constexpr bool kSigned = kProducts == Products::signed_bytes, kTwo = kProducts == Products::two;
   const __m256i ones = _mm256_set1_epi16(1);
+  __m256i pair[kRows][kVectors];
 #pragma GCC unroll 4
   for (int step = 0; step < 4; ++step) {
     __m256i w[kVectors];
@@ -94,20 +87,28 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) {
         __m256i product =
-            kEight ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(b, w[v]))
-                   : _mm256_maddubs_epi16(w[v], b);
-        if (kEight) product = _mm256_madd_epi16(product, ones);
-        if (step == 0)
+            kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(b, w[v]))
+                    : _mm256_maddubs_epi16(w[v], b);
+        if (kSigned) product = _mm256_madd_epi16(product, ones);
+        if constexpr (kTwo) {
+          if (step % 2 == 0) {
+            pair[r][v] = product;
+            settle(pair[r][v]);
+            continue;
+          }
+          product = _mm256_madd_epi16(_mm256_add_epi16(pair[r][v], product), ones);
+        }
+        if (step == (kTwo ? 1 : 0))
           dot[r][v] = product;
         else
-          dot[r][v] =
-              kEight ? _mm256_add_epi32(dot[r][v], product) : _mm256_add_epi16(dot[r][v], product);
+          dot[r][v] = kProducts == Products::four ? _mm256_add_epi16(dot[r][v], product)
+                                                  : _mm256_add_epi32(dot[r][v], product);
         settle(dot[r][v]);
       }
     }
     fence();
   }
-  if constexpr (!kEight)
+  if constexpr (kProducts == Products::four)
 #pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
@@ -115,13 +116,13 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
 }
 
 /// The integer sums of a part of a block: one half, or both if `second` is not null.
-template <int kRows, int kVectors, bool kEight, class Codes>
+template <int kRows, int kVectors, Products kProducts, class Codes>
 MARLIN_AVX2 MARLIN_INLINE void dot_part(const Codes& first, const Codes* second, const uint32_t* x,
                                         __m256i (&dot)[kRows][kVectors]) {
-  dot_16<kRows, kVectors, kEight>(first, x, dot);
+  dot_16<kRows, kVectors, kProducts>(first, x, dot);
   if (second == nullptr) return;
   __m256i half[kRows][kVectors];
-  dot_16<kRows, kVectors, kEight>(*second, x + 4 * kRows, half);
+  dot_16<kRows, kVectors, kProducts>(*second, x + 4 * kRows, half);
 #pragma GCC unroll 3
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
@@ -141,8 +142,8 @@ MARLIN_AVX2 MARLIN_INLINE __m256 finite_product(__m256 scale, __m256 d) {
 
 /// Adds zero * (count[r] * d[r]) to the sums. `count` is the sum of all activations, or of those at
 /// kept slots.
-template <int kRows, int kVectors>
-MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d,
+template <int kRows, int kVectors, class Walk>
+MARLIN_AVX2 MARLIN_INLINE void add_zeros(const Walk& walk, int group, int column, const uint32_t* d,
                                          const __m256i (&count)[kRows][kVectors], float* sums) {
 #pragma GCC unroll 3
   for (int r = 0; r < kRows; ++r)
@@ -151,25 +152,27 @@ MARLIN_AVX2 MARLIN_INLINE void add_zeros(const float* zero, const uint32_t* d,
       float* to = sums + r * kPanelColumns + 8 * v;
       const __m256 sum = _mm256_mul_ps(_mm256_cvtepi32_ps(count[r][v]),
                                        _mm256_set1_ps(std::bit_cast<float>(d[r])));
-      _mm256_store_ps(to, _mm256_fmadd_ps(sum, _mm256_load_ps(zero + 8 * v), _mm256_load_ps(to)));
+      _mm256_store_ps(
+          to, _mm256_fmadd_ps(sum, walk.scales->zero_of(group, column, v), _mm256_load_ps(to)));
     }
 }
 
 /// Adds the scaled integer sums of a part of a block to the sums. `extra` are the sums of the
 /// activations, which correct the offset of unsigned codes (activations.h), or null.
-template <int kRows, int kVectors, bool kClamp>
-MARLIN_AVX2 MARLIN_INLINE void add_scaled(const float* scales, const uint32_t* d,
-                                          const uint32_t* extra,
+template <int kRows, int kVectors, bool kClamp, class Walk>
+MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Walk& walk, int group, int column,
+                                          const uint32_t* d, const uint32_t* extra,
                                           const __m256i (&dot)[kRows][kVectors], float* sums) {
 #pragma GCC unroll 2
   for (int v = 0; v < kVectors; ++v) {
-    const __m256 scale = _mm256_load_ps(scales + 8 * v);
+    const __m256 scale = walk.scales->scale_of(group, column, v);
 #pragma GCC unroll 3
     for (int r = 0; r < kRows; ++r) {
       float* to = sums + r * kPanelColumns + 8 * v;
       const __m256 of_row = _mm256_set1_ps(std::bit_cast<float>(d[r]));
       const __m256i whole = _mm256_add_epi32(
-          dot[r][v], _mm256_set1_epi32(extra != nullptr ? static_cast<int>(extra[r]) : 0));
+          dot[r][v],
+          _mm256_set1_epi32(extra != nullptr ? static_cast<int>(extra[r]) >> Walk::kSumShift : 0));
       const __m256 factor = kClamp ? finite_product(scale, of_row) : _mm256_mul_ps(scale, of_row);
       _mm256_store_ps(to, _mm256_fmadd_ps(_mm256_cvtepi32_ps(whole), factor, _mm256_load_ps(to)));
     }
@@ -178,9 +181,9 @@ MARLIN_AVX2 MARLIN_INLINE void add_scaled(const float* scales, const uint32_t* d
 
 /// Multiplies kRows rows by kVectors vectors of columns, from `column` on, of block b of a
 /// superblock. Walk names its weights: codes(b, half, column, group) and kept(...), which are those
-/// of dot_16 for half a block; kEight, adds_zeros(), counts_kept() and corrected() (codes are
-/// unsigned and their offset is no zero). It has `scales` and group_shift, log2 of the halves of
-/// blocks in a group.
+/// of dot_16 for half a block; kProducts, adds_zeros(), counts_kept() and corrected(): codes are
+/// unsigned, and their offset is no zero but the part of sum_factor that kSumShift leaves. It has
+/// `scales`, with scale_of and zero_of, and group_shift, log2 of the halves of blocks in a group.
 template <int kRows, int kVectors, int kParts, bool kClamp, class Walk>
 MARLIN_AVX2 MARLIN_INLINE void multiply_int8_block(const Walk& walk, int b, int column,
                                                    const uint32_t* a_block, float* sums) {
@@ -192,21 +195,20 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_int8_block(const Walk& walk, int b, int 
     __m256i dot[kRows][kVectors];
     if (walk.counts_kept()) {
       const auto kept = walk.kept(b, part, column), second = walk.kept(b, 1, column);
-      dot_part<kRows, kVectors, false>(kept, kParts == 1 ? &second : nullptr, x, dot);
-      add_zeros(&walk.scales->zero[group][column], d, dot, sums);
+      dot_part<kRows, kVectors, Products::four>(kept, kParts == 1 ? &second : nullptr, x, dot);
+      add_zeros<kRows, kVectors>(walk, group, column, d, dot, sums);
     } else if (walk.adds_zeros()) {
 #pragma GCC unroll 3
       for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
         for (int v = 0; v < kVectors; ++v)
           dot[r][v] = _mm256_set1_epi32(static_cast<int>(extra[r]));
-      add_zeros(&walk.scales->zero[group][column], d, dot, sums);
+      add_zeros<kRows, kVectors>(walk, group, column, d, dot, sums);
     }
     const auto codes = walk.codes(b, part, column, group), second = walk.codes(b, 1, column, group);
-    dot_part<kRows, kVectors, Walk::kEight>(codes, kParts == 1 ? &second : nullptr, x, dot);
-    // 8-bit codes are signed here, so they need no correction by the sums.
-    add_scaled<kRows, kVectors, kClamp>(&walk.scales->scale[group][column], d,
-                                        walk.corrected() ? extra : nullptr, dot, sums);
+    dot_part<kRows, kVectors, Walk::kProducts>(codes, kParts == 1 ? &second : nullptr, x, dot);
+    add_scaled<kRows, kVectors, kClamp>(walk, group, column, d, walk.corrected() ? extra : nullptr,
+                                        dot, sums);
   }
 }
 
@@ -214,12 +216,20 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_int8_block(const Walk& walk, int b, int 
 template <int kRows, int kParts>
 constexpr int kInt8BlockWords = (9 + kParts) * kRows;
 
-/// Whether the product of a scale of a superblock and a d of a tile may overflow.
-inline bool may_overflow(const PanelArgs& args, int64_t tile, int rows,
-                         const Avx2Int8Scales& scales) {
-  const auto* row_stats =
-      reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile));
-  return !ScaleRange::of<false>(row_stats, rows).holds(0, scales.largest);
+/// The bits of the largest finite scale of a type. An infinite one stays infinite in any product.
+constexpr uint32_t largest_scale(ScaleType type) {
+  constexpr float kLargestHalf = 65504.0f;
+  float largest = kLargestFloat;
+  if (type == ScaleType::f16) largest = kLargestHalf;
+  if (type == ScaleType::e4m3) largest = 448.0f;
+  if (is_two_level(type)) largest = 128.0f * kLargestHalf;
+  return std::bit_cast<uint32_t>(largest);
+}
+
+/// The scales whose product with every d of a tile is finite.
+inline ScaleRange finite_scales(const PanelArgs& args, int64_t tile, int rows) {
+  return ScaleRange::of<false>(
+      reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile)), rows);
 }
 
 }  // namespace metal_marlin::cpu

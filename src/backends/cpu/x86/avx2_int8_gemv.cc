@@ -3,16 +3,19 @@
 //
 //   packed stream          registers, for 8 columns
 //   half a line      ----> w[v]   8 columns x 4 slots: the low nibbles of every byte (FP4: looked
-//                                 up by vpshufb), then the high ones; or the bytes themselves
+//                                 up by vpshufb), then the high ones; or the bytes themselves; or
+//                                 joined planes, and integers of IQ4 (avx2_reading.h)
+//   scales           ----> floats, or bytes and factors of two levels (avx2_scales.h)
 //   packed A block   ----> b      4 slots of a row, in all lanes
 //   sums (in L1)     <---- sums of a part of a block, scaled
 //
 //   M: a pass over the panel for each tile of kRows rows. N and K as memory has them: superblock,
-//   block, 16 columns, part, 16 slots, step of 4 slots. Codes that are expanded into L1, and 3
-//   rows: superblock, 16 columns (3 rows: 8), block, ...
+//   block, 16 columns (3 rows: 8), part, 16 slots, step of 4 slots. Codes that are expanded into
+//   L1 (planes with integer zeros), and scales whose products may overflow: superblock, 16 columns
+//   (3 rows: 8), block, ...
 //
-// Template parameters: every kCode of dense weights; kRows 1 to 3; kParts 2 with groups of 16, else
-// 1; kClamp: scale * d may overflow.
+// Template parameters: every kCode of dense weights; how they and their scales are read; kRows 1 to
+// 3; kParts 2 with groups of 16, else 1; kClamp: scale * d may overflow.
 //
 // Limits: a block of 8 columns takes 32 instructions with one row of 4-bit codes, of which 12 need
 // one of two ports. By count that is 14 bytes a cycle, so that memory is the limit.
@@ -22,70 +25,101 @@
 #include <bit>
 
 #include "backends/cpu/x86/avx2_int8.h"
+#include "backends/cpu/x86/avx2_reading.h"
 
 namespace metal_marlin::cpu {
 namespace {
 
-/// Codes of half a block.
-template <CodeKind kCode>
+/// Codes of half a block: lines, planes, or indices of IQ4.
+template <CodeKind kCode, Avx2Reading kReading>
 struct PackedCodes {
-  using Lines = CodeLines8<kCode, false>;
-  static constexpr bool kEight = is_eight_bits(kCode);
-  const uint8_t* lines;  ///< of the half, from the first column on
+  using Planes = PlaneCodes<kReading>;
+  const uint8_t* lines;  ///< of the block, from the first column on
   const uint8_t* zeros;  ///< integer zeros, from the first column on
+  int half;
   Ahead ahead;
 
   MARLIN_AVX2 MARLIN_INLINE __m256i operator()(int step, int v) const {
-    constexpr int kSteps = 8 / Lines::kLines;  // of a line
-    const int line = step / kSteps;
-    if (v == 0 && step % kSteps == 0) {
-      Lines::fetch(lines, line, ahead.far);
-      if (!kEight) Lines::fetch(lines, line, ahead.near);
-    }
-    const Codes8 codes = Lines::read(lines, line, v, zeros + 8 * v);
-    if constexpr (kEight) return codes.low;
-    return step % kSteps == 0 ? unsigned_codes<kCode, false, 0>(codes)
+    const int quad = 4 * half + step;
+    if (v == 0) fetch_share<Planes::kLines>(lines, quad, ahead);
+    return Planes::read(lines, quad, v);
+  }
+};
+template <CodeKind kCode>
+struct PackedCodes<kCode, Avx2Reading::lines> {
+  using Lines = CodeLines8<kCode, false>;
+  const uint8_t *lines, *zeros;
+  int half;
+  Ahead ahead;
+
+  MARLIN_AVX2 MARLIN_INLINE __m256i operator()(int step, int v) const {
+    constexpr int kQuads = 8 / Lines::kLines;  // of a line
+    const int quad = 4 * half + step;
+    if (v == 0) fetch_share<Lines::kLines>(lines, quad, ahead);
+    const Codes8 codes = Lines::read(lines, quad / kQuads, v, zeros + 8 * v);
+    if constexpr (is_eight_bits(kCode)) return codes.low;
+    return quad % kQuads == 0 ? unsigned_codes<kCode, false, 0>(codes)
                               : unsigned_codes<kCode, false, 1>(codes);
   }
 };
 
-/// A superblock, for multiply_int8_block.
+/// What multiplication must know of the codes that are read.
+template <CodeKind kCode, Avx2Reading kReading>
+struct ReadCodes {
+  static constexpr int kBytes = PlaneCodes<kReading>::kBytes;
+  static constexpr Products products() {
+    if (kReading == Avx2Reading::iq4) return Products::signed_bytes;
+    return kReading == Avx2Reading::six_bits ? Products::two : Products::four;
+  }
+  static constexpr Products kProducts = products();
+  /// sum_factor (activations.h) is that of codes 128 above their value.
+  static constexpr int kSumShift = 8 - PlaneCodes<kReading>::kLines;
+};
 template <CodeKind kCode>
+struct ReadCodes<kCode, Avx2Reading::lines> {
+  static constexpr int kBytes = CodeLines8<kCode, false>::kBytes;
+  static constexpr Products kProducts =
+      is_eight_bits(kCode) ? Products::signed_bytes : Products::four;
+  static constexpr int kSumShift = 0;
+};
+
+/// A superblock, for multiply_int8_block.
+template <CodeKind kCode, Avx2Reading kReading, class Scales>
 struct PackedWalk {
-  static constexpr bool kEight = is_eight_bits(kCode);
-  const Avx2Int8Scales* scales;
+  static constexpr Products kProducts = ReadCodes<kCode, kReading>::kProducts;
+  static constexpr int kSumShift = ReadCodes<kCode, kReading>::kSumShift;
+  const Scales* scales;
   int group_shift;
   const uint8_t *super, *zeros;
   Ahead ahead;
 
   static constexpr bool adds_zeros() { return metal_marlin::is_additive(kCode); }
   static constexpr bool counts_kept() { return false; }
-  static constexpr bool corrected() { return !kEight && !adds_zeros(); }
-  MARLIN_INLINE PackedCodes<kCode> codes(int b, int half, int column, int group) const {
-    constexpr int kBytes = CodeLines8<kCode, false>::kBytes;
+  static constexpr bool corrected() { return kProducts != Products::signed_bytes && !adds_zeros(); }
+  MARLIN_INLINE PackedCodes<kCode, kReading> codes(int b, int half, int column, int group) const {
     const int column_group = b * kColumnGroups + column / kGroupColumns;
-    return {super + column_group * kBytes + half * (kBytes / 2) + column % kGroupColumns * 4,
-            zeros + group * kPanelColumns + column, ahead};
+    return {super + column_group * ReadCodes<kCode, kReading>::kBytes + column % kGroupColumns * 4,
+            zeros + group * kPanelColumns + column, half, ahead};
   }
-  MARLIN_INLINE PackedCodes<kCode> kept(int b, int half, int column) const {
+  MARLIN_INLINE PackedCodes<kCode, kReading> kept(int b, int half, int column) const {
     return codes(b, half, column, 0);
   }
 };
 
 /// Multiplies one tile by a superblock in the order of memory, which keeps its prefetchers busy.
-template <CodeKind kCode, int kRows, int kParts, bool kClamp>
-MARLIN_AVX2 [[gnu::noinline]] void multiply_in_order(const PackedWalk<kCode>& walk,
-                                                     const uint32_t* a_block, float* sums) {
+template <int kRows, int kParts, bool kClamp, class Walk>
+MARLIN_AVX2 [[gnu::noinline]] void multiply_in_order(const Walk& walk, const uint32_t* a_block,
+                                                     float* sums) {
+  constexpr int kVectors = kRows < 3 ? 2 : 1;
   for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kInt8BlockWords<kRows, kParts>)
-    for (int column = 0; column < kPanelColumns; column += 16)
-      multiply_int8_block<kRows, 2, kParts, kClamp>(walk, b, column, a_block, sums + column);
+    for (int column = 0; column < kPanelColumns; column += 8 * kVectors)
+      multiply_int8_block<kRows, kVectors, kParts, kClamp>(walk, b, column, a_block, sums + column);
 }
 
-/// The same by columns, for codes that were expanded into L1 and for 3 rows, whose 8 columns are
-/// half a line.
-template <CodeKind kCode, int kRows, int kParts, bool kClamp>
-MARLIN_AVX2 [[gnu::noinline]] void multiply_by_columns(const PackedWalk<kCode>& walk,
-                                                       const uint32_t* a_block, float* sums) {
+/// The same by columns, for codes that were expanded into L1.
+template <int kRows, int kParts, bool kClamp, class Walk>
+MARLIN_AVX2 [[gnu::noinline]] void multiply_by_columns(const Walk& walk, const uint32_t* a_block,
+                                                       float* sums) {
   constexpr int kVectors = kRows < 3 ? 2 : 1;
   for (int column = 0; column < kPanelColumns; column += 8 * kVectors) {
     const uint32_t* x = a_block;
@@ -94,64 +128,115 @@ MARLIN_AVX2 [[gnu::noinline]] void multiply_by_columns(const PackedWalk<kCode>& 
   }
 }
 
-template <CodeKind kCode, int kRows, int kParts, bool kClamp>
-void multiply_super(const PackedWalk<kCode>& walk, const uint32_t* a_block, float* sums) {
-  if constexpr (kRows < 3)
-    if (walk.ahead.far != 0)
-      return multiply_in_order<kCode, kRows, kParts, kClamp>(walk, a_block, sums);
-  multiply_by_columns<kCode, kRows, kParts, kClamp>(walk, a_block, sums);
+/// A tile of rows, and what all superblocks share.
+struct Tile {
+  const PanelLayout* layout;
+  int group_shift;
+  int64_t ahead;
+  ScaleRange finite;
+};
+
+/// Decodes the scales of a superblock. Functions of their own, because several walks share them.
+template <CodeKind kCode>
+MARLIN_AVX2 [[gnu::noinline]] void decode_scales_of(const PanelLayout& layout, const uint8_t* super,
+                                                    Avx2FloatScales& out) {
+  decode_float_scales<kCode>(layout, super, code_factor(kCode), out);
+}
+template <CodeKind kCode>
+void decode_scales_of(const PanelLayout& layout, const uint8_t* super, Avx2TwoLevelScales& out) {
+  decode_two_level_scales<kCode>(layout, super, out);
+}
+
+/// Multiplies a tile by a superblock of which multiply_packed may not read the packed form: codes
+/// are expanded into L1, or the type of the scales holds numbers whose products overflow.
+template <CodeKind kCode, int kRows, int kParts>
+MARLIN_AVX2 void multiply_decoded(const Tile& tile, const uint8_t* super, const uint32_t* a_block,
+                                  float* sums) {
+  const PanelLayout& layout = *tile.layout;
+  Avx2FloatScales scales;
+  ExpandedCodes<kCode> expanded;
+  decode_scales_of<kCode>(layout, super, scales);
+  const uint8_t* const codes = codes_of_super<kCode>(layout, super, tile.ahead, expanded);
+  const PackedWalk<kCode, Avx2Reading::lines, Avx2FloatScales> walk{
+      &scales, tile.group_shift, codes, super + layout.zeros_offset(),
+      codes == super ? Ahead{tile.ahead, kSecondChance} : Ahead{}};
+  const bool clamp = !tile.finite.holds(
+      0, largest_magnitude(&scales.scale[0][0], layout.groups_per_super() * kPanelColumns));
+  if (clamp)
+    multiply_by_columns<kRows, kParts, true>(walk, a_block, sums);
+  else if (codes == super)
+    multiply_in_order<kRows, kParts, false>(walk, a_block, sums);
+  else
+    multiply_by_columns<kRows, kParts, false>(walk, a_block, sums);
+}
+
+/// The same where the packed codes are read and no product of scales overflows.
+template <CodeKind kCode, Avx2Reading kReading, class Scales, int kRows, int kParts>
+MARLIN_INLINE void multiply_packed(const Tile& tile, const uint8_t* super, const uint32_t* a_block,
+                                   float* sums) {
+  Scales scales;
+  decode_scales_of<kCode>(*tile.layout, super, scales);
+  const PackedWalk<kCode, kReading, Scales> walk{&scales, tile.group_shift, super,
+                                                 super + tile.layout->zeros_offset(),
+                                                 Ahead{tile.ahead, kSecondChance}};
+  multiply_in_order<kRows, kParts, false>(walk, a_block, sums);
 }
 
 /// One tile and one panel.
-template <CodeKind kCode, int kRows, int kParts>
-MARLIN_AVX2 void run_tile(const PanelArgs& args, int64_t tile, float* sums) {
+template <CodeKind kCode, Avx2Reading kReading, class Scales, int kRows, int kParts>
+void run_tile(const PanelArgs& args, int64_t index, float* sums) {
   const PanelLayout& layout = *args.layout;
-  const int64_t bytes = layout.super_bytes(), ahead = fetch_distance(bytes);
-  const uint32_t* a_block = args.packed_a + args.activations.offset(tile, 0);
-  Avx2Int8Scales scales;
-  ExpandedCodes<kCode> expanded;
+  const int64_t bytes = layout.super_bytes();
+  const Tile tile{&layout, std::countr_zero(static_cast<unsigned>(layout.slot_group / 16)),
+                  fetch_distance(bytes), finite_scales(args, index, kRows)};
+  const bool packed = tile.finite.holds(0, largest_scale(layout.scale_type)) &&
+                      (kReading != Avx2Reading::lines || layout.expansion == Expansion::none);
+  const uint32_t* a_block = args.packed_a + args.activations.offset(index, 0);
   std::fill_n(sums, kRows * kPanelColumns, 0.0f);
   const uint8_t* super = args.panel;
   for (int64_t s = 0; s < layout.superblocks(); ++s, super += bytes) {
-    fetch_lines(super + ahead + layout.scales_offset(), bytes - layout.scales_offset());
-    decode_int8_scales<kCode>(layout, super, scales);
-    const uint8_t* const codes = codes_of_super<kCode>(layout, super, ahead, expanded);
-    const PackedWalk<kCode> walk{
-        &scales, std::countr_zero(static_cast<unsigned>(layout.slot_group / 16)), codes,
-        super + layout.zeros_offset(), codes == super ? Ahead{ahead, kSecondChance} : Ahead{}};
-    if (may_overflow(args, tile, kRows, scales)) [[unlikely]]
-      multiply_super<kCode, kRows, kParts, true>(walk, a_block, sums);
+    fetch_lines(super + tile.ahead + layout.scales_offset(), bytes - layout.scales_offset());
+    if (packed) [[likely]]
+      multiply_packed<kCode, kReading, Scales, kRows, kParts>(tile, super, a_block, sums);
     else
-      multiply_super<kCode, kRows, kParts, false>(walk, a_block, sums);
+      multiply_decoded<kCode, kRows, kParts>(tile, super, a_block, sums);
     a_block += kBlocksPerSuper * args.activations.a_block_size();
   }
 }
 
-template <CodeKind kCode, int kRows>
-void run_tiles(const PanelArgs& args) {
+template <CodeKind kCode, Avx2Reading kReading, class Scales, int kRows>
+void run_tiles_of(const PanelArgs& args) {
   const bool halves = args.layout->slot_group == 16;
   for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
     float* sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns;
     if (halves)
-      run_tile<kCode, kRows, 2>(args, tile, sums);
+      run_tile<kCode, kReading, Scales, kRows, 2>(args, tile, sums);
     else
-      run_tile<kCode, kRows, 1>(args, tile, sums);
+      run_tile<kCode, kReading, Scales, kRows, 1>(args, tile, sums);
   }
+}
+
+template <int kRows>
+void run_tiles(const PanelArgs& args) {
+  with_avx2_codes(args, [&]<CodeKind kCode, Avx2Reading kReading>() {
+    if constexpr (may_be_two_level(kCode, kReading))
+      if (has_two_level_scales(*args.layout, kCode))
+        return run_tiles_of<kCode, kReading, Avx2TwoLevelScales, kRows>(args);
+    run_tiles_of<kCode, kReading, Avx2FloatScales, kRows>(args);
+  });
 }
 
 }  // namespace
 
 void cpu_avx2_gemv_any_i8(const PanelArgs& args) {
-  with_code(args.code, [&]<CodeKind kCode>() {
-    switch (args.activations.tile_rows) {
-      case 1:
-        return run_tiles<kCode, 1>(args);
-      case 2:
-        return run_tiles<kCode, 2>(args);
-      default:
-        return run_tiles<kCode, 3>(args);
-    }
-  });
+  switch (args.activations.tile_rows) {
+    case 1:
+      return run_tiles<1>(args);
+    case 2:
+      return run_tiles<2>(args);
+    default:
+      return run_tiles<3>(args);
+  }
 }
 
 }  // namespace metal_marlin::cpu
