@@ -78,6 +78,16 @@ Status take_state(const Finder& finder, const TensorView& text, const std::strin
   return found.layer.status;
 }
 
+/// All parts of a layer that cannot be read are its own nevertheless.
+void take_others(const Finder& finder, const std::string& weight, Finding& found) {
+  found.others.clear();
+  found.operands.nested = {};
+  finder.tensors.for_each_with_prefix(weight + ".", [&](size_t index) {
+    TensorView view = finder.tensors.view(index);
+    if (view.name != found.operands.scales.name) found.others.push_back(std::move(view));
+  });
+}
+
 }  // namespace
 
 std::optional<Finding> recognize_bitsandbytes(const Finder& finder, const TensorView& tensor) {
@@ -96,6 +106,7 @@ std::optional<Finding> recognize_bitsandbytes(const Finder& finder, const Tensor
   found.layer.status = take_state(finder, text, weight, found);
   if (found.layer.status.ok() && !present(found.operands.scales))
     found.set_missing(".weight.absmax");
+  if (!found.layer.status.ok()) take_others(finder, weight, found);
   return found;
 }
 
