@@ -257,6 +257,9 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_LAYER_ACT_ORDER 512u   /* has a group index */
 #define MARLIN_LAYER_SPARSE_2_4 1024u /* two of every 4 weights along K are kept */
 #define MARLIN_LAYER_EXACT 2048u      /* in marlin_convert_outcome: no value of a quantized layer has changed */
+/* marlin_open_desc::flags: the order of stacks of experts whose shapes and config allow both; otherwise they are not read */
+#define MARLIN_OPEN_OUTPUTS_FIRST 1u /* [experts, n, k] */
+#define MARLIN_OPEN_INPUTS_FIRST 2u  /* [experts, k, n] */
 /* marlin_load_desc::flags */
 #define MARLIN_LOAD_PRUNE_2_4 4u   /* as the MARLIN_PACK_ flags of the same names */
 #define MARLIN_LOAD_SCALES_MSE 16u /* for layers quantized on load */

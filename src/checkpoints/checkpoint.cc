@@ -204,7 +204,8 @@ class FileCheckpoint final : public Checkpoint {
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> folder,
                                                     const std::string& file,
                                                     marlin_layout override_layout,
-                                                    marlin_gptq_zero_f zero_f) {
+                                                    marlin_gptq_zero_f zero_f,
+                                                    StackOrder stack_order) {
   if (caller_layout(override_layout) == nullptr) {
     return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", override_layout);
   }
@@ -234,16 +235,18 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
     MARLIN_ASSIGN(config, read_config(*folder));
     values = config_values(config.text);
   }
-  const Reading reading{is_gguf, override_layout, zero_f};
+  const Reading reading{is_gguf, override_layout, zero_f, stack_order};
   return gather_experts(std::make_unique<FileCheckpoint>(
       std::move(folder), std::move(tensors), std::move(config), std::move(values), reading));
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path,
                                                      marlin_layout override_layout,
-                                                     marlin_gptq_zero_f zero_f) {
+                                                     marlin_gptq_zero_f zero_f,
+                                                     StackOrder stack_order) {
   MARLIN_ASSIGN(const CheckpointPath found, locate_checkpoint(path));
-  return open_checkpoint(disk_folder(found.folder), found.file, override_layout, zero_f);
+  return open_checkpoint(disk_folder(found.folder), found.file, override_layout, zero_f,
+                         stack_order);
 }
 
 }  // namespace metal_marlin

@@ -17,9 +17,6 @@
 
 namespace metal_marlin {
 
-/// The caller's answer about stacks of experts whose shapes fit both orders.
-enum class StackOrder : uint8_t { unknown, outputs_first, inputs_first };
-
 /// The data that recognizers see.
 struct Finder {
   const TensorTable& tensors;

@@ -55,7 +55,7 @@ std::optional<Finding> recognize_gpt_oss(const Finder& finder, const TensorView&
 }
 
 std::optional<Finding> recognize_mxfp4(const Finder& finder, const TensorView& tensor) {
-  for (const char* suffix : {".weight_packed", ".weight", ".packed"}) {
+  for (const char* suffix : {".weight_packed", ".packed", ".weight"}) {
     const auto base = finder.base_of(tensor.name, suffix);
     if (!base || !is_bytes(tensor)) continue;
     const TensorView scales = finder.find_any(*base, kScaleNames);

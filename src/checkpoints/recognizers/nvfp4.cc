@@ -43,12 +43,9 @@ void take_comfy_order(Finding& found) {
 std::optional<Finding> recognize_nvfp4(const Finder& finder, const TensorView& tensor) {
   const auto values = bytes_of_codes(tensor);
   if (!values) return std::nullopt;
-  auto base = finder.base_of(tensor.name, ".weight");
-  for (const char* packed : {".weight_packed", ".packed"})
-    if (const auto other = without_suffix(tensor.name, packed)) base = other;
-  if (finder.bare)
-    for (const char* packed : {"_weight_packed", "_packed"})
-      if (const auto other = without_suffix(tensor.name, packed)) base = other;
+  std::optional<std::string_view> base;
+  for (const char* suffix : {".weight_packed", ".packed", ".weight"})
+    if (!base) base = finder.base_of(tensor.name, suffix);
   if (!base) return std::nullopt;
   const TensorView scales = finder.find_any(*base, kScaleNames),
                    factor = finder.find_any(*base, kTensorScaleNames),
