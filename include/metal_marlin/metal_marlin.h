@@ -530,7 +530,8 @@ MARLIN_EXPORT marlin_status marlin_weights_pack(marlin_context* context, const m
  *
  * On the CPU, an out of U8 [T, bytes of a row] without row_ids receives the rows as GGUF's blocks, the bytes that were packed
  * with layout GGUF. Codes of -0 in MXFP4 and NVFP4 are +0 there, and scales of NVFP4 have no sign, as ggml reads them. Weights
- * that no block type holds, NVFP4 with a scale byte 0xFF and 2:4 sparse weights are MARLIN_E_UNSUPPORTED. */
+ * that no block type holds, weights with a tensor scale other than 1, NVFP4 with a scale byte 0xFF and 2:4 sparse weights are
+ * MARLIN_E_UNSUPPORTED. */
 MARLIN_EXPORT marlin_status marlin_weights_unpack(marlin_stream* stream, const marlin_weights* weights,
                                                   const marlin_matrix* row_ids, int64_t first_row, const marlin_matrix* out,
                                                   marlin_error* err);

@@ -20,6 +20,7 @@ class FakeWeights final : public metal_marlin::PackedWeights {
   }
   ~FakeWeights() override { --*alive_; }
   uint64_t bytes() const override { return 4711; }
+  metal_marlin::PlanKey plan_key() const override { return {}; }
 
  private:
   int* alive_;

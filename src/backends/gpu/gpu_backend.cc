@@ -6,7 +6,6 @@
 #include <atomic>
 #include <cinttypes>
 #include <cstring>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -55,7 +54,9 @@ class GpuBackend final : public Backend {
     std::vector<const WeightSource*> sources;
     for (const auto& expert : experts) sources.push_back(expert.get());
     MARLIN_ASSIGN(GpuWeightStack packed, pack_sources(sources));
-    return ExpertStack(std::move_iterator(packed.begin()), std::move_iterator(packed.end()));
+    ExpertStack stack;
+    for (auto& expert : packed) stack.push_back(std::move(expert));
+    return stack;
   }
 
   Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows,
