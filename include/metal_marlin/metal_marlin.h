@@ -311,7 +311,8 @@ typedef struct marlin_context_desc {
   uint32_t struct_size;
   marlin_backend backend;
   int32_t device_index; /* marlin_device_info::index; 0 with AUTO */
-  uint32_t threads;     /* CPU threads; 0: as many as affinity and cgroup allow the process */
+  uint32_t threads;     /* CPU threads; 0: as many as affinity and cgroup allow the process. With parallel_for: how many threads
+                           work is divided for, so it decides the number of tasks; with 1, small products call it not at all */
   void* native_device;  /* the host's CUcontext or id<MTLDevice>; NULL: by index. NULL with AUTO and CPU */
   void* (*alloc)(void* user, size_t size, size_t align);       /* returning NULL is MARLIN_E_MEMORY; align is a power of two */
   void (*release)(void* user, void* p, size_t size);           /* give alloc and release, or neither */
@@ -353,7 +354,8 @@ typedef struct marlin_pack_desc {
   marlin_matrix codebook; /* CODEBOOK4 only: [1, 16] F32, the value of each code in units of its scale */
 } marlin_pack_desc;
 
-/* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.
+/* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Sums are float32: C may be infinite or NaN where
+ * the sum of |a| |w| exceeds float32, and with NVFP4 where this sum over tensor_scale does (|a| above about 1e34).
  *
  * Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle
  * in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows

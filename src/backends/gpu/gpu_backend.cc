@@ -159,15 +159,18 @@ class GpuBackend final : public Backend {
     MARLIN_RETURN_IF_ERROR(check_process());
     std::vector<std::unique_ptr<WidenedSource>> widened;
     std::vector<const WeightSource*> wide;
-    for (const WeightSource* const source : sources) {
-      const WeightMeta& meta = source->meta();
+    const auto serves = [this](const WeightMeta& meta) {
       const auto reads = options_.policy->reads;
-      const bool as_it_is = is_basic(meta) || (reads != nullptr && reads(meta));
-      if (!as_it_is && !is_narrow(meta))
+      return is_basic(meta) || (reads != nullptr && reads(meta));
+    };
+    for (const WeightSource* source : sources) {
+      if (!serves(source->meta()) && is_narrow(source->meta()))
+        source = widened.emplace_back(std::make_unique<WidenedSource>(*source)).get();
+      // Wide forms may be unknown to the kernels, too, as those of NF4 are to CUDA's.
+      if (!serves(source->meta()))
         return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
-                             format_name(meta.format));
-      if (!as_it_is) widened.push_back(std::make_unique<WidenedSource>(*source));
-      wide.push_back(as_it_is ? source : widened.back().get());
+                             format_name(source->meta().format));
+      wide.push_back(source);
     }
     return pack_on_device(wide, options_.policy->order, *device_, memory_, *runner_);
   }
