@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Sequence
 from ctypes import POINTER, byref, pointer
 from typing import Any
@@ -12,10 +11,10 @@ import numpy as np
 
 from . import _abi, _dlpack, codes, errors
 from ._abi import Backend, DType, Format, GptqZeroF, Layout
-from ._library import Handle, Owner, constant, expected, sized
+from ._library import Handle, Owner, PathName, constant, expected, sized, text_of
 from .checkpoint import Checkpoint, LayerInfo, encoded, layer_info, names_of
 from .context import Context, place_on, shared_context
-from .operands import ALL, BYTES, FLOATS, INDICES, Bits, Operand, norms_of, numpy_type, operand
+from .operands import ALL, BYTES, FLOATS, INDICES, Bits, Operand, new_like, norms_of, numpy_type, operand
 from .progress import Wanted, Watch, shown
 from .quantize import NOT_QUANTIZED, Quantize, flags_of, group_size_of
 from .stream import Stream, number_of, submit
@@ -74,7 +73,9 @@ class Part:
         """As the library takes it; `keeps` gets what has to live during the call."""
         constant(self.format, Format, "format")
         constant(self.layout, Layout, "layout")
-        values = operand(self.values, "values", FLOATS if self.scales is None else ALL)
+        constant(self.gptq_zero_f, GptqZeroF, "gptq_zero_f")
+        are_floats = self.scales is None and self.layout != Layout.GGUF
+        values = operand(self.values, "values", FLOATS if are_floats else ALL)
         keeps.append(values)
         k = self.k if self.k is not None else values.cols * (2 if self._two_a_byte(values) else 1)
 
@@ -127,7 +128,7 @@ class Load:
     experts: int = 1
 
     def names(self) -> list[str]:
-        return [self.layers] if isinstance(self.layers, str) else list(self.layers)
+        return [self.layers] if isinstance(self.layers, (str, bytes)) else list(self.layers)
 
     def desc(self) -> tuple[_abi.marlin_load_desc, Any]:
         """As the library takes it, and what has to live during the call."""
@@ -290,7 +291,8 @@ class Weights(Handle):
         return self._unpack(None, first_row, out, stream)
 
     def unpack_rows(self, ids: Any, out: Any = None, stream: Stream | None = None) -> Any:
-        """Decodes the rows of these numbers, an embedding: ids are integers [...], out is [..., K], as in unpack().
+        """Decodes the rows of these numbers, an embedding: ids are integers [...], out is [..., K], as in unpack(), and None gives
+        a tensor for a tensor of torch.
 
         With `out` on a CUDA device, ids are int32 there, contiguous, and an id that is no row gives NaN.
         """
@@ -301,13 +303,15 @@ class Weights(Handle):
         if given.dtype.kind not in "iu" or (numbers.reshape(given.shape) != given).any():
             raise errors.argument(f"ids have dtype {given.dtype} and may be too large, expected row numbers inside int32")
         if out is None:
-            out = np.empty((*given.shape, self.info().k), np.float32)
+            out = new_like(ids, (*given.shape, self.info().k), DType.F32)
         return self._unpack(operand(numbers, "ids"), 0, out, stream)
 
     def _unpack_listed(self, ids: Any, out: Any, stream: Stream | None) -> Any:
         found = operand(ids, "ids", INDICES, place_on(self._live()._keeps, number_of(stream)))
         if out is None:
-            raise errors.argument(f"ids are {found.device}, and out is not given: expected an array on that device")
+            out = new_like(ids, (*found.shape, self.info().k), DType.F32)
+            if isinstance(out, np.ndarray):
+                raise errors.argument(f"ids are {found.device}, and out is not given: expected an array on that device")
         if found.matrix().row_stride not in (0, found.cols):
             raise errors.argument(f"ids have strides {found.strides}, expected contiguous numbers")
         one_each = dataclasses.replace(found, shape=(found.rows * found.cols, 1), strides=(1, 1))
@@ -327,7 +331,7 @@ class Weights(Handle):
 def save(
     context: Context,
     checkpoint: Checkpoint,
-    path: str | os.PathLike[str],
+    path: PathName,
     loads: Sequence[Load] | None = None,
     *,
     rank: int = 0,
@@ -356,7 +360,7 @@ def save(
         desc.loads = (POINTER(_abi.marlin_load_desc) * len(made))(*(pointer(each) for each, _ in made))
     within = expected(context, Context, "context")._live()
     file = expected(checkpoint, Checkpoint, "checkpoint")._live(within.library)
-    within.library.call("marlin_checkpoint_save", within.handle, file.handle, encoded(os.fspath(path), "the path"), byref(desc))
+    within.library.call("marlin_checkpoint_save", within.handle, file.handle, encoded(text_of(path), "the path"), byref(desc))
 
 
 def _packed(backend: Backend, experts: int, parts: list[Part], device_index: int = 0) -> Weights:

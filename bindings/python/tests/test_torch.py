@@ -42,6 +42,17 @@ def test_tensors_are_used_where_they_lie(weights, dtype):
     assert mm.gemm(x, weights, out=out) is out
     want = x.double() @ torch.from_numpy(weights.unpack()).double().T
     assert (out.double() - want).abs().max() <= want.abs().max() * (2**-7 if dtype != torch.float32 else 2**-18)
+    # Tensors in, tensors out, of the same type.
+    mine = mm.gemm(x, weights)
+    assert mine.dtype == dtype and torch.equal(mine, out)
+    assert torch.equal(mm.Linear(weights)(x[None]), out[None])
+    some = mm.gemm_many([mm.Gemm(x, weights), mm.Gemm(x[0], weights)])
+    assert torch.equal(some[0], out) and some[1].shape == (96,) and some[1].dtype == dtype
+    with mm.Stream(weights.context) as stream:
+        later = mm.gemm(x, weights, stream=stream)
+    assert torch.equal(later, out)
+    ids = torch.tensor([[3, 0], [95, 3]])
+    assert torch.equal(weights.unpack_rows(ids), torch.from_numpy(weights.unpack())[ids])
 
 
 def freed():
@@ -55,7 +66,8 @@ BAD = {
     "on no device": (lambda: torch.zeros(8, 384, device="meta"), ValueError, "meta"),
     "columns apart": (lambda: torch.zeros(384, 8).T, mm.ArgumentError, "contiguous"),
     "one row for all": (lambda: torch.zeros(384).expand(8, 384), mm.ArgumentError, "overlap"),
-    "double": (lambda: torch.zeros(8, 384, dtype=torch.float64), TypeError, "64 bits"),
+    "double": (lambda: torch.zeros(8, 384, dtype=torch.float64), TypeError, "a has dtype float64, expected one of float32"),
+    "whole numbers": (lambda: torch.zeros(8, 384, dtype=torch.int32), TypeError, "a has dtype int32, expected one of float32"),
     "wants gradients": (lambda: torch.zeros(8, 384, requires_grad=True), BufferError, "requires_grad|gradient"),
 }
 
