@@ -6,6 +6,7 @@ import collections
 import ctypes
 import dataclasses
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 from ctypes import byref, c_char_p
 from typing import Any
@@ -38,7 +39,7 @@ class LayerInfo:
     dtype       of the scales; of the values when format is NONE
     bytes       in the file, or on the device
     kept_share  the share of the squared norm that pruning kept; 1.0 when nothing was pruned
-    zeros, additive_zeros, act_order, sparse_2_4, gate_up_interleaved   what is special about it
+    zeros, additive_zeros, act_order, sparse_2_4, gate_up_interleaved, two_level_scales   what is special about it
     """
 
     name: str
@@ -57,6 +58,7 @@ class LayerInfo:
     act_order: bool
     sparse_2_4: bool
     gate_up_interleaved: bool
+    two_level_scales: bool = False
 
     def __repr__(self) -> str:
         return f"LayerInfo({self.name!r}, {self.summary()})"
@@ -71,7 +73,7 @@ class LayerInfo:
         return ", ".join(parts + [self.status.name] * (self.status != Status.OK))
 
 
-SPECIAL = ("zeros", "additive_zeros", "act_order", "sparse_2_4", "gate_up_interleaved")
+SPECIAL = ("zeros", "additive_zeros", "act_order", "sparse_2_4", "gate_up_interleaved", "two_level_scales")
 
 
 def layer_info(raw: _abi.marlin_layer_info) -> LayerInfo:
@@ -87,6 +89,7 @@ def layer_info(raw: _abi.marlin_layer_info) -> LayerInfo:
         dtype=DType(raw.dtype),
         bytes=raw.bytes,
         kept_share=raw.kept_share,
+        two_level_scales=bool(raw.flags & _abi.MARLIN_PACK_TWO_LEVEL_SCALES),
         **special(raw.flags),
     )
 
@@ -161,7 +164,8 @@ class Checkpoint(Handle):
         constant(gptq_zero_f, GptqZeroF, "gptq_zero_f")
         desc = sized(_abi.marlin_open_desc, layout=layout, gptq_zero_f=gptq_zero_f)
         owner = Owner(library or default_library(), _abi.marlin_checkpoint())
-        self._path = text_of(path)
+        self._path, self._absolute = text_of(path), os.path.abspath(text_of(path))
+        self._layout, self._gptq_zero_f = layout, gptq_zero_f
         self._owner = owner.create("marlin_checkpoint_open", encoded(self._path, "the path"), byref(desc))
 
     def __repr__(self) -> str:

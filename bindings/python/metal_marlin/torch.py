@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import sys
 import weakref
@@ -12,7 +13,7 @@ import numpy as np
 import torch
 
 from . import errors
-from ._abi import Backend, Compute, DType, Format
+from ._abi import Backend, Compute, DType, Format, Layout
 from ._library import constant, expected
 from ._torch_streams import current_stream, release
 from .context import Context, shared_context
@@ -20,6 +21,7 @@ from .operands import Bits
 from .products import Gemm
 from .progress import Wanted, shown
 from .quantize import Quantize
+from .source import Source
 from .weights import Part, Weights
 
 __all__ = ["Linear", "load_quantized_", "quantize_"]
@@ -73,20 +75,27 @@ def _shape_of(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns:
 _operator: Any = torch.library.custom_op("metal_marlin::linear", _linear, mutates_args=(), device_types=("cpu", "cuda"))
 _operator.register_fake(_shape_of)
 
-# The tensors of a layer in a state_dict, beside its bias. `packing` says what the others are; its first number is a version.
-PACKING, VALUES, SCALES, TENSOR_SCALE = "packing", "codes", "scales", "tensor_scale"
-VERSION = 1
+# The tensors of a layer in a state_dict, beside its bias. `packing` says what the others are: a version and the numbers of PACKED.
+# `codes` are those of the layout, or the text of a Source in bytes, which has no layout.
+PACKING, VALUES, SCALES, ZEROS, TENSOR_SCALE = "packing", "codes", "scales", "zeros", "tensor_scale"
+OWN = (PACKING, VALUES, SCALES, ZEROS, TENSOR_SCALE)
+VERSION, FILE = 2, -1
+PACKED = ("layout", "format", "group_size", "n", "k", "obeys_2_4", "gate_up_interleaved", "additive_zeros", "two_level_scales")
 
 
 def _state_of(weights: Weights) -> dict[str, torch.Tensor]:
-    parts = weights.parts()
-    if len(parts) != 1:
-        raise errors.argument(f"the weights have {len(parts)} experts, expected a plain layer")
-    part, info = parts[0], weights.info()
-    numbers = [VERSION, info.format, info.group_size, info.n, info.k, info.sparse_2_4, info.gate_up_interleaved]
-    state = {PACKING: torch.tensor([int(each) for each in numbers]), VALUES: _tensor(part.values)}
-    if part.scales is not None:
-        state[SCALES] = _tensor(part.scales)
+    info, saved = weights.info(), weights.saved()
+    if info.experts != 1:
+        raise errors.argument(f"the weights have {info.experts} experts, expected a plain layer")
+    if isinstance(saved, Source):
+        text = np.frombuffer(saved.text().encode(), np.uint8)
+        state = {PACKING: torch.tensor([VERSION, FILE]), VALUES: torch.from_numpy(text.copy())}
+        return {name: tensor.to(device_of(weights)) for name, tensor in state.items()}
+    part = dataclasses.replace(saved[0], n=info.n, k=info.k)
+    state = {PACKING: torch.tensor([VERSION, *(int(getattr(part, name)) for name in PACKED)]), VALUES: _tensor(part.values)}
+    for name, array in ((SCALES, part.scales), (ZEROS, part.zeros)):
+        if array is not None:
+            state[name] = _tensor(array)
     if part.tensor_scale is not None:
         state[TENSOR_SCALE] = torch.tensor([part.tensor_scale], dtype=torch.float32)
     return {name: tensor.to(device_of(weights)) for name, tensor in state.items()}
@@ -102,23 +111,25 @@ def _tensor(array: Any) -> torch.Tensor:
 
 def _weights_of(context: Context, state: Mapping[str, Any], name: str) -> Weights:
     """name: of the layer in the state, "" or with a dot at its end."""
-    packing = state[name + PACKING].tolist()
-    if packing[0] != VERSION or len(packing) != 7:
-        raise errors.argument(f"{name}{PACKING} is of version {packing[0]}, expected {VERSION}")
-    _, number, group_size, n, k, sparse, interleaved = packing
-    format, values = Format(number), state[name + VALUES].cpu()
-    scales: Any = state.get(name + SCALES)
-    if scales is not None:
-        scales = scales.cpu()
-    tensor_scale = state.get(name + TENSOR_SCALE)
-    special: dict[str, Any] = {"obeys_2_4": bool(sparse), "gate_up_interleaved": bool(interleaved)}
-    if scales is None:
-        return Weights.pack(context, Part(format, values, **special))
-    if scales.dtype == torch.uint8:
-        scales = Bits(scales, DType.E8M0 if format == Format.MXFP4 else DType.E4M3)
-    if tensor_scale is not None:
-        special["tensor_scale"] = float(tensor_scale)
-    return Weights.pack(context, Part(format, values, scales, group_size=group_size, n=n, k=k, **special))
+    version, *packing = state[name + PACKING].tolist()
+    values = state[name + VALUES].cpu()
+    if version == 1:  # has no layout, and lacks what is behind gate_up_interleaved
+        packing = [int(Layout.AUTO), *packing, 0, 0]
+    elif version == VERSION and packing == [FILE]:
+        return Weights.restore(context, Source.of_text(bytes(values.tolist()).decode()))
+    if version not in (1, VERSION) or len(packing) != len(PACKED):
+        raise errors.argument(f"{name}{PACKING} is of version {version}, expected 1 to {VERSION}")
+    fields: dict[str, Any] = dict(zip(PACKED, packing))
+    fields |= {field: bool(fields[field]) for field in PACKED[5:]}
+    fields["format"], fields["layout"] = Format(fields["format"]), Layout(fields["layout"])
+    for field in (SCALES, ZEROS):
+        if name + field in state:
+            fields[field] = state[name + field].cpu()
+    if SCALES in fields and fields[SCALES].dtype == torch.uint8:
+        fields[SCALES] = Bits(fields[SCALES], DType.E8M0 if fields["format"] == Format.MXFP4 else DType.E4M3)
+    if name + TENSOR_SCALE in state:
+        fields["tensor_scale"] = float(state[name + TENSOR_SCALE])
+    return Weights.pack(context, Part(values=values, **fields))
 
 
 # Of weights that were moved: what they were packed into, so that layers that share weights go on to do so.
@@ -131,11 +142,9 @@ def _moved_to(weights: Weights, device: torch.device) -> Weights:
     if known is not None and known.context._owner is context._owner:
         return known
     try:
-        parts = weights.parts()
-    except errors.UnsupportedError as error:
-        why = f"{error.message}, in a context of {device}"
-        raise errors.from_status(error.status, f"to {device}: {why}") from None
-    found = Weights.pack(context, *parts, experts=weights.info().experts)
+        found = Weights.restore(context, weights.saved(floats=False), weights.info().experts)
+    except errors.MarlinError as error:
+        raise errors.from_status(error.status, f"to {device}: {error.message}") from None
     _moved[weights] = weakref.ref(found)
     return found
 
@@ -144,11 +153,12 @@ class Linear(torch.nn.Module):
     """y = x W^T + bias on packed weights: x [..., K] of float32, float16 or bfloat16 gives y [..., N] of the same type.
 
     x and the bias are on the device for which the weights are packed, a CUDA device or else the CPU. `to`, `cuda` and `cpu` of the
-    layer or of its model pack the weights anew for another device, from their codes and scales: Weights.parts() says of which
-    weights. On a CUDA device the layer runs on torch's current stream, and may be captured into a graph.
+    layer or of its model pack the weights anew for another device, from what Weights.saved() gives. On a CUDA device the layer
+    runs on torch's current stream, and may be captured into a graph.
 
-    For inference: it has no gradients. A state_dict holds codes and scales (Weights.parts() says of which weights), and
-    load_state_dict() packs them; so torch.save() works with it and with whole models.
+    x has a gradient, and the weights and the bias have none. A state_dict holds what Weights.saved() gives: codes and scales, or for
+    some weights the name of the file that they come from. load_state_dict() packs or loads them; so torch.save() works with it and
+    with whole models.
 
     compute  DEFAULT: activations as given; INT8: activations rounded in blocks of 32, which is faster for many rows
     """
@@ -207,7 +217,7 @@ class Linear(torch.nn.Module):
         # local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         super()._load_from_state_dict(state_dict, prefix, *arguments)
         missing, unexpected, messages = arguments[-3:]
-        own = [prefix + name for name in (PACKING, VALUES, SCALES, TENSOR_SCALE)]
+        own = [prefix + name for name in OWN]
         unexpected[:] = [name for name in unexpected if name not in own]
         absent = [name for name in own[:2] if name not in state_dict]
         missing += absent
@@ -291,7 +301,7 @@ def load_quantized_(
             raise errors.argument(f"{name} is [{n}, {k}] in the model, but [{info.n}, {info.k}] in the state")
         layers.append(Linear(weights, layer.bias, compute))
         _replace(model, name, layers[-1])
-        for tensor in (PACKING, VALUES, SCALES, TENSOR_SCALE):
+        for tensor in OWN:
             rest.pop(prefix + tensor, None)
     packed = {f"{name}.{tensor}" for name in names for tensor in (PACKING, VALUES)}
     missing, unexpected = model.load_state_dict(rest, strict=False, assign=True)
