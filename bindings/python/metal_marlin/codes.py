@@ -22,6 +22,8 @@ from .operands import Bits, numpy_type
 Array = np.ndarray[Any, Any]
 # Weights that are looked at together, so that what is computed of them stays in cache.
 BLOCK = 2**18
+# Weights of a group that a scale is tried on first.
+FEW = 8
 # Groups of NVFP4 that a tensor scale is tried on first.
 SAMPLE = 256
 
@@ -198,11 +200,12 @@ def _one_level(groups: Array, info: LayerInfo) -> Array:
         for candidate in _powers(exact) if powers else _floats(exact, info.dtype):
             # Integers have one code more on one side of zero, on which a scale below 0 has the larger weights.
             for signed in (candidate, -candidate) if levels.bits else (candidate,):
-                where = np.nonzero(left & (candidate > 0))
-                taken = _multiples(groups[where], signed[where], levels)[1]
-                if levels.bits:
-                    taken &= _has_codes(groups[where], signed[where], info)
-                index = tuple(each[taken] for each in where)
+                index = np.nonzero(left & (candidate > 0))
+                for some in (groups[..., :FEW], groups):  # few weights refuse most wrong scales
+                    taken = _multiples(some[index], signed[index], levels)[1]
+                    if levels.bits:
+                        taken &= _has_codes(some[index], signed[index], info)
+                    index = tuple(each[taken] for each in index)
                 worth[index], left[index] = signed[index], False
     if left.any():
         raise lost(f"{int(left.sum())} of their groups have no scale that decodes to their values")
