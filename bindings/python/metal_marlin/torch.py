@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import sys
@@ -16,6 +17,7 @@ from . import errors
 from ._abi import Backend, Compute, DType, Format, Layout
 from ._library import constant, expected
 from ._torch_streams import current_stream, release
+from .checkpoint import Checkpoint
 from .context import Context, shared_context
 from .operands import Bits
 from .products import Gemm
@@ -24,7 +26,7 @@ from .quantize import Quantize
 from .source import Source
 from .weights import Part, Weights
 
-__all__ = ["Linear", "load_quantized_", "quantize_"]
+__all__ = ["Linear", "load_checkpoint_", "load_quantized_", "quantize_"]
 
 # Operators take tensors and numbers, so weights go by number: those that live. A number is never used again.
 _weights: weakref.WeakValueDictionary[int, Weights] = weakref.WeakValueDictionary()
@@ -72,8 +74,43 @@ def _shape_of(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns:
     return x.new_empty((*x.shape[:-1], columns))
 
 
+def _gradient(dy: torch.Tensor, weights: int, columns: int) -> torch.Tensor:
+    """dy W, in float32, with the rows of W decoded some at a time."""
+    found = _weights[weights]
+    _check_devices(dy, None, found)
+    info, rows = found.info(), max(1, ROWS_OF_GRADIENT // columns)
+    of_rows, out = dy.detach().reshape(-1, info.n), dy.new_zeros((*dy.shape[:-1], columns), dtype=torch.float32)
+    for first in range(0, info.n, rows):
+        some = dy.new_empty((min(rows, info.n - first), columns), dtype=torch.float32)
+        with contextlib.nullcontext() if dy.device.type == "cpu" else torch.cuda.device(dy.device):
+            found.unpack(first, out=some)
+        out.view(-1, columns).addmm_(of_rows[:, first : first + len(some)].float(), some)
+    return out.to(dy.dtype)
+
+
+def _shape_of_gradient(dy: torch.Tensor, weights: int, columns: int) -> torch.Tensor:
+    return dy.new_empty((*dy.shape[:-1], columns))
+
+
+def _keep(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
+    x, bias, ctx.weights = inputs[:3]
+    ctx.columns, ctx.bias_type = x.shape[-1], None if bias is None else bias.dtype
+    ctx.keeps = _weights.get(ctx.weights)  # the layer may go before its gradient is asked for
+
+
+def _gradients(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    of_x, of_bias = ctx.needs_input_grad[:2]
+    dx = torch.ops.metal_marlin.linear_gradient(dy, ctx.weights, ctx.columns) if of_x else None
+    return dx, dy.reshape(-1, dy.shape[-1]).sum(0).to(ctx.bias_type) if of_bias else None, None, None, None
+
+
+# Weights that are decoded at a time.
+ROWS_OF_GRADIENT = 2**22
 _operator: Any = torch.library.custom_op("metal_marlin::linear", _linear, mutates_args=(), device_types=("cpu", "cuda"))
 _operator.register_fake(_shape_of)
+_operator.register_autograd(_gradients, setup_context=_keep)
+_backward: Any = torch.library.custom_op("metal_marlin::linear_gradient", _gradient, mutates_args=(), device_types=("cpu", "cuda"))
+_backward.register_fake(_shape_of_gradient)
 
 # The tensors of a layer in a state_dict, beside its bias. `packing` says what the others are: a version and the numbers of PACKED.
 # `codes` are those of the layout, or the text of a Source in bytes, which has no layout.
@@ -156,7 +193,7 @@ class Linear(torch.nn.Module):
     layer or of its model pack the weights anew for another device, from what Weights.saved() gives. On a CUDA device the layer
     runs on torch's current stream, and may be captured into a graph.
 
-    x has a gradient, and the weights and the bias have none. A state_dict holds what Weights.saved() gives: codes and scales, or for
+    x has a gradient, dy W, and so has a bias that asks for one; the weights have none. A state_dict holds what Weights.saved() gives: codes and scales, or for
     some weights the name of the file that they come from. load_state_dict() packs or loads them; so torch.save() works with it and
     with whole models.
 
@@ -235,6 +272,17 @@ class Linear(torch.nn.Module):
             self._take(weights)
 
 
+def _modules(model: torch.nn.Module) -> list[tuple[str, Any]]:
+    """Under all their names: each name of a layer that a model has twice is replaced."""
+    return list(model.named_modules(remove_duplicate=False))
+
+
+def _check_model(model: torch.nn.Module) -> None:
+    if isinstance(expected(model, torch.nn.Module, "model"), torch.nn.Linear):
+        how = "Linear(Weights.quantize(context, values, quantize), bias) makes one"
+        raise errors.argument(f"model is a Linear itself, which nothing can replace in place, expected a module that has some: {how}")
+
+
 def _replace(model: torch.nn.Module, name: str, layer: torch.nn.Module) -> None:
     parent, _, last = name.rpartition(".")
     setattr(model.get_submodule(parent), last, layer)
@@ -248,7 +296,8 @@ def quantize_(
     progress: Wanted = None,
     compute: Compute = Compute.DEFAULT,
 ) -> list[str]:
-    """Replaces the torch.nn.Linear layers of a model, in place, and returns their names. Each is freed when it is replaced.
+    """Replaces the torch.nn.Linear layers of a model, in place, and returns their names. Each is freed when it is replaced. All are
+    taken, a head (lm_head) as well, unless `wanted` says otherwise.
 
     quantize   format, group size and how
     context    for the new layers, whose bias goes to its device. None: one for the device of each layer
@@ -258,7 +307,8 @@ def quantize_(
     """
     expected(quantize, Quantize, "quantize")
     constant(compute, Compute, "compute")
-    layers = [(name, layer) for name, layer in model.named_modules() if type(layer) is torch.nn.Linear and wanted(name, layer)]
+    _check_model(model)
+    layers = [(name, layer) for name, layer in _modules(model) if type(layer) is torch.nn.Linear and wanted(name, layer)]
     names, total, done = [name for name, _ in layers], sum(layer.weight.numel() for _, layer in layers), 0
     packed: dict[int, Weights] = {}  # tied layers stay tied
     with shown(progress) as told:
@@ -288,6 +338,7 @@ def load_quantized_(
     compute  of the new layers
     """
     constant(compute, Compute, "compute")
+    _check_model(model)
     rest, names = dict(state), [name[: -len(PACKING) - 1] for name in state if name.endswith(f".{PACKING}")]
     layers: list[Linear] = []
     for name in names:
@@ -312,3 +363,54 @@ def load_quantized_(
         if replaced.bias is not None:
             replaced.bias.data = replaced.bias.data.to(device_of(replaced.weights))
     return names
+
+
+def load_checkpoint_(
+    model: torch.nn.Module,
+    checkpoint: Checkpoint,
+    context: Context | None = None,
+    names: Callable[[str], str | None] = lambda name: name,
+    progress: Wanted = None,
+    compute: Compute = Compute.DEFAULT,
+) -> list[str]:
+    """Replaces the torch.nn.Linear layers of a model, in place, by the quantized layers of a checkpoint, and returns their names. A
+    layer's bias is that of the checkpoint, if it has one, else the model's. All other tensors stay the model's.
+
+    context    for the new layers. None: one for the device of each layer
+    names      asked with the name of each quantized layer: its name in the model; None: leave it out. A layer that the model does
+               not have, or has in another size, is an error
+    progress   called with the done and all bytes and a layer's name; True: a bar
+    compute    of the new layers
+    """
+    _check_model(model)
+    constant(compute, Compute, "compute")
+    quantized = [info for info in expected(checkpoint, Checkpoint, "checkpoint").layers() if info.format != Format.NONE]
+    wanted = [(info, name) for info, name in ((info, names(info.name)) for info in quantized) if name is not None]
+    modules, total, done = dict(_modules(model)), sum(info.bytes for info, _ in wanted), 0
+    for info, name in wanted:  # all of them, before one is replaced
+        layer = modules.get(name)
+        if not isinstance(layer, (torch.nn.Linear, Linear)) or (layer.out_features, layer.in_features) != (info.n, info.k):
+            found = "no such module" if layer is None else f"{layer}"
+            raise errors.argument(f"{info.name} is [{info.n}, {info.k}] in the checkpoint, expected a Linear {name} of it, found {found}")
+    with shown(progress) as told:
+        for info, name in wanted:
+            layer = modules.pop(name)
+            bias = _bias_of(checkpoint, info.name, layer)
+            device = device_of(layer.weights) if isinstance(layer, Linear) else layer.weight.device
+            own = context if context is not None else _context_for(device)
+            if told is not None:
+                told(done, total, name)
+            done += info.bytes
+            _replace(model, name, Linear(Weights.load(own, checkpoint, info.name), bias, compute))
+        if told is not None and wanted:
+            told(total, total, wanted[-1][1])
+    return [name for _, name in wanted]
+
+
+def _bias_of(checkpoint: Checkpoint, name: str, layer: Any) -> torch.Tensor | None:
+    try:
+        found = _tensor(checkpoint.tensor(f"{name.removesuffix('.weight')}.bias"))
+    except errors.NotFoundError:
+        bias: torch.Tensor | None = layer.bias
+        return bias
+    return found.reshape(-1).to(found.dtype if layer.bias is None else layer.bias.dtype)

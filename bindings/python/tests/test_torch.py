@@ -9,12 +9,12 @@ import sys
 
 import metal_marlin as mm
 import pytest
-from conftest import TOP
+from conftest import DATA, DOWN, GPTQ, TOP
 from test_codes import layers_of_the_data
 from metal_marlin.operands import operand
 
 torch = pytest.importorskip("torch", minversion="2.4")
-from metal_marlin.torch import Linear, _weights, load_quantized_, quantize_  # noqa: E402
+from metal_marlin.torch import Linear, _weights, load_checkpoint_, load_quantized_, quantize_  # noqa: E402
 
 INT8 = mm.Quantize(mm.Format.INT8)
 
@@ -139,6 +139,92 @@ def test_compiled_as_one_graph(model):
 def test_torch_is_loaded_only_when_asked_for():
     program = "import sys, metal_marlin; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_of_what_comes_before(context, dtype):
+    """As through a torch.nn.Linear of the same weights, also when a compiler traces both directions."""
+    weights = mm.Weights.load(context, mm.Checkpoint(DATA / "gptq-v1-asym-g64-actorder"), DOWN)
+    info, bias = weights.info(), torch.randn(weights.info().n, dtype=dtype)
+    layer, same = Linear(weights, bias), torch.nn.Linear(info.k, info.n, dtype=dtype)
+    layer.bias.requires_grad_()
+    with torch.no_grad():
+        same.weight.copy_(torch.from_numpy(weights.unpack()))
+        same.bias.copy_(bias)
+    ids, table, grade = torch.tensor([[3, 1, 4], [1, 5, 9]]), torch.randn(10, info.k, dtype=dtype), torch.randn(2, 3, info.n, dtype=dtype)
+
+    def gradients(linear):
+        embedding = torch.nn.Embedding.from_pretrained(table.clone(), freeze=False)
+        y = linear(embedding(ids))
+        (y * grade).sum().backward()
+        return y, embedding.weight.grad
+
+    wanted = gradients(same)
+    for each in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
+        layer.bias.grad = None
+        for found, like in zip((*gradients(each), layer.bias.grad), (*wanted, same.bias.grad)):
+            assert found.dtype == dtype
+            torch.testing.assert_close(found, like, rtol=2**-6 if dtype == torch.bfloat16 else 1e-4, atol=0.1 if dtype == torch.bfloat16 else 1e-4)
+    x = table.clone().requires_grad_()
+    y = Linear(mm.Weights.load(context, mm.Checkpoint(GPTQ), DOWN))(torch.nn.functional.pad(x, (0, 384 - info.k)))
+    gc.collect()
+    y.sum().backward()  # the layer is gone
+    torch.library.opcheck(torch.ops.metal_marlin.linear.default, (table.clone().requires_grad_(), bias, layer._number, info.n))
+
+
+def test_a_whole_model_that_is_a_linear_is_an_error(context, tmp_path):
+    linear, quantized = torch.nn.Linear(64, 32), Small()
+    quantize_(quantized, INT8)
+    state = {name.removeprefix("up."): tensor for name, tensor in quantized.state_dict().items() if name.startswith("up.")}
+    for attempt in (lambda: quantize_(linear, INT8), lambda: load_quantized_(linear, state), lambda: load_checkpoint_(linear, mm.Checkpoint(GPTQ))):
+        with pytest.raises(mm.ArgumentError, match="model is a Linear itself"):
+            attempt()
+    assert not list(linear.children())
+    with pytest.raises(TypeError, match="model is a dict, expected a Module"):
+        quantize_({}, INT8)
+
+
+def test_a_layer_under_two_names(model):
+    model.again = model.up
+    assert quantize_(model, INT8) == ["up", "down", "head.1", "again"]
+    assert type(model.again) is Linear and model.again.weights is model.up.weights
+
+
+class Nested(torch.nn.Module):
+    """Has a module for each layer of a checkpoint, under its name."""
+
+    def __init__(self, checkpoint, bias):
+        super().__init__()
+        for info in checkpoint.layers():
+            parent = self
+            *parents, last = info.name.split(".")
+            for each in parents:
+                parent.add_module(each, parent._modules.get(each, torch.nn.Module()))
+                parent = getattr(parent, each)
+            parent.add_module(last, torch.nn.Linear(info.k, info.n, bias))
+
+
+def test_a_checkpoint_into_a_model(tmp_path):
+    file = mm.Checkpoint(DATA / "mlx-mixed-3-6")
+    infos = {info.name: info for info in file.layers()}
+    model, heard = Nested(file, True), []
+    own = model.lm_head.bias.detach().clone()
+    names = load_checkpoint_(model, file, progress=lambda *call: heard.append(call))
+    assert names == list(infos) and heard[0][0] == 0 and heard[-1][0] == heard[-1][1] == sum(info.bytes for info in infos.values())
+    for name, info in infos.items():
+        layer = model.get_submodule(name)
+        assert type(layer) is Linear and layer.weights.info().n == info.n and layer.weights.info().format == info.format
+    assert torch.equal(model.lm_head.bias, own)
+    some = Nested(file, False).to("meta")
+    assert load_checkpoint_(some, file, names=lambda name: name if name == "lm_head" else None, compute=mm.Compute.INT8) == ["lm_head"]
+    assert some.lm_head.compute == mm.Compute.INT8 and some.lm_head(torch.ones(1, infos["lm_head"].k)).shape == (1, infos["lm_head"].n)
+    untouched = Nested(file, False)
+    with pytest.raises(mm.ArgumentError, match=r"lm_head is \[32, 64\] in the checkpoint, expected a Linear head of it, found no such module"):
+        load_checkpoint_(untouched, file, names=lambda name: name.replace("lm_head", "head"))
+    untouched.lm_head = torch.nn.Linear(64, 31)
+    with pytest.raises(mm.ArgumentError, match=r"expected a Linear lm_head of it, found Linear\(in_features=64, out_features=31"):
+        load_checkpoint_(untouched, file)
+    assert not any(type(layer) is Linear for layer in untouched.modules())
 
 
 QUANTIZED = {
