@@ -340,11 +340,14 @@ def load_quantized_(
     constant(compute, Compute, "compute")
     _check_model(model)
     rest, names = dict(state), [name[: -len(PACKING) - 1] for name in state if name.endswith(f".{PACKING}")]
-    layers: list[Linear] = []
+    layers, modules = list[Linear](), dict(_modules(model))
     for name in names:
-        layer, prefix = model.get_submodule(name), f"{name}."
+        layer, prefix = modules.get(name), f"{name}."
         if not isinstance(layer, (torch.nn.Linear, Linear)):
-            raise errors.argument(f"{name} is a {type(layer).__name__} in the model, expected a Linear as in the state")
+            found = "not there" if layer is None else f"a {type(layer).__name__}"
+            raise errors.argument(f"{name} is {found} in the model, expected a Linear as in the state")
+        if prefix + VALUES not in state:
+            raise errors.argument(f"the state has {prefix}{PACKING}, expected {prefix}{VALUES} as well")
         own = context if context is not None else _context_for(state[prefix + VALUES].device)
         weights = _weights_of(own, state, prefix)
         n, k, info = int(layer.out_features), int(layer.in_features), weights.info()

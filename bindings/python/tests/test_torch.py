@@ -298,6 +298,12 @@ def test_states_that_do_not_fit(model):
         load_quantized_(Small(), {name: tensor for name, tensor in state.items() if name != "up.bias"})
     with pytest.raises(mm.ArgumentError, match=r"up is \[96, 64\] in the model, but \[64, 96\] in the state"):
         load_quantized_(Small(), {**state, **{f"up.{name}": state[f"down.{name}"] for name in ("packing", "codes", "scales")}})
+    with pytest.raises(mm.ArgumentError, match=r"the state has up\.packing, expected up\.codes as well"):
+        load_quantized_(Small(), lacking)
+    with pytest.raises(mm.ArgumentError, match="head.1 is not there in the model, expected a Linear as in the state"):
+        smaller = Small()
+        smaller.head = torch.nn.Sequential(torch.nn.ReLU())
+        load_quantized_(smaller, state)
     with pytest.raises(mm.ArgumentError, match="version 9, expected 1 to 2"):
         load_quantized_(Small(), {**state, "up.packing": torch.full((10,), 9)})
 
