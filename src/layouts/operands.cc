@@ -216,6 +216,8 @@ LayoutOperands expert_slice(const LayoutOperands& operands, int64_t expert, int6
   for (TensorView* view : {&one.values, &one.scales, &one.zeros, &one.sparse_meta})
     slice(*view, expert, experts, 3);
   slice(one.tensor_scale, expert, experts, 1);
+  slice(one.group_index, expert, experts, 2);
+  slice(one.nested.absmax, expert, experts, 2);
   return one;
 }
 

@@ -277,18 +277,23 @@ void set_gemv(const Finder& finder, const QweightTensors& p, Finding& found) {
       set_padded_group_size(finder, fast ? rows_of(p.scales) : cols_of(p.scales), found);
 }
 
-}  // namespace
+/// The first of `experts` matrices: what a part of a stack is but for its first dimension.
+void peel(TensorView& view, int64_t experts, size_t rank) {
+  if (!present(view) || view.dims.size() != rank || view.dims[0] != experts || experts < 1) return;
+  view.dims.erase(view.dims.begin());
+  view.bytes /= static_cast<uint64_t>(experts);
+}
 
-std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView& tensor) {
-  const auto base = without_suffix(tensor.name, ".qweight");
-  if (!base) return std::nullopt;
-  QweightTensors p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"),
-                   finder.find(*base, ".g_idx")};
-  if (!present(p.qzeros)) p.qzeros = finder.find(*base, ".scaled_zeros");  // llm-awq
-  take_wide_words(p);
+void stack(TensorView& view, int64_t experts) {
+  if (!present(view)) return;
+  view.dims.insert(view.dims.begin(), experts);
+  view.bytes *= static_cast<uint64_t>(experts);
+}
+
+Finding find_matrix(const Finder& finder, std::string_view base, const QweightTensors& p) {
   Named named = named_layout(finder, p);
   Finding found;
-  found.layer.name = *base;
+  found.layer.name = base;
   LayoutOperands& o = found.operands;
   o.values = p.qweight;
   o.scales = p.scales;
@@ -324,6 +329,34 @@ std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView&
   o.n = found.layer.n;
   o.k = found.layer.k;
   o.group_size = group_size_of(finder.config, o.k, rows_of(p.scales)).value_or(0);
+  return found;
+}
+
+}  // namespace
+
+std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView& tensor) {
+  const auto base = finder.base_of(tensor.name, ".qweight");
+  if (!base) return std::nullopt;
+  const auto part = [&](const char* dotted, const char* joined, const char* other = "") {
+    const char* const names[] = {dotted, joined, other};
+    return finder.find_any(*base, std::span(names).first(*other == 0 ? 2 : 3));
+  };
+  QweightTensors p{tensor, part(".scales", "_scales"),
+                   part(".qzeros", "_qzeros", ".scaled_zeros"),  // the last: llm-awq
+                   part(".g_idx", "_g_idx")};
+  const bool stacked = tensor.dims.size() == 3 && tensor.dims[0] > 0;
+  const int64_t experts = stacked ? tensor.dims[0] : 1;
+  if (stacked) {
+    for (TensorView* view : {&p.qweight, &p.scales, &p.qzeros}) peel(*view, experts, 3);
+    peel(p.g_idx, experts, 2);
+  }
+  take_wide_words(p);
+  Finding found = find_matrix(finder, *base, p);
+  if (!stacked) return found;
+  LayoutOperands& o = found.operands;
+  for (TensorView* view : {&o.values, &o.scales, &o.zeros, &o.group_index}) stack(*view, experts);
+  found.stacked = true;
+  found.layer.experts = static_cast<uint32_t>(std::min<int64_t>(experts, UINT32_MAX));
   return found;
 }
 
