@@ -4,12 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <random>
 
 #include "base/bits.h"
+#include "campaigns.h"
 #include "checkpoint_files.h"
 #include "checkpoints/tensor_table.h"
 #include "checkpoints/unread.h"
@@ -304,7 +304,7 @@ void add_strange(Random& random, std::vector<TestTensor>& out) {
 TEST(Account, OfFilesDrawnByChance) {
   Random random(20261128);
   size_t read = 0, refused = 0;
-  const int files = std::getenv("METAL_MARLIN_WHOLE") != nullptr ? 10000 : 1500;
+  const int files = whole_campaigns() ? 10000 : 1500;
   for (int file = 0; file < files; ++file) {
     const size_t kind = below(random, 10);
     const bool stacked = below(random, 2) == 0, bare = stacked && below(random, 2) == 0;

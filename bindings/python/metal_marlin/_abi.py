@@ -42,6 +42,11 @@ MARLIN_LAYER_ACT_ORDER = 512
 MARLIN_LAYER_SPARSE_2_4 = 1024
 # in marlin_convert_outcome: no value of a quantized layer has changed
 MARLIN_LAYER_EXACT = 2048
+# marlin_open_desc::flags: the order of stacks of experts whose shapes and config allow both; otherwise they are not read
+# [experts, n, k]
+MARLIN_OPEN_OUTPUTS_FIRST = 1
+# [experts, k, n]
+MARLIN_OPEN_INPUTS_FIRST = 2
 # marlin_load_desc::flags
 # as the MARLIN_PACK_ flags of the same names
 MARLIN_LOAD_PRUNE_2_4 = 4

@@ -261,6 +261,11 @@ pub const MARLIN_LAYER_ACT_ORDER: u32 = 512;
 pub const MARLIN_LAYER_SPARSE_2_4: u32 = 1024;
 /// in marlin_convert_outcome: no value of a quantized layer has changed
 pub const MARLIN_LAYER_EXACT: u32 = 2048;
+/// marlin_open_desc::flags: the order of stacks of experts whose shapes and config allow both; otherwise they are not read
+/// \[experts, n, k\]
+pub const MARLIN_OPEN_OUTPUTS_FIRST: u32 = 1;
+/// \[experts, k, n\]
+pub const MARLIN_OPEN_INPUTS_FIRST: u32 = 2;
 /// marlin_load_desc::flags
 /// as the MARLIN_PACK_ flags of the same names
 pub const MARLIN_LOAD_PRUNE_2_4: u32 = 4;
