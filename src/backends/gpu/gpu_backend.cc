@@ -12,6 +12,7 @@
 
 #include "backends/gpu/choice.h"
 #include "backends/gpu/gemm.h"
+#include "backends/gpu/pack.h"
 #include "backends/gpu/probe.h"
 #include "backends/gpu/tune.h"
 #include "backends/gpu/unpack.h"
@@ -57,6 +58,15 @@ class GpuBackend final : public Backend {
     ExpertStack stack;
     for (auto& expert : packed) stack.push_back(std::move(expert));
     return stack;
+  }
+
+  Result<uint64_t> packed_bytes(const WeightSource& source) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
+    MARLIN_ASSIGN(const bool as_it_is, reads_as_it_is(source.meta()));
+    const WeightMeta meta = as_it_is ? source.meta() : WidenedSource(source).meta();
+    MARLIN_ASSIGN(const PackPlan plan,
+                  plan_packing(meta, Exponents::bytes, options_.policy->order));
+    return plan.layout.bytes + plan.slot_to_k.size() * sizeof(int32_t) + sizeof(GpuWeights);
   }
 
   Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows,
@@ -155,17 +165,21 @@ class GpuBackend final : public Backend {
   }
 
  private:
+  /// Whether the kernels read these weights as they are, or widened.
+  Result<bool> reads_as_it_is(const WeightMeta& meta) const {
+    const auto reads = options_.policy->reads;
+    const bool as_it_is = is_basic(meta) || (reads != nullptr && reads(meta));
+    if (as_it_is || is_narrow(meta)) return as_it_is;
+    return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
+                         format_name(meta.format));
+  }
+
   Result<GpuWeightStack> pack_sources(std::span<const WeightSource* const> sources) {
     MARLIN_RETURN_IF_ERROR(check_process());
     std::vector<std::unique_ptr<WidenedSource>> widened;
     std::vector<const WeightSource*> wide;
     for (const WeightSource* const source : sources) {
-      const WeightMeta& meta = source->meta();
-      const auto reads = options_.policy->reads;
-      const bool as_it_is = is_basic(meta) || (reads != nullptr && reads(meta));
-      if (!as_it_is && !is_narrow(meta))
-        return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
-                             format_name(meta.format));
+      MARLIN_ASSIGN(const bool as_it_is, reads_as_it_is(source->meta()));
       if (!as_it_is) widened.push_back(std::make_unique<WidenedSource>(*source));
       wide.push_back(as_it_is ? source : widened.back().get());
     }
