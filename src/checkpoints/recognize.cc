@@ -56,7 +56,7 @@ LayerTable LayerTable::find(const Finder& finder) {
   table.records_.reserve(tensors);
   table.names_.reserve(finder.tensors.name_bytes() + tensors);
   for (size_t i = 0; i < tensors; ++i) {
-    const TensorView tensor = finder.tensors.view(i);
+    const TensorView tensor = finder.view(i);
     for (uint32_t r = 0; r < all.size(); ++r) {
       const auto found = all[r].recognize(finder, tensor);
       if (!found) continue;
@@ -85,8 +85,7 @@ std::optional<size_t> LayerTable::find(std::string_view wanted) const {
 
 Finding LayerTable::finding(const Finder& finder, size_t index) const {
   const Record& record = records_[index];
-  auto found =
-      recognizers()[record.recognizer].recognize(finder, finder.tensors.view(record.tensor));
+  auto found = recognizers()[record.recognizer].recognize(finder, finder.view(record.tensor));
   // The recognizer found the layer when the table was made, from the same tensors.
   return *found;  // NOLINT(bugprone-unchecked-optional-access)
 }
