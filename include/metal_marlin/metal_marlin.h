@@ -519,6 +519,8 @@ MARLIN_EXPORT void marlin_buffer_destroy(marlin_buffer* buffer);
 /* Packs part_count matrices, concatenated along N, into one handle. The parts must agree in k, format, group size and kinds of
  * scales and zeros. With expert_count above 1, the parts belong to that many experts: all parts of the first expert come
  * first, and every expert has the same number of parts with the same n. 0 means 1. The parts may be freed afterwards.
+ * Rows and columns are padded. Weights that would take more than 64 MiB and four times the bytes of their codes, scales and
+ * zeros are MARLIN_E_UNSUPPORTED, here, in marlin_weights_load and in marlin_checkpoint_save.
  * PRUNE_2_4 keeps the two weights of largest |w| in every 4 along K, the lower k on ties, before any scale is chosen; codes are
  * compared by their decoded values. Sparse weights stay as they are. k must be a multiple of 4, and the format must have 4-bit
  * codes and no group_index. */

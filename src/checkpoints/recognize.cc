@@ -115,7 +115,7 @@ class LayerTable::Search {
     Finder finder = finder_;
     finder.bare = bare;
     const std::span<const Recognizer> all = recognizers();
-    const TensorView view = finder.tensors.view(tensor);
+    const TensorView view = finder.view(tensor);
     for (uint8_t r = 0; r < all.size(); ++r) {
       if (!all[r].recognize(finder, view)) continue;
       add(tensor, r, bare);
@@ -125,7 +125,7 @@ class LayerTable::Search {
 
   void list_unread(uint32_t tensor) {
     if (claimed_[tensor]) return;
-    const Finding found = unread(finder_, finder_.tensors.view(tensor), false);
+    const Finding found = unread(finder_, finder_.view(tensor), false);
     const bool shared =
         std::any_of(found.others.begin(), found.others.end(), [&](const TensorView& view) {
           const auto index = finder_.tensors.find(view.name);
@@ -185,7 +185,7 @@ std::optional<size_t> LayerTable::find(std::string_view wanted) const {
 
 Finding LayerTable::finding(const Finder& finder, size_t index) const {
   const Record& record = records_[index];
-  const TensorView tensor = finder.tensors.view(record.tensor);
+  const TensorView tensor = finder.view(record.tensor);
   if (record.recognizer == kUnread) return unread(finder, tensor, record.bare);
   Finder asked = finder;
   asked.bare = record.bare;

@@ -31,7 +31,18 @@ struct Finder {
 
   /// The tensor base + suffix; data == nullptr if there is none.
   TensorView find(std::string_view base, std::string_view suffix) const {
-    return tensors.view(std::string(base) + std::string(suffix));
+    return bounded(tensors.view(std::string(base) + std::string(suffix)));
+  }
+  TensorView view(size_t index) const { return bounded(tensors.view(index)); }
+
+ private:
+  /// Only a tensor without elements has longer dimensions than 2^47. They are cut, so that what
+  /// recognizers and layouts compute of one before they refuse it does not overflow.
+  static TensorView bounded(TensorView view) {
+    constexpr int64_t kLongest = int64_t{1} << 47;
+    for (int64_t& length : view.dims) length = std::min(length, kLongest);
+    view.row_stride = std::min(view.row_stride, kLongest);
+    return view;
   }
   /// The first of these that is there.
   TensorView find_any(std::string_view base, std::span<const char* const> suffixes) const;

@@ -181,6 +181,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) = 0;
+  /// The bytes that pack() would take, padding included.
+  virtual Result<uint64_t> packed_bytes(const WeightSource& source) = 0;
   /// Packs experts of one shape and format, in a place that suits products of a mixture of experts.
   virtual Result<ExpertStack> pack_experts(std::span<const std::unique_ptr<WeightSource>> experts) {
     ExpertStack stack;

@@ -169,7 +169,7 @@ TEST(ExpertsOfActOrder, MayFillTheirScratch) {
   std::vector<int32_t> by_turns(24 * 16);
   for (size_t i = 0; i < by_turns.size(); ++i) by_turns[i] = static_cast<int32_t>(i % 24);
   for (const bool many : {false, true}) {
-    Case c = trial::case_of(trial::kKinds[13], MARLIN_COMPUTE_DEFAULT, 1, 2, many ? 16384 : 524288);
+    Case c = trial::case_of(trial::kKinds[5], MARLIN_COMPUTE_DEFAULT, 1, 2, many ? 16384 : 524288);
     c.a_type = MARLIN_F32;
     Mix mix{many ? 24 * 16 : 5, many ? 24 : 2, 1, Pick::last, false, 0};
     mix.orders_differ = true;
