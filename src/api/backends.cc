@@ -69,6 +69,11 @@ Status describe_device(uint32_t index, marlin_device_info& out) {
   return Status::error(MARLIN_E_NOT_FOUND, "device %u of %u", index, first);
 }
 
+Status check_packed(const PackedForm& form, const PackedMatrix& matrix, uint64_t bytes,
+                    bool has_index) {
+  return cpu::check_packed(form, matrix, bytes, has_index);
+}
+
 Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options) {
   Status last = Status::error(
       MARLIN_E_ARGUMENT,

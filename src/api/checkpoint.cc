@@ -3,6 +3,7 @@
 #include <cinttypes>
 
 #include "api/errors.h"
+#include "api/load.h"
 #include "api/weights.h"
 #include "base/checked.h"
 #include "layouts/layout_table.h"
@@ -36,6 +37,8 @@ Status layer_info(const marlin_checkpoint* checkpoint, uint64_t index, marlin_la
   const Layer layer = files.layer(index);
   marlin_layer_info info{};
   info.status = layer.status.code();
+  if (layer.status.ok() && files.container() != nullptr)
+    info.status = api::check_packed_layer(*files.container(), index).code();
   info.name = files.layer_name(index);
   info.n = layer.n;
   info.k = layer.k;

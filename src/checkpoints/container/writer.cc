@@ -121,7 +121,7 @@ Result<ContainerBlock> ContainerWriter::add(std::span<const std::byte> bytes, ui
   return block;
 }
 
-Status ContainerWriter::add_entry(std::vector<std::string> layers, marlin_layout layout,
+Status ContainerWriter::add_entry(LayerNames layers, marlin_layout layout,
                                   std::span<const PackedMatrix> experts) {
   ContainerEntry entry;
   entry.layers = std::move(layers);
