@@ -220,6 +220,25 @@ TEST_F(Experts, ALayerSaysWhatItsLoadWouldSay) {
   }
 }
 
+TEST_F(Experts, KeysOccurOnce) {
+  ContainerDirectory bad = directory_;
+  ASSERT_GT(bad.value_begins.size(), 2u);
+  std::string file = good_;
+  char* const values = file.data() + bad.values.offset;
+  // Two keys of one length, which "marlin.device" and "marlin.source" have, become one.
+  const auto key_of = [&](std::string_view name) { return values + std::string_view(values, bad.values.bytes).find(name); };
+  std::memcpy(key_of("marlin.device"), "marlin.source", 13);
+  bad.values.checksum = sum(values, bad.values.bytes);
+  write(folder_ / "bad.marlin", with_directory(file, bad));
+  EXPECT_ERROR(MARLIN_E_FORMAT, "a key that occurs twice", mm::checkpoint(folder_ / "bad.marlin"));
+  // A text that is longer than its value.
+  file = good_;
+  store(file.data() + bad.values.offset, uint64_t{1} << 60);
+  bad.values.checksum = sum(file.data() + bad.values.offset, bad.values.bytes);
+  write(folder_ / "bad.marlin", with_directory(file, bad));
+  EXPECT_ERROR(MARLIN_E_FORMAT, "found neither", mm::checkpoint(folder_ / "bad.marlin"));
+}
+
 TEST_F(Experts, AMillionNamesTakeFewBytes) {
   ContainerDirectory bad = directory_;
   for (int i = 0; i < 200'000; ++i) bad.entries[entry_].layers.push_back("");
@@ -229,6 +248,36 @@ TEST_F(Experts, AMillionNamesTakeFewBytes) {
   const size_t before = counting_new::live;
   EXPECT_EQ(mm::checkpoint(folder_ / "bad.marlin").layers().size(), directory_.entries.size());
   EXPECT_LE(counting_new::peak - before, 4 * size + (1 << 20));
+}
+
+/// A safetensors file of one float32 tensor of 64 x 64 and another tensor.
+void write_floats(const std::string& path, const std::string& other) {
+  const std::string header = R"({"w.weight":{"dtype":"F32","shape":[64,64],"data_offsets":[0,16384]},")" + other +
+                             R"(":{"dtype":"F32","shape":[1],"data_offsets":[16384,16388]}})";
+  const uint64_t length = header.size();
+  write(path, std::string(reinterpret_cast<const char*>(&length), 8) + header + std::string(16388, '\0'));
+}
+
+TEST(Written, CanBeRead) {
+  const Folder folder;
+  const mm::context context(MARLIN_BACKEND_CPU);
+  const auto save = [&] { mm::save(context, mm::checkpoint(folder / "f.safetensors"), folder / "f.marlin"); };
+  write_floats(folder / "f.safetensors", std::string(65535, 'a'));
+  save();
+  EXPECT_EQ(mm::checkpoint(folder / "f.marlin").tensor(std::string(65535, 'a').c_str()).cols, 1);
+  std::filesystem::remove(folder / "f.marlin");
+  write_floats(folder / "f.safetensors", std::string(65536, 'a'));
+  EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "up to 65535 bytes", save());
+  EXPECT_FALSE(std::filesystem::exists(folder / "f.marlin"));
+  // Two paths of a config may be spelled alike.
+  write_floats(folder / "f.safetensors", "a");
+  write(folder / "config.json", R"({"a.b":1,"a":{"b":2},"marlin.rank":7,"marlin":{"source":"x"}})");
+  save();
+  const mm::checkpoint packed(folder / "f.marlin");
+  EXPECT_EQ(packed.value("a.b").u64, 1u);
+  EXPECT_EQ(packed.value("marlin.rank").u64, 0u);
+  const marlin_value source = packed.value("marlin.source");
+  EXPECT_EQ(std::string(static_cast<const char*>(source.data), source.bytes), "f.safetensors");
 }
 
 }  // namespace

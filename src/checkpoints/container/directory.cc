@@ -19,7 +19,6 @@ namespace {
 constexpr unsigned char kMagic[8] = {0x89, 'M', 'R', 'L', '\r', '\n', 0x1a, '\n'};
 constexpr uint32_t kByteOrder = 0x0a0b0c0d, kOtherByteOrder = 0x0d0c0b0a;
 constexpr size_t kHeadChecksum = kContainerHeadBytes - 8;
-constexpr uint64_t kMostName = 65535;
 constexpr uint64_t kMostRank = 64;
 
 /// Appends fields to bytes.
@@ -222,8 +221,7 @@ void visit_directory(Archive& a, Directory& d) {
   visit_block(a, d.values);
   a.list("key-values", d.value_begins, 8, [&](auto& begin) { a.number("key-value", begin); });
   a.list("tensors", d.tensors, 41, [&](auto& tensor) { visit_tensor(a, tensor); });
-  a.list("entries", d.entries, 20,
-         [&](auto& entry) { visit_entry(a, entry); });
+  a.list("entries", d.entries, 20, [&](auto& entry) { visit_entry(a, entry); });
 }
 
 /// Bits are compared, because a NaN does not equal itself.

@@ -20,6 +20,8 @@ inline constexpr uint32_t kContainerVersion = 1;
 /// Packed matrices begin at multiples of a page, so that a mapping of the file has them aligned.
 inline constexpr uint64_t kContainerAlign = 4096;
 
+inline constexpr uint64_t kMostName = 65535;  ///< bytes
+
 /// How a user makes a container of a source file; for messages.
 inline constexpr char kPackCommand[] = "metal-marlin pack SOURCE -o OUT.marlin";
 
