@@ -1,6 +1,7 @@
 // The C ABI for the command: owners destroy handles, and failures throw.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -72,6 +73,10 @@ std::string why_not(marlin_context* context, const marlin_checkpoint* checkpoint
                     const marlin_layer_info& layer);
 
 marlin_layer_info info_of(const marlin_weights* weights);
+/// About 16 MB of rows of k floats, so that memory holds little more than one packed expert.
+constexpr int64_t rows_of_stripe(int64_t k) {
+  return std::max<int64_t>(1, (int64_t{4} << 20) / std::max<int64_t>(1, k));
+}
 /// Unpacks rows [first, first + count) to float32 [count, k].
 void unpack_rows(const marlin_weights* weights, int64_t first, int64_t count, int64_t k,
                  float* out);

@@ -28,7 +28,13 @@ struct Options {
 /// layers that should have been written.
 std::vector<marlin_layer_info> choose(marlin_context* context, const marlin_checkpoint* checkpoint,
                                       const Options& options, int* missing) {
-  if (!options.layer.empty()) return {find_layer(checkpoint, options.layer)};
+  if (!options.layer.empty()) {
+    const marlin_layer_info layer = find_layer(checkpoint, options.layer);
+    const std::string why = why_not(context, checkpoint, layer);
+    if (!why.empty())
+      throw Failure(fmt::format("cannot load '{}': {}", printable(layer.name), printable(why)));
+    return {layer};
+  }
   std::vector<marlin_layer_info> chosen;
   for (const marlin_layer_info& layer : layers_of(checkpoint)) {
     std::string why = why_not(context, checkpoint, layer);
@@ -90,8 +96,7 @@ ExitCode run(const Options& options) {
   Progress progress("unpacking", total);
   std::vector<float> values;
   for (const auto& layer : layers) {
-    // About 16 MB at a time, so that memory holds little more than one packed expert.
-    const int64_t stripe = std::max<int64_t>(1, (int64_t{4} << 20) / layer.k);
+    const int64_t stripe = rows_of_stripe(layer.k);
     for (uint32_t expert = 0; expert < layer.experts; ++expert) {
       const RowReader read =
           reader_of(context.get(), checkpoint.get(), layer, expert, options.quantize.get());

@@ -76,7 +76,7 @@ std::optional<Expected> find_expected(const Options& options, std::string* used)
 int64_t count_different(const marlin_weights* weights, const marlin_layer_info& layer,
                         uint32_t expert, const Expected& expected) {
   int64_t different = 0;
-  const int64_t stripe = std::max<int64_t>(1, (int64_t{4} << 20) / layer.k);
+  const int64_t stripe = rows_of_stripe(layer.k);
   std::vector<float> values;
   for (int64_t row = 0; row < layer.n; row += stripe) {
     const int64_t count = std::min(stripe, layer.n - row);

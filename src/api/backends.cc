@@ -3,12 +3,12 @@
 #include "api/backends.h"
 
 #include <cinttypes>
-#include <cstdlib>
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/metal/metal_backend.h"
 #include "base/cache_folder.h"
+#include "base/environment.h"
 #include "core/thread_pool.h"
 
 namespace metal_marlin::api {
@@ -35,7 +35,7 @@ constexpr Entry kBackends[] = {
 /// another backend has. It does not ignore a name that no backend has, so that a mistyped name is
 /// an error of every product.
 std::string kernel_for(const Entry& entry) {
-  const char* const name = std::getenv("METAL_MARLIN_KERNEL");
+  const char* const name = environment("METAL_MARLIN_KERNEL");
   if (name == nullptr) return {};
   if (!entry.has_kernel(name))
     for (const Entry& other : kBackends)
@@ -45,7 +45,7 @@ std::string kernel_for(const Entry& entry) {
 
 /// The folder of the profiles, or "" if METAL_MARLIN_PROFILE is "off".
 std::string profile_folder() {
-  const char* const profile = std::getenv("METAL_MARLIN_PROFILE");
+  const char* const profile = environment("METAL_MARLIN_PROFILE");
   if (profile != nullptr && std::string_view(profile) == "off") return {};
   return user_cache_folder();
 }
@@ -67,6 +67,11 @@ Status describe_device(uint32_t index, marlin_device_info& out) {
     first += count;
   }
   return Status::error(MARLIN_E_NOT_FOUND, "device %u of %u", index, first);
+}
+
+Status check_packed(const PackedForm& form, const PackedMatrix& matrix, uint64_t bytes,
+                    bool has_index) {
+  return cpu::check_packed(form, matrix, bytes, has_index);
 }
 
 Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options) {

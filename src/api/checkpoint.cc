@@ -3,6 +3,7 @@
 #include <cinttypes>
 
 #include "api/errors.h"
+#include "api/load.h"
 #include "api/weights.h"
 #include "base/checked.h"
 #include "layouts/layout_table.h"
@@ -45,6 +46,8 @@ Status layer_info(const marlin_checkpoint* checkpoint, uint64_t index, marlin_la
   const Layer layer = files.layer(index);
   marlin_layer_info info{};
   info.status = layer.status.code();
+  if (layer.status.ok() && files.container() != nullptr)
+    info.status = api::check_packed_layer(*files.container(), index).code();
   info.name = files.layer_name(index);
   info.n = layer.n;
   info.k = layer.k;
@@ -68,16 +71,24 @@ Result<marlin_matrix> as_matrix(const TensorView& tensor) {
                          static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
   Checked rows = 1;
   for (size_t i = 0; i + 1 < tensor.dims.size(); ++i) rows = rows * Checked(tensor.dims[i]);
-  const auto fitting = rows.at_most(INT64_MAX);
+  auto fitting = rows.at_most(INT64_MAX);
   if (!fitting)
     return Status::error(MARLIN_E_FORMAT, "tensor %.*s has more rows than 63 bits count",
                          static_cast<int>(tensor.name.size()), tensor.name.data());
+  int64_t cols = tensor.dims.empty() ? 1 : tensor.dims.back();
+  int64_t stride = tensor.dims.empty() ? 1 : tensor.row_stride;
+  // Of a tensor without elements: no file bounds the other dimension, over which a host may loop.
+  if (*fitting == 0 || cols == 0) {
+    if (*fitting > INT32_MAX) *fitting = 0;
+    if (cols > INT32_MAX) cols = 0;
+    stride = cols;
+  }
   marlin_matrix m{};
   // The view is read-only; marlin_matrix has one pointer for inputs and outputs.
   m.data = const_cast<std::byte*>(tensor.data);
   m.rows = static_cast<int64_t>(*fitting);
-  m.cols = tensor.dims.empty() ? 1 : tensor.dims.back();
-  m.row_stride = tensor.dims.empty() ? 1 : tensor.row_stride;
+  m.cols = cols;
+  m.row_stride = stride;
   m.dtype = tensor.dtype;
   m.memory = MARLIN_MEM_HOST;
   return m;

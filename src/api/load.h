@@ -20,6 +20,8 @@ Result<ShardRange> range_of(int64_t first, int64_t count, int64_t whole, const c
 /// What marlin_weights_load does. The caller owns the handle.
 Result<marlin_weights*> load_weights(marlin_context& context, const Checkpoint& files,
                                      const marlin_load_desc& desc);
+/// What loading layer `index` of a container would say of its numbers, whose meta is sound.
+Status check_packed_layer(const Container& container, size_t index);
 /// The same from a packed container. The descriptor is checked.
 Result<marlin_weights*> load_packed(marlin_context& context, const Checkpoint& files,
                                     const marlin_load_desc& desc);

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/backends.h"
 #include "api/errors.h"
 #include "api/load.h"
 #include "checkpoints/container/container.h"
@@ -43,25 +44,23 @@ Status check_form(const marlin_context& context, const Container& container) {
 }
 
 Result<size_t> find_entry(const Checkpoint& files, const marlin_load_desc& d) {
-  std::vector<std::string> layers;
+  LayerNames layers;
   for (uint32_t i = 0; i < d.layer_count; ++i) {
     if (d.layers[i] == nullptr)
       return prefixed("desc->layers", i,
                       Status::error(MARLIN_E_ARGUMENT, "NULL, expected a layer's name"));
-    layers.emplace_back(d.layers[i]);
+    layers.push_back(d.layers[i]);
   }
-  const std::string name = joined_name(layers);
-  if (const auto index = files.find_layer(name)) return *index;
-  const bool all_there = std::all_of(layers.begin(), layers.end(), [&](const std::string& one) {
+  if (const auto index = files.find_layer(layers.joined())) return *index;
+  const bool all_there = std::all_of(d.layers, d.layers + d.layer_count, [&](const char* one) {
     return files.find_layer(one).has_value();
   });
   if (layers.size() > 1 && all_there)
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "%.80s, ...: %zu layers are packed apart in this container: load them "
                          "one by one, or pack the source file %.60s with them joined",
-                         layers[0].c_str(), layers.size(),
-                         files.container()->source_name().c_str());
-  return missing_layer(files, name);
+                         d.layers[0], layers.size(), files.container()->source_name().c_str());
+  return missing_layer(files, layers.joined());
 }
 
 /// Packed weights stay as they are.
@@ -105,6 +104,13 @@ Result<ShardRange> experts_of(const marlin_load_desc& d, const ContainerEntry& e
 
 }  // namespace
 
+Status check_packed_layer(const Container& container, size_t index) {
+  for (const ContainerMatrix& one : container.entry(index).experts)
+    MARLIN_RETURN_IF_ERROR(
+        check_packed(container.form(), one.matrix, one.data.bytes, one.group_index.bytes != 0));
+  return {};
+}
+
 Result<marlin_weights*> load_packed(marlin_context& context, const Checkpoint& files,
                                     const marlin_load_desc& d) {
   const Container& container = *files.container();
@@ -129,7 +135,8 @@ Result<marlin_weights*> load_packed(marlin_context& context, const Checkpoint& f
       experts.push_back(std::move(one));
     }
     MARLIN_RETURN_IF_ERROR(report(total));
-    return new marlin_weights(context, std::move(experts), entry.layout, entry.layers[0]);
+    return new marlin_weights(context, std::move(experts), entry.layout,
+                              std::string(entry.layers[0]));
   };
   auto weights = load();
   if (!weights.ok()) return prefixed(files.layer_name(index), weights.status());

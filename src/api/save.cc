@@ -81,10 +81,11 @@ Status save_one(marlin_context& context, const Checkpoint& files, const marlin_l
                 std::set<std::string>& names, PackedBudget& budget, ContainerWriter& writer) {
   MARLIN_ASSIGN(marlin_weights* const made, load_weights(context, files, load));
   const std::unique_ptr<marlin_weights> weights(made);
-  const std::vector<std::string> layers(load.layers, load.layers + load.layer_count);
-  if (!names.insert(joined_name(layers)).second)
+  LayerNames layers;
+  for (uint32_t i = 0; i < load.layer_count; ++i) layers.push_back(load.layers[i]);
+  if (!names.insert(layers.joined()).second)
     return Status::error(MARLIN_E_ARGUMENT, "%.120s is loaded twice, expected it once",
-                         joined_name(layers).c_str());
+                         layers.joined().c_str());
   std::vector<PackedMatrix> experts;
   for (const auto& expert : weights->experts) {
     const Checked in_file = Checked(expert->bytes()).round_up(kContainerAlign);
@@ -92,7 +93,7 @@ Status save_one(marlin_context& context, const Checkpoint& files, const marlin_l
     MARLIN_ASSIGN(PackedMatrix matrix, context.backend->packed_matrix(*expert));
     experts.push_back(std::move(matrix));
   }
-  return writer.add_entry(layers, weights->layout, experts);
+  return writer.add_entry(std::move(layers), weights->layout, experts);
 }
 
 /// Of one file. Its packed layers are weighed against the bytes of all that are loaded.

@@ -6,6 +6,7 @@
 #include "api/operand.h"
 #include "api/stream.h"
 #include "api/weights.h"
+#include "base/bits.h"
 #include "core/packed_reader.h"
 #include "layouts/gguf_types.h"
 #include "layouts/layout_table.h"
@@ -105,14 +106,22 @@ Status unpack_blocks(const marlin_weights& weights, int64_t first, const MatrixV
   if (reader == nullptr)
     return Status::error(MARLIN_E_UNSUPPORTED, "out.dtype is U8; only the CPU gives blocks back");
   MARLIN_RETURN_IF_ERROR(check_tensor_scales(weights));
-  const WeightMeta& meta = weights.experts.front()->meta();
-  MARLIN_ASSIGN(const int64_t row_bytes, block_row_bytes(meta));
-  if (out.cols != row_bytes)
-    return Status::error(
-        MARLIN_E_SHAPE, "out.cols is %" PRId64 ", expected the bytes of a row of blocks = %" PRId64,
-        out.cols, row_bytes);
+  const int64_t n = weights.experts.front()->meta().n;
   MARLIN_RETURN_IF_ERROR(
-      check_range(first, out.rows, static_cast<int64_t>(weights.experts.size()) * meta.n));
+      check_range(first, out.rows, static_cast<int64_t>(weights.experts.size()) * n));
+  // Every expert is checked before the first byte is written.
+  const size_t begin = std::min(static_cast<size_t>(first / n), weights.experts.size() - 1),
+               end = static_cast<size_t>(ceil_div(first + out.rows, n));
+  for (size_t e = begin; e < std::max(begin + 1, end); ++e) {
+    const PackedWeights& expert = *weights.experts[e];
+    MARLIN_ASSIGN(const int64_t row_bytes, block_row_bytes(expert.meta()));
+    if (out.cols != row_bytes)
+      return Status::error(MARLIN_E_SHAPE,
+                           "out.cols is %" PRId64
+                           ", expected the bytes of a row of blocks = %" PRId64 " of expert %zu",
+                           out.cols, row_bytes, e);
+    MARLIN_RETURN_IF_ERROR(reader->source_of(expert).status());
+  }
   const auto write = [&](const PackedWeights& expert, int64_t row, const MatrixView& to) -> Status {
     MARLIN_ASSIGN(const std::unique_ptr<WeightSource> source, reader->source_of(expert));
     return write_blocks(*source, row, to);

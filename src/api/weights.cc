@@ -210,7 +210,8 @@ marlin_status marlin_weights_info(const marlin_weights* weights, marlin_layer_in
     info.layout = weights->layout;
     const marlin_dtype floats = float_dtype(meta.format);
     info.dtype = floats != 0 ? floats : scale_dtype(meta.scale_type);
-    info.kept_share = squared_norm != 0 ? kept_norm / squared_norm : 1;
+    const double share = squared_norm != 0 ? kept_norm / squared_norm : 1;
+    info.kept_share = share >= 0 && share <= 1 ? share : 1;  // a file may say anything
     return api::write_descriptor(out, info, "out");
   });
 }

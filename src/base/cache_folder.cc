@@ -3,18 +3,29 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__APPLE__)
+#include <sys/random.h>
+#endif
 
+#include <atomic>
 #include <cerrno>
-#include <cstdlib>
+#include <cinttypes>
+#include <cstdio>
 #include <cstring>
+
+#include "base/environment.h"
 
 namespace metal_marlin {
 namespace {
 
-/// The value of a variable that names a folder by its whole path; the others are not meant.
+/// The value of a variable that names a folder by its whole path, without slashes at its end; the
+/// others, and the root of all folders, are not meant.
 std::string folder_of(const char* variable) {
-  const char* const value = std::getenv(variable);
-  return value != nullptr && value[0] == '/' ? value : "";
+  const char* const value = environment(variable);
+  if (value == nullptr || value[0] != '/') return "";
+  std::string path = value;
+  while (path.ends_with('/')) path.pop_back();
+  return path;
 }
 
 Status file_error(const std::string& path, const char* what) {
@@ -47,22 +58,37 @@ std::string user_cache_folder() {
 }
 
 bool make_folders(const std::string& path) {
-  for (size_t end = path.find('/', 1); end != std::string::npos; end = path.find('/', end + 1))
-    mkdir(path.substr(0, end).c_str(), 0700);
+  const std::string above = path.substr(0, path.rfind('/'));
+  if (mkdir(path.c_str(), 0700) != 0 && errno == ENOENT && !above.empty()) {
+    mkdir(above.c_str(), 0700);
+    mkdir(path.c_str(), 0700);
+  }
   struct stat found{};
-  return (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) && stat(path.c_str(), &found) == 0 &&
-         S_ISDIR(found.st_mode);
+  return stat(path.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
 }
 
 std::string part_name(const std::string& path) {
-  return path + "." + std::to_string(getpid()) + ".part";
+  static std::atomic<uint64_t> calls{0};
+  uint64_t random = 0;
+  // Without random numbers, the name is still one of its own in this system.
+  if (getentropy(&random, sizeof random) != 0)
+    random = static_cast<uint64_t>(getpid()) << 32 ^ calls.fetch_add(1);
+  char ending[32];
+  std::snprintf(ending, sizeof ending, ".%016" PRIx64 ".part", random);
+  return path + ending;
 }
 
 Status replace_file(const std::string& path, std::string_view contents) {
   if (!make_folders(path.substr(0, path.rfind('/'))))
     return file_error(path, "its folder cannot be made");
-  const std::string part = part_name(path);
-  const int file = open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  // A new file, whatever else others made here: neither a link nor a pipe is followed.
+  std::string part;
+  int file = -1;
+  for (int attempt = 0; file < 0 && attempt < 8; ++attempt) {
+    part = part_name(path);
+    file = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (file < 0 && errno != EEXIST) break;
+  }
   if (file < 0) return file_error(part, "cannot be opened");
   Status done = write_all(file, contents, part);
   if (close(file) != 0 && done.ok()) done = file_error(part, "cannot be closed");

@@ -26,9 +26,11 @@ class Hash {
 /// Apple's systems, below $XDG_CACHE_HOME or ~/.cache elsewhere. It need not exist. Empty if the
 /// environment names none.
 std::string user_cache_folder();
-/// Makes the folder and those above it, for this user alone. False if it cannot be made.
+/// Makes the folder and, if it must, the one above it, for this user alone: ~/.cache, but no home
+/// that is not there. False if it cannot be made.
 bool make_folders(const std::string& path);
-/// A name beside `path` for a file that is not complete yet. No other process uses it.
+/// A name beside `path` for a file that is not complete yet: another one on each call, which nobody
+/// can foretell.
 std::string part_name(const std::string& path);
 /// Writes a file under its part_name() and renames it, so that other processes see the old file or
 /// the whole new one. Makes its folder.

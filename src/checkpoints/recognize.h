@@ -35,6 +35,12 @@ struct Finder {
   }
   TensorView view(size_t index) const { return bounded(tensors.view(index)); }
 
+  /// The first of these that is there.
+  TensorView find_any(std::string_view base, std::span<const char* const> suffixes) const;
+  /// The layer that has the tensor `name` as its codes: the name without `suffix` (or, with an
+  /// underscore for its dot, a bare name's), or the whole name if it may be bare. Else nothing.
+  std::optional<std::string_view> base_of(std::string_view name, std::string_view suffix) const;
+
  private:
   /// Only a tensor without elements has longer dimensions than 2^47. They are cut, so that what
   /// recognizers and layouts compute of one before they refuse it does not overflow.
@@ -44,11 +50,6 @@ struct Finder {
     view.row_stride = std::min(view.row_stride, kLongest);
     return view;
   }
-  /// The first of these that is there.
-  TensorView find_any(std::string_view base, std::span<const char* const> suffixes) const;
-  /// The layer that has the tensor `name` as its codes: the name without `suffix` (or, with an
-  /// underscore for its dot, a bare name's), or the whole name if it may be bare. Else nothing.
-  std::optional<std::string_view> base_of(std::string_view name, std::string_view suffix) const;
 };
 
 /// One layer: its entry in the list, and how it is read.

@@ -85,6 +85,15 @@ class Words {
     ok_ = ok_ && take(word, '=') == name && !word.empty();
     return word;
   }
+  /// A text of the letters that names of kernels have: it reaches terminals.
+  std::string_view name(std::string_view name) {
+    const std::string_view word = text(name);
+    ok_ = ok_ && std::all_of(word.begin(), word.end(), [](char c) {
+            return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                   c == '_' || c == '-' || c == '.';
+          });
+    return word;
+  }
   int64_t number(std::string_view name, int64_t most = INT64_MAX) {
     const std::string_view word = text(name);
     int64_t value = -1;
@@ -218,11 +227,11 @@ Status Profile::parse(std::string_view text, std::string_view head, Choices& out
     ProductClass products{};
     KernelChoice choice;
     for (size_t i = 0; i < kClassFields; ++i) products[i] = words.number(kClassNames[i]);
-    choice.kernel = words.text("kernel");
+    choice.kernel = words.name("kernel");
     choice.splits = words.number("splits", kMostSplits);
     choice.team = words.number("team", kMostTeam);
     choice.ns = words.number("ns");
-    choice.usual = words.text("usual");
+    choice.usual = words.name("usual");
     choice.usual_ns = words.number("usual_ns");
     if (!words.complete() || !out.try_emplace(products, std::move(choice)).second)
       return malformed(line);
@@ -237,6 +246,11 @@ Status Profile::read(Choices& out) const {
   struct stat found{};
   const bool readable = file >= 0 && fstat(file, &found) == 0 && S_ISREG(found.st_mode) &&
                         found.st_size <= kMostBytes;
+  // Whoever can write a profile chooses kernels, and what marlin_explain says.
+  if (readable && (found.st_uid != geteuid() || (found.st_mode & (S_IWGRP | S_IWOTH)) != 0)) {
+    close(file);
+    return Status::error(MARLIN_E_FILE, "expected a file that only this user can write");
+  }
   std::string text(readable ? static_cast<size_t>(found.st_size) : 0, '\0');
   size_t size = 0;
   while (size < text.size()) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -56,6 +57,10 @@ void choose_slot_group(const std::vector<int64_t>& lengths, const SlotCosts& cos
 }
 
 }  // namespace
+
+bool is_slot_group(int64_t size) noexcept {
+  return std::find(std::begin(kSlotGroups), std::end(kSlotGroups), size) != std::end(kSlotGroups);
+}
 
 Result<Slots> assign_slots(WeightMeta& meta, const SlotCosts& costs) {
   Slots slots;

@@ -23,6 +23,8 @@ struct Slots {
       slot_to_k;  ///< [count], -1: padding; empty: slot s is k s, padded at the end
 };
 
+/// Whether slots are ever assigned to groups of this size.
+bool is_slot_group(int64_t size) noexcept;
 /// Drops a meta.group_index that equals k / group_size. Groups that no layout can hold are
 /// MARLIN_E_UNSUPPORTED.
 Result<Slots> assign_slots(WeightMeta& meta, const SlotCosts& costs);

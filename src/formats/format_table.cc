@@ -105,8 +105,8 @@ Status check_group(const FormatRow& row, int64_t group_size, int64_t k) {
       k, group_size);
 }
 
-Status check_groups(const WeightMeta& meta) {
-  if (meta.group_index.empty()) {
+Status check_groups(const WeightMeta& meta, bool has_index) {
+  if (!has_index) {
     const int64_t expected = ceil_div(meta.k, meta.group_size);
     if (meta.groups == expected) return {};
     return Status::error(MARLIN_E_SHAPE,
@@ -118,6 +118,11 @@ Status check_groups(const WeightMeta& meta) {
     return Status::error(
         MARLIN_E_SHAPE, "scales: expected 1..2147483647 groups a row, found %" PRId64, meta.groups);
   }
+  return {};
+}
+
+Status check_index(const WeightMeta& meta) {
+  if (meta.group_index.empty()) return {};
   if (static_cast<int64_t>(meta.group_index.size()) != meta.k) {
     return Status::error(MARLIN_E_SHAPE, "group_index: expected k = %" PRId64 " entries, found %zu",
                          meta.k, meta.group_index.size());
@@ -132,7 +137,7 @@ Status check_groups(const WeightMeta& meta) {
   return {};
 }
 
-Status check_sparse(const FormatRow& row, const WeightMeta& meta) {
+Status check_sparse(const FormatRow& row, const WeightMeta& meta, bool has_index) {
   if (!meta.sparse) return {};
   if (!row.has_sparse_form())
     return Status::error(MARLIN_E_UNSUPPORTED, "2:4 sparse: %s has no sparse form", row.name);
@@ -140,7 +145,7 @@ Status check_sparse(const FormatRow& row, const WeightMeta& meta) {
     return Status::error(MARLIN_E_SHAPE, "k: 2:4 sparse rows are whole blocks of 4, found %" PRId64,
                          meta.k);
   }
-  if (!meta.group_index.empty()) {
+  if (has_index) {
     return Status::error(
         MARLIN_E_UNSUPPORTED,
         "group_index: 2:4 sparse weights with a group index (act-order) are not served");
@@ -152,7 +157,7 @@ Status check_sparse(const FormatRow& row, const WeightMeta& meta) {
   return {};
 }
 
-Status check_two_level(const WeightMeta& meta) {
+Status check_two_level(const WeightMeta& meta, bool has_index) {
   if (meta.has_two_level_zeros() && !meta.has_two_level_scales()) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "zeros: two-level zeros need two-level scales, found %s",
@@ -165,7 +170,7 @@ Status check_two_level(const WeightMeta& meta) {
                          " for two-level scales, found %" PRId64,
                          kFactorSpan, meta.group_size);
   }
-  if (meta.group_index.empty()) return {};
+  if (!has_index) return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
                        "group_index: two-level scales with a group index are not served");
 }
@@ -309,7 +314,7 @@ Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int6
   return size;
 }
 
-Status check_meta(const WeightMeta& meta) noexcept {
+Status check_meta_but_index(const WeightMeta& meta, bool has_index) noexcept {
   const FormatRow* row = format_row(meta.format);
   if (row == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "format: %d is none of this version", meta.format);
@@ -338,12 +343,17 @@ Status check_meta(const WeightMeta& meta) noexcept {
                          scale_type_name(meta.zero_type));
   }
   MARLIN_RETURN_IF_ERROR(check_codebook(meta));
-  MARLIN_RETURN_IF_ERROR(check_two_level(meta));
+  MARLIN_RETURN_IF_ERROR(check_two_level(meta, has_index));
   MARLIN_RETURN_IF_ERROR(check_nested(meta));
   MARLIN_RETURN_IF_ERROR(check_group(*row, meta.group_size, meta.k));
-  MARLIN_RETURN_IF_ERROR(check_groups(meta));
-  MARLIN_RETURN_IF_ERROR(check_sparse(*row, meta));
+  MARLIN_RETURN_IF_ERROR(check_groups(meta, has_index));
+  MARLIN_RETURN_IF_ERROR(check_sparse(*row, meta, has_index));
   return check_tensor_scales(meta);
+}
+
+Status check_meta(const WeightMeta& meta) noexcept {
+  MARLIN_RETURN_IF_ERROR(check_meta_but_index(meta, !meta.group_index.empty()));
+  return check_index(meta);
 }
 
 }  // namespace metal_marlin

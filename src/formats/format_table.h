@@ -117,5 +117,7 @@ Result<int64_t> resolve_group_size(const FormatRow& row, int64_t requested, int6
 ///   both, and decode_value could not round once.
 /// - CODEBOOK4 has a codebook of 16 floats, and no other format has one in its meta.
 Status check_meta(const WeightMeta& meta) noexcept;
+/// The same for a meta whose group index, if it has one, lies elsewhere: all but its entries.
+Status check_meta_but_index(const WeightMeta& meta, bool has_index) noexcept;
 
 }  // namespace metal_marlin

@@ -163,5 +163,35 @@ TEST(BlocksOfNoType, AreRefused) {
   EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "2:4 sparse", marlin_weights_unpack, nullptr, sparse.get(), nullptr, int64_t{0}, &rows);
 }
 
+// The second expert has a group index, which no block holds: nothing is written before that is known.
+TEST(BlocksOfNoType, OfOneExpertLeaveTheOthersUnwritten) {
+  const mm::context context{kBackend};
+  const int64_t n = 8, k = 64;
+  const std::vector<uint8_t> codes(static_cast<size_t>(n * k / 2), 0x21);
+  const std::vector<int16_t> scales(static_cast<size_t>(n * 2), 0x3c00);
+  std::vector<int32_t> index[2];
+  for (int32_t i = 0; i < k; ++i) index[0].push_back(i / 32), index[1].push_back(i % 2);
+  std::vector<marlin_pack_desc> parts;
+  for (const auto& of_expert : index) {
+    auto d = mm::make<marlin_pack_desc>();
+    d.format = MARLIN_INT4;
+    d.layout = MARLIN_LAYOUT_ROWS;
+    d.n = n;
+    d.k = k;
+    d.group_size = 32;
+    d.values = mm::matrix_view(codes.data(), n, k / 2);
+    d.scales = mm::matrix_view(scales.data(), n, 2);
+    d.scales.dtype = MARLIN_F16;
+    d.group_index = mm::matrix_view(of_expert.data(), 1, k);
+    parts.push_back(d);
+  }
+  const mm::weights weights = mm::pack(context, parts, 2);
+  std::vector<uint8_t> blocks(static_cast<size_t>(2 * n * 36), 0xa5);
+  const marlin_matrix all = mm::matrix_view(blocks.data(), 2 * n, 36), first = mm::matrix_view(blocks.data(), n, 36);
+  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "act-order", marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{0}, &all);
+  EXPECT_EQ(std::count(blocks.begin(), blocks.end(), 0xa5), std::ssize(blocks));
+  EXPECT_OK(marlin_weights_unpack, nullptr, weights.get(), nullptr, int64_t{0}, &first);
+}
+
 }  // namespace
 }  // namespace abi_test::blocks_tests

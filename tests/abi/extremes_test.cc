@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <string>
 #include <vector>
 
 #include "support.h"
@@ -166,6 +168,34 @@ TEST_F(Extremes, RowsToPrepareForAreATypedErrorOrServed) {
     for (const int64_t max_m : {INT64_MIN, int64_t{-1}})
       EXPECT_FAILS(MARLIN_E_ARGUMENT, "max_m", marlin_prepare, nullptr, descs, 1u, max_m, &bytes);
     EXPECT_FAILS(MARLIN_E_SHAPE, "max_m", marlin_prepare, nullptr, descs, 1u, INT64_MAX, &bytes);
+  }
+}
+
+// A host may loop over the rows of a tensor without elements.
+TEST_F(Extremes, NoFileMakesAMatrixWithoutElementsLong) {
+  const struct {
+    const char* shape;
+    int64_t rows, cols;
+  } cases[] = {{"4611686018427387904,0", 0, 0},
+               {"0,4611686018427387904", 0, 0},
+               {"2147483647,0", 2147483647, 0},
+               {"0,2147483648", 0, 0},
+               {"0", 1, 0},
+               {"3,0", 3, 0},
+               {"0,9223372036854775807", 0, 0},
+               {"2,0,9223372036854775807", 0, 0},
+               {"65536,65536,0", 0, 0}};
+  for (const auto& one : cases) {
+    SCOPED_TRACE(one.shape);
+    const std::string path = testing::TempDir() + "no_elements.safetensors";
+    const std::string header = R"({"x":{"dtype":"F32","shape":[)" + std::string(one.shape) + R"(],"data_offsets":[0,0]}})";
+    const uint64_t length = header.size();
+    std::ofstream(path, std::ios::binary) << std::string(reinterpret_cast<const char*>(&length), 8) << header;
+    const mm::checkpoint file(path);
+    const marlin_matrix x = file.tensor("x");
+    EXPECT_EQ(x.rows, one.rows);
+    EXPECT_EQ(x.cols, one.cols);
+    EXPECT_EQ(x.row_stride, one.cols);
   }
 }
 

@@ -36,6 +36,7 @@ for one in $imports; do
       __printf_chk | __vprintf_chk | __fprintf_chk | __vfprintf_chk | dprintf | __dprintf_chk | syslog | __syslog_chk | warn | warnx) \
       complain "imports $one, which prints" ;;
     _ZSt4cout | _ZSt4cerr | _ZSt4clog | _ZNSt8ios_base4InitC1Ev) complain "imports $one: a standard stream" ;;
+    getenv) complain "imports getenv, which trusts variables where a process has more rights than who started it" ;;
     signal | sigaction | setlocale | setenv | putenv | system | execve | popen) complain "imports $one, which changes the process" ;;
   esac
 done

@@ -6,31 +6,15 @@
 #include <functional>
 #include <random>
 
-#include "base/bits.h"
-#include "base/checksum.h"
 #include "checkpoints/checkpoint.h"
-#include "checkpoints/container/directory.h"
 #include "checkpoints/tensor_table.h"
 #include "container_file.h"
+#include "sealed_file.h"
 
 namespace container_test {
 namespace {
 
-using metal_marlin::load;
-using metal_marlin::store;
-
-constexpr size_t kHead = metal_marlin::kContainerHeadBytes;
 const bool kWhole = std::getenv("METAL_MARLIN_WHOLE") != nullptr;
-
-uint64_t sum(const char* bytes, size_t size) { return metal_marlin::checksum(std::as_bytes(std::span(bytes, size))); }
-
-/// A file whose checksums of head and directory are right again.
-std::string sealed(std::string bytes) {
-  const auto at = load<uint64_t>(bytes.data() + 24), size = load<uint64_t>(bytes.data() + 32);
-  if (at + size <= bytes.size()) store(bytes.data() + 40, sum(bytes.data() + at, size));
-  store(bytes.data() + kHead - 8, sum(bytes.data(), kHead - 8));
-  return bytes;
-}
 
 class Damage : public ::testing::Test {
  protected:
@@ -179,25 +163,6 @@ TEST_F(Damage, AHostileDirectoryIsSafe) {
     }
   }
   EXPECT_GT(errors, static_cast<size_t>(rounds) / 4);
-}
-
-/// The file with a directory in place of its own, whose checksums are right.
-std::string with_directory(const std::string& file, const std::string& directory) {
-  const size_t at = load<uint64_t>(file.data() + 24);
-  std::string bytes = file.substr(0, at) + directory;
-  store(bytes.data() + 16, uint64_t{bytes.size()});
-  store(bytes.data() + 32, uint64_t{directory.size()});
-  return sealed(bytes);
-}
-std::string with_directory(const std::string& file, const metal_marlin::ContainerDirectory& directory) {
-  const auto bytes = metal_marlin::encode_directory(directory);
-  return with_directory(file, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
-}
-metal_marlin::Result<metal_marlin::ContainerDirectory> directory_of(const std::string& file) {
-  const auto bytes = std::as_bytes(std::span(file));
-  const auto head = metal_marlin::decode_head("f.marlin", bytes);
-  if (!head.ok()) return head.status();
-  return metal_marlin::decode_directory("f.marlin", bytes, head.value());
 }
 
 TEST_F(Damage, NamesTheFieldOfTheDirectoryThatIsWrong) {

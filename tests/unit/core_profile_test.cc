@@ -5,9 +5,12 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -139,6 +142,8 @@ TEST_F(ProfileFile, WithOtherLinesIsIgnored) {
                   {" splits=4", " splits=1000"},
                   {" team=3", " team=9"},
                   {"kernel=usual", "kernel="},
+                  {"kernel=usual", "kernel=usual\x1b[31m"},
+                  {"usual=", "usual=\xe2\x80\xae"},
                   {" n=4096", " n=99999999999999999999"},
                   {"product", "produce"},
                   {"usual_ns=5", "usual_ns=5 more=1"},
@@ -198,6 +203,19 @@ TEST_F(ProfileFile, ThatIsNoFileIsIgnored) {
   expect_ignored("cannot be read");
   std::filesystem::resize_file(name, 5 << 20);
   expect_ignored("cannot be read");
+}
+
+TEST_F(ProfileFile, ThatOthersCanWriteIsIgnored) {
+  fill();
+  for (const mode_t mode : {0606, 0620, 0666}) {
+    ASSERT_EQ(chmod(path().c_str(), mode), 0);
+    expect_ignored("expected a file that only this user can write");
+  }
+  ASSERT_EQ(chmod(path().c_str(), 0644), 0);
+  EXPECT_EQ(open().size(), 2u);
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  ASSERT_EQ(chown(path().c_str(), 65534, static_cast<gid_t>(-1)), 0);
+  expect_ignored("expected a file that only this user can write");
 }
 
 TEST_F(ProfileFile, KeepsWhatAnotherProcessWrote) {
@@ -289,6 +307,10 @@ TEST(CacheFolder, IsWhereTheSystemHasIt) {
   EXPECT_EQ(user_cache_folder(), "/somebody/.cache/metal-marlin");
   setenv("XDG_CACHE_HOME", "/caches", 1);
   EXPECT_EQ(user_cache_folder(), "/caches/metal-marlin");
+  setenv("XDG_CACHE_HOME", "/caches//", 1);
+  EXPECT_EQ(user_cache_folder(), "/caches/metal-marlin");
+  setenv("XDG_CACHE_HOME", "/", 1);
+  EXPECT_EQ(user_cache_folder(), "/somebody/.cache/metal-marlin") << "the root is no folder of caches";
   setenv("XDG_CACHE_HOME", "relative", 1);
   EXPECT_EQ(user_cache_folder(), "/somebody/.cache/metal-marlin") << "a relative path is none";
   unsetenv("XDG_CACHE_HOME");
@@ -311,7 +333,51 @@ TEST(CacheFolder, ReplacesAFileWholeOrNotAtAll) {
   const Status s = replace_file(folder.path() + "/folder", "text");
   EXPECT_EQ(s.code(), MARLIN_E_FILE);
   EXPECT_NE(s.native_code(), 0);
-  EXPECT_FALSE(std::filesystem::exists(part_name(folder.path() + "/folder")));
+  const auto entries = std::distance(std::filesystem::directory_iterator(folder.path()), {});
+  EXPECT_EQ(entries, 2) << "the part is gone";
+}
+
+TEST(CacheFolder, NamesEachPartAnew) {
+  std::set<std::string> names;
+  for (int i = 0; i < 1000; ++i) names.insert(part_name("file"));
+  EXPECT_EQ(names.size(), 1000u);
+}
+
+TEST(CacheFolder, ReplacesAFileFromManyThreads) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file";
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) EXPECT_TRUE(replace_file(path, std::string(1000, static_cast<char>('a' + t))).ok());
+    });
+  for (std::thread& thread : threads) thread.join();
+  std::string text;
+  std::ifstream(path) >> text;
+  EXPECT_EQ(text, std::string(1000, text.at(0)));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+// What others put where a part used to be, by the number of the process, is neither followed nor waited for.
+TEST(CacheFolder, TakesNoNameThatSomebodyHas) {
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/file", victim = folder.path() + "/victim",
+                    part = path + "." + std::to_string(getpid()) + ".part";
+  std::ofstream(victim) << "whole";
+  std::filesystem::create_symlink(victim, part);
+  EXPECT_TRUE(replace_file(path, "text").ok());
+  std::string text;
+  std::ifstream(victim) >> text;
+  EXPECT_EQ(text, "whole");
+  std::filesystem::remove(part);
+  ASSERT_EQ(mkfifo(part.c_str(), 0600), 0);
+  EXPECT_TRUE(replace_file(path, "text").ok());
+}
+
+TEST(CacheFolder, MakesNoHome) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(replace_file(folder.path() + "/nobody/.cache/metal-marlin/file", "text").code(), MARLIN_E_FILE);
+  EXPECT_FALSE(std::filesystem::exists(folder.path() + "/nobody"));
 }
 
 }  // namespace

@@ -208,8 +208,8 @@ class Checkpoint(Handle):
             raise errors.from_status(Status.UNSUPPORTED, f"{name} holds {dtype.name} [{matrix.rows}, {matrix.cols}], which numpy cannot")
         size = BYTES.get(dtype, 1)
         stride = max(matrix.row_stride, matrix.cols) * size
-        # Row by row, because the file may have gaps between them; at any address.
-        rows = [ctypes.string_at(matrix.data + matrix.offset_bytes + row * stride, matrix.cols * size) for row in range(matrix.rows)]
+        # Row by row, because the file may have gaps between them; at any address. Empty rows may be more than any loop ends.
+        rows = [ctypes.string_at(matrix.data + matrix.offset_bytes + row * stride, matrix.cols * size) for row in range(matrix.rows if matrix.cols else 0)]
         return shaped(bytearray().join(rows), dtype, (matrix.rows, matrix.cols))
 
     def convert(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import pathlib
 import struct
 
 import metal_marlin as mm
@@ -81,3 +82,12 @@ def test_a_vocabulary_is_read_in_linear_time(tmp_path):
     (tmp_path / "m.gguf").write_bytes(gguf({"tokens": array(8, count, b"".join(map(text, tokens))), "nan": (12, struct.pack("<d", math.nan))}))
     values = mm.Checkpoint(tmp_path / "m.gguf").values
     assert values["tokens"] == tokens and math.isnan(values["nan"])
+
+
+# The other dimension of a tensor without elements takes no byte of a file: a loop over it would not end.
+@pytest.mark.parametrize("shape", [(2**31 - 1, 0), (2**62, 0), (0, 2**31 - 1), (0, 2**62), (0, 0), (3, 0)])
+def test_a_tensor_without_elements_costs_nothing(tmp_path: pathlib.Path, shape: tuple[int, int]) -> None:
+    header = json.dumps({"x": {"dtype": "F32", "shape": shape, "data_offsets": [0, 0]}}).encode()
+    (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    with mm.Checkpoint(tmp_path / "x.safetensors") as file:
+        assert file.tensor("x").shape == tuple(size if size < 2**31 else 0 for size in shape)

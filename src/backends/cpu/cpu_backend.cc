@@ -50,6 +50,8 @@ std::span<std::byte> align(std::span<std::byte> memory) {
   return memory.subspan(std::min(skip, memory.size()));
 }
 
+PackedForm packed_form() { return {"cpu", kPackedVersion}; }
+
 class CpuBackend final : public Backend, public PackedReader {
  public:
   CpuBackend(const BackendOptions& options, CpuFeatures features)
@@ -72,7 +74,7 @@ class CpuBackend final : public Backend, public PackedReader {
     return cpu::packed_bytes(source.meta());
   }
 
-  PackedForm packed_form() const override { return {"cpu", kPackedVersion}; }
+  PackedForm packed_form() const override { return cpu::packed_form(); }
   Result<PackedMatrix> packed_matrix(const PackedWeights& weights) const override {
     return cpu::packed_matrix(cpu_weights(weights));
   }
@@ -269,6 +271,11 @@ void describe_device(uint32_t, marlin_device_info& out) {
 bool has_kernel(std::string_view name) {
   return std::any_of(kernel_rows().begin(), kernel_rows().end(),
                      [&](const KernelRow& row) { return row.name == name; });
+}
+
+Status check_packed(const PackedForm& form, const PackedMatrix& matrix, uint64_t bytes,
+                    bool has_index) {
+  return form == packed_form() ? check_packed(matrix, bytes, has_index) : Status();
 }
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {

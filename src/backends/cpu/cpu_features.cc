@@ -1,7 +1,8 @@
 #include "backends/cpu/cpu_features.h"
 
-#include <cstdlib>
 #include <string_view>
+
+#include "base/environment.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -56,7 +57,7 @@ CpuFeatures detect_cpu_features(const char* isa, std::string* warning) {
 }
 
 CpuFeatures detect_cpu_features(std::string* warning) {
-  return detect_cpu_features(std::getenv("METAL_MARLIN_ISA"), warning);
+  return detect_cpu_features(environment("METAL_MARLIN_ISA"), warning);
 }
 
 }  // namespace metal_marlin::cpu

@@ -330,19 +330,17 @@ void set_tensor_scales(CpuWeights& out) {
 }
 
 /// The slots that share a factor of nested scales.
-int64_t factor_slots(const WeightMeta& meta, const Slots& slots) {
-  if (!meta.group_index.empty()) return slots.group;
+int64_t factor_slots(const WeightMeta& meta, bool has_index, const Slots& slots) {
+  if (has_index) return slots.group;
   if (meta.groups == 1) return slots.count;
   const auto run = (Checked(meta.factor_groups) * Checked(meta.group_size)).get();
   return run && *run < static_cast<uint64_t>(slots.count) ? static_cast<int64_t>(*run)
                                                           : slots.count;
 }
 
-/// Fills in the meta and the layout of `out`, and returns the slots. `*bytes` is the packed size.
-Result<Slots> lay_out(const WeightMeta& from, CpuWeights& out, uint64_t* bytes) {
-  WeightMeta& meta = out.mutable_meta();
-  meta = from;
-  PanelLayout& layout = out.layout;
+/// Everything of the layout that does not depend on the slots.
+PanelLayout layout_of(const WeightMeta& meta) {
+  PanelLayout layout;
   layout.n = meta.n;
   layout.k = meta.k;
   layout.code_bits = format_row(meta.format)->code_bits;
@@ -353,12 +351,17 @@ Result<Slots> lay_out(const WeightMeta& from, CpuWeights& out, uint64_t* bytes) 
   layout.scale_type = meta.scale_type;
   layout.zero_kind = meta.zero_kind;
   layout.zero_type = meta.zero_type;
-  MARLIN_ASSIGN(Slots slots, assign_slots(meta, layout.slot_costs()));
+  return layout;
+}
+
+/// Completes the layout with its slots, and returns the packed size.
+Result<uint64_t> set_slots(const WeightMeta& meta, bool has_index, const Slots& slots,
+                           PanelLayout& layout) {
   layout.slots = slots.count;
   layout.slot_group = slots.group;
   if (meta.has_nested_scales()) {
     layout.scale_map = meta.scale_map.data();
-    layout.factor_slots = factor_slots(meta, slots);
+    layout.factor_slots = factor_slots(meta, has_index, slots);
   }
   const auto size =
       (Checked(layout.panels()) * (Checked(layout.superblocks()) * Checked(layout.super_bytes()) +
@@ -368,11 +371,59 @@ Result<Slots> lay_out(const WeightMeta& from, CpuWeights& out, uint64_t* bytes) 
     return Status::error(MARLIN_E_SHAPE,
                          "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space",
                          meta.n, meta.k);
-  *bytes = *size;
+  return *size;
+}
+
+/// Fills in the meta and the layout of `out`, and returns the slots. `*bytes` is the packed size.
+Result<Slots> lay_out(const WeightMeta& from, CpuWeights& out, uint64_t* bytes) {
+  WeightMeta& meta = out.mutable_meta();
+  meta = from;
+  out.layout = layout_of(meta);
+  MARLIN_ASSIGN(Slots slots, assign_slots(meta, out.layout.slot_costs()));
+  MARLIN_ASSIGN(*bytes, set_slots(meta, !meta.group_index.empty(), slots, out.layout));
   return slots;
 }
 
+/// The numbers of a packed matrix that its meta leads to, and those that were found.
+Status check_numbers(const WeightMeta& meta, const Slots& slots, uint64_t bytes,
+                     const PackedMatrix& found, uint64_t found_bytes) {
+  if (slots.count == found.slots && slots.group == found.slot_group && bytes == found_bytes)
+    return {};
+  return Status::error(
+      MARLIN_E_FORMAT,
+      "packed weights [%" PRId64 ", %" PRId64 "]: expected %" PRIu64 " bytes of %" PRId64
+      " slots in groups of %d, found %" PRIu64 " bytes of %" PRId64 " slots in groups of %d",
+      meta.n, meta.k, bytes, slots.count, slots.group, found_bytes, found.slots, found.slot_group);
+}
+
+/// The slots of a matrix with a group index are its own, within what an index can lead to: a group
+/// is as short as one slot, which is padded to 16.
+Result<Slots> own_slots(const PackedMatrix& matrix) {
+  constexpr int64_t kMostPadding = 16;
+  const int64_t most = round_up(matrix.meta.k * kMostPadding, kSuperSlots);
+  if (matrix.slots >= matrix.meta.k && matrix.slots <= most && matrix.slots % kSuperSlots == 0 &&
+      is_slot_group(matrix.slot_group))
+    return Slots{matrix.slots, matrix.slot_group, {}};
+  return Status::error(MARLIN_E_FORMAT,
+                       "packed weights [%" PRId64 ", %" PRId64 "]: expected %d to %" PRId64
+                       " slots, a multiple of %d, in groups of 16, 32, "
+                       "64 or 128, found %" PRId64 " in groups of %d",
+                       matrix.meta.n, matrix.meta.k, kSuperSlots, most, kSuperSlots, matrix.slots,
+                       matrix.slot_group);
+}
+
 }  // namespace
+
+Status check_packed(const PackedMatrix& matrix, uint64_t bytes, bool has_index) {
+  MARLIN_RETURN_IF_ERROR(check_meta_but_index(matrix.meta, has_index));
+  WeightMeta meta = matrix.meta;
+  meta.group_index = {};
+  PanelLayout layout = layout_of(meta);
+  MARLIN_ASSIGN(const Slots slots,
+                has_index ? own_slots(matrix) : assign_slots(meta, layout.slot_costs()));
+  MARLIN_ASSIGN(const uint64_t expected, set_slots(meta, has_index, slots, layout));
+  return check_numbers(meta, slots, expected, matrix, bytes);
+}
 
 Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
                                                  const Allocator& allocator, TaskRunner& runner) {
@@ -408,16 +459,11 @@ Result<std::unique_ptr<CpuWeights>> adopt_weights(const PackedMatrix& matrix,
                                                   std::shared_ptr<const void> memory) {
   auto out = std::make_unique<CpuWeights>();
   uint64_t bytes = 0;
+  MARLIN_RETURN_IF_ERROR(
+      check_packed(matrix, matrix.data.size(), !matrix.meta.group_index.empty()));
   MARLIN_RETURN_IF_ERROR(check_meta(matrix.meta));
   MARLIN_ASSIGN(Slots slots, lay_out(matrix.meta, *out, &bytes));
-  if (bytes != matrix.data.size() || slots.count != matrix.slots ||
-      slots.group != matrix.slot_group)
-    return Status::error(MARLIN_E_FORMAT,
-                         "packed weights [%" PRId64 ", %" PRId64 "]: expected %" PRIu64
-                         " bytes of %" PRId64 " slots in groups of %d, found %zu bytes of %" PRId64
-                         " slots in groups of %d",
-                         matrix.meta.n, matrix.meta.k, bytes, slots.count, slots.group,
-                         matrix.data.size(), matrix.slots, matrix.slot_group);
+  MARLIN_RETURN_IF_ERROR(check_numbers(matrix.meta, slots, bytes, matrix, matrix.data.size()));
   if (reinterpret_cast<uintptr_t>(matrix.data.data()) % Block::kAlign != 0)
     return Status::error(MARLIN_E_FORMAT,
                          "packed weights: expected an address of whole lines of "

@@ -23,6 +23,10 @@ Result<uint64_t> packed_bytes(const WeightMeta& meta);
 
 /// The bytes of these weights as a file keeps them. They live as long as the weights.
 PackedMatrix packed_matrix(const CpuWeights& weights);
+/// What a container says of one matrix, without its bytes and the entries of its group index:
+/// MARLIN_E_FORMAT if the meta does not lead to as many bytes, slots and slot groups, and the error
+/// of a meta that is none of this version.
+Status check_packed(const PackedMatrix& matrix, uint64_t bytes, bool has_index);
 /// Weights over bytes that pack_weights() made, perhaps in another process, used in place. `memory`
 /// keeps the bytes alive. MARLIN_E_FORMAT if the meta does not lead to as many bytes, slots and
 /// slot groups; the values of the bytes are not looked at.

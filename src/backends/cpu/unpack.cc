@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "backends/cpu/activations.h"
@@ -14,11 +15,25 @@
 namespace metal_marlin::cpu {
 namespace {
 
+/// Numbers the groups of slots in the order of the slots, and returns how many there are. A group
+/// index may number them as it likes, and a row of scales takes no more memory than its slots have.
+int64_t number_by_slots(std::vector<int32_t>& groups) {
+  int32_t last = -1, number = -1;
+  for (int32_t& group : groups) {
+    if (group < 0) continue;
+    if (group != last) ++number;
+    last = std::exchange(group, number);
+  }
+  return number + 1;
+}
+
 /// The same matrix with its k in the order of the slots, where groups lie together. The decoder
 /// then decodes each group once, even if an act-order file scatters it.
-WeightMeta meta_of_slots(const CpuWeights& weights, const std::vector<int32_t>& groups) {
+WeightMeta meta_of_slots(const CpuWeights& weights, const std::vector<int32_t>& groups,
+                         int64_t count) {
   WeightMeta meta = weights.meta();
   meta.k = weights.layout.slots;
+  meta.groups = count;
   meta.group_index.resize(static_cast<size_t>(meta.k));
   for (size_t slot = 0; slot < meta.group_index.size(); ++slot)
     meta.group_index[slot] =
@@ -236,7 +251,7 @@ class PackedSource final : public WeightSource {
       : weights_(weights),
         groups_(
             groups_of_slots(weights.meta(), {weights.layout.slots, weights.layout.slot_group, {}})),
-        by_slot_(meta_of_slots(weights, groups_)) {
+        by_slot_(meta_of_slots(weights, groups_, weights.meta().groups)) {
     meta_ = weights.meta();
   }
 
@@ -274,15 +289,16 @@ class PackedSource final : public WeightSource {
 Status unpack_rows(const CpuWeights& weights, const RowSelection& rows, const MatrixView& out,
                    TaskRunner& runner) {
   MARLIN_RETURN_IF_ERROR(check_rows(rows, out.rows, weights.layout.n));
-  const std::vector<int32_t> groups = groups_of_slots(
+  std::vector<int32_t> groups = groups_of_slots(
       weights.meta(), {weights.layout.slots, weights.layout.slot_group, weights.slot_to_k});
-  const WeightMeta meta = meta_of_slots(weights, groups);
+  const int64_t count = number_by_slots(groups);
+  const WeightMeta meta = meta_of_slots(weights, groups, count);
   return for_each_item(runner, out.rows,
                        [&] { return RowUnpacker(weights, meta, groups, rows, out); });
 }
 
 Result<std::unique_ptr<WeightSource>> packed_source(const CpuWeights& weights) {
-  if (weights.layout.sparse || !weights.slot_to_k.empty())
+  if (weights.layout.sparse || !weights.meta().group_index.empty())
     return Status::error(MARLIN_E_UNSUPPORTED, "the codes of %s weights cannot be read back",
                          weights.layout.sparse ? "2:4 sparse" : "act-order");
   return std::unique_ptr<WeightSource>(std::make_unique<PackedSource>(weights));

@@ -33,35 +33,32 @@ class PackedCheckpoint final : public Checkpoint, public Container {
 
   /// Names, tensors and key-values. To be called once, before anything else.
   Status index() {
-    for (const ContainerEntry& entry : directory_.entries)
-      names_.push_back(joined_name(entry.layers));
-    by_name_.resize(names_.size());
+    by_name_.resize(layer_count());
     std::iota(by_name_.begin(), by_name_.end(), 0u);
     std::sort(by_name_.begin(), by_name_.end(),
-              [&](uint32_t a, uint32_t b) { return names_[a] < names_[b]; });
+              [&](uint32_t a, uint32_t b) { return name_of(a) < name_of(b); });
     const auto twice =
         std::adjacent_find(by_name_.begin(), by_name_.end(),
-                           [&](uint32_t a, uint32_t b) { return names_[a] == names_[b]; });
+                           [&](uint32_t a, uint32_t b) { return name_of(a) == name_of(b); });
     if (twice != by_name_.end())
       return Status::error(MARLIN_E_FORMAT, "%s: directory: layer '%.80s' occurs twice",
-                           file_label(file_), names_[*twice].c_str());
+                           file_label(file_), layer_name(*twice));
     MARLIN_RETURN_IF_ERROR(index_tensors());
-    MARLIN_RETURN_IF_ERROR(check(directory_.values, "key-values"));
-    if (directory_.values.bytes != 0 && directory_.value_begins.size() > 1)
-      values_ = ValueTable(block(directory_.values), directory_.value_begins);
-    return {};
+    MARLIN_RETURN_IF_ERROR(check_apart(file_, directory_));
+    return index_values();
   }
 
   // Checkpoint
 
-  size_t layer_count() const override { return names_.size(); }
+  size_t layer_count() const override { return directory_.entries.size(); }
   Layer layer(size_t index) const override {
     const ContainerEntry& entry = directory_.entries[index];
     const WeightMeta& meta = entry.experts[0].matrix.meta;
     Layer layer;
-    layer.name = names_[index];
-    layer.n = meta.n;
-    layer.k = meta.k;
+    layer.name = name_of(index);
+    const auto is_size = [](int64_t size) { return size >= 0 && size <= INT32_MAX; };
+    layer.n = is_size(meta.n) ? meta.n : 0;
+    layer.k = is_size(meta.k) ? meta.k : 0;
     layer.experts = static_cast<uint32_t>(entry.experts.size());
     layer.group_size = meta.group_size;
     layer.format = meta.format;
@@ -72,15 +69,17 @@ class PackedCheckpoint final : public Checkpoint, public Container {
     for (const ContainerMatrix& one : entry.experts) {
       layer.bytes += one.data.bytes;
       if (one.group_index.bytes != 0) layer.flags |= MARLIN_LAYER_ACT_ORDER;
+      if (layer.status.ok())
+        layer.status = check_meta_but_index(one.matrix.meta, one.group_index.bytes != 0);
     }
     return layer;
   }
-  const char* layer_name(size_t index) const override { return names_[index].c_str(); }
+  const char* layer_name(size_t index) const override { return name_of(index).c_str(); }
   std::optional<size_t> find_layer(std::string_view name) const override {
     const auto at =
         std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                         [&](uint32_t i, std::string_view text) { return names_[i] < text; });
-    if (at == by_name_.end() || names_[*at] != name) return std::nullopt;
+                         [&](uint32_t i, std::string_view text) { return name_of(i) < text; });
+    if (at == by_name_.end() || name_of(*at) != name) return std::nullopt;
     return *at;
   }
   Result<TensorView> tensor(std::string_view name) const override {
@@ -100,7 +99,7 @@ class PackedCheckpoint final : public Checkpoint, public Container {
     std::vector<TensorView> all;
     for (const ContainerMatrix& one : directory_.entries[index].experts) {
       TensorView view;
-      view.name = names_[index];
+      view.name = name_of(index);
       view.file = file_;
       view.file_offset = one.data.offset;
       view.dtype = MARLIN_U8;
@@ -118,7 +117,7 @@ class PackedCheckpoint final : public Checkpoint, public Container {
     return Status::error(
         MARLIN_E_UNSUPPORTED,
         "layer '%.80s' is packed for the device %.20s; its codes are in the source file %.80s",
-        names_[index].c_str(), directory_.form.device.c_str(), directory_.source.c_str());
+        layer_name(index), directory_.form.device.c_str(), directory_.source.c_str());
   }
   const Container* container() const override { return this; }
 
@@ -138,8 +137,8 @@ class PackedCheckpoint final : public Checkpoint, public Container {
     std::vector<PackedMatrix> all;
     for (int64_t i = first; i < first + count; ++i) {
       const ContainerMatrix& one = directory_.entries[layer].experts[static_cast<size_t>(i)];
-      MARLIN_RETURN_IF_ERROR(check(one.data, names_[layer].c_str()));
-      MARLIN_RETURN_IF_ERROR(check(one.group_index, names_[layer].c_str()));
+      MARLIN_RETURN_IF_ERROR(check(one.data, layer_name(layer)));
+      MARLIN_RETURN_IF_ERROR(check(one.group_index, layer_name(layer)));
       PackedMatrix matrix = one.matrix;
       matrix.data = block(one.data);
       if (one.group_index.bytes != 0) {
@@ -153,6 +152,10 @@ class PackedCheckpoint final : public Checkpoint, public Container {
   }
 
  private:
+  const std::string& name_of(size_t layer) const {
+    return directory_.entries[layer].layers.joined();
+  }
+
   std::span<const std::byte> block(const ContainerBlock& of) const {
     return bytes_.subspan(of.offset, of.bytes);
   }
@@ -165,6 +168,23 @@ class PackedCheckpoint final : public Checkpoint, public Container {
                          "%s: byte %" PRIu64 ": '%.80s': checksum of %" PRIu64
                          " bytes: expected 0x%016" PRIx64 ", found 0x%016" PRIx64,
                          file_label(file_), of.offset, name, of.bytes, of.checksum, found);
+  }
+
+  Status index_values() {
+    MARLIN_RETURN_IF_ERROR(check(directory_.values, "key-values"));
+    if (directory_.values.bytes == 0 || directory_.value_begins.size() < 2) return {};
+    values_ = ValueTable(block(directory_.values), directory_.value_begins);
+    const auto wrong = [&](size_t value, const char* found) {
+      return Status::error(MARLIN_E_FORMAT,
+                           "%s: byte %" PRIu64
+                           ": key-value %zu: expected a key of its own and a value, found %s",
+                           file_label(file_),
+                           directory_.values.offset + directory_.value_begins[value], value, found);
+    };
+    for (size_t i = 0; i < values_.size(); ++i)
+      if (!values_.at(i).ok()) return wrong(i, "neither");
+    if (const auto twice = values_.repeated()) return wrong(*twice, "a key that occurs twice");
+    return {};
   }
 
   Status index_tensors() {
@@ -195,22 +215,12 @@ class PackedCheckpoint final : public Checkpoint, public Container {
   const std::span<const std::byte> bytes_;
   const ContainerDirectory directory_;
   const Origin origin_;
-  std::vector<std::string> names_;  // of the entries
   std::vector<uint32_t> by_name_;
   TensorTable tensors_;
   ValueTable values_;
 };
 
 }  // namespace
-
-std::string joined_name(std::span<const std::string> layers) {
-  std::string all;
-  for (const std::string& layer : layers) {
-    if (!all.empty()) all += kJoinsLayers;
-    all += layer;
-  }
-  return all;
-}
 
 Result<std::unique_ptr<Checkpoint>> open_container(std::unique_ptr<Folder> folder,
                                                    const std::string& file,

@@ -17,11 +17,6 @@
 
 namespace metal_marlin {
 
-/// Between the names of layers that are packed together: the name of their entry.
-inline constexpr char kJoinsLayers = '+';
-/// "a+b" of the names a and b.
-std::string joined_name(std::span<const std::string> layers);
-
 /// The packed layers of an open container.
 class Container {
  public:

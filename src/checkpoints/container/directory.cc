@@ -10,6 +10,7 @@
 #include "base/checked.h"
 #include "base/checksum.h"
 #include "checkpoints/tensor_table.h"
+#include "core/plan_key.h"
 
 namespace metal_marlin {
 namespace {
@@ -18,7 +19,6 @@ namespace {
 constexpr unsigned char kMagic[8] = {0x89, 'M', 'R', 'L', '\r', '\n', 0x1a, '\n'};
 constexpr uint32_t kByteOrder = 0x0a0b0c0d, kOtherByteOrder = 0x0d0c0b0a;
 constexpr size_t kHeadChecksum = kContainerHeadBytes - 8;
-constexpr uint64_t kMostName = 65535;
 constexpr uint64_t kMostRank = 64;
 
 /// Appends fields to bytes.
@@ -36,9 +36,13 @@ class FieldWriter {
     number("", static_cast<uint8_t>(value));
   }
   void flag(const char*, const bool& value) { number("", uint8_t{value}); }
-  void text(const char*, const std::string& value) {
+  void text(const char*, std::string_view value) {
     number("", static_cast<uint32_t>(value.size()));
     append(value.data(), value.size());
+  }
+  void names(const LayerNames& names) {
+    number("", uint64_t{names.size()});
+    for (size_t i = 0; i < names.size(); ++i) text("", names[i]);
   }
   template <class T, class Each>
   void list(const char*, const std::vector<T>& values, uint64_t, const Each& each) {
@@ -83,14 +87,19 @@ class FieldReader {
     if (value.find('\0') != std::string::npos) return error(field, "a text without NUL", 0);
     at_ += size;
   }
-  /// `least` bytes per element bound the count, so that no loop is longer than the file.
+  void names(LayerNames& names) {
+    const uint64_t count = this->count("layers", 4);
+    names.reserve(count);
+    std::string name;
+    for (uint64_t i = 0; i < count; ++i) {
+      name.clear();
+      text("layer", name);
+      names.push_back(name);
+    }
+  }
   template <class T, class Each>
   void list(const char* field, std::vector<T>& values, uint64_t least, const Each& each) {
-    uint64_t count = 0;
-    number(field, count);
-    if (count > (bytes_.size() - at_) / least)
-      return error(field, "a count that fits the directory", count);
-    values.resize(count);
+    values.resize(count(field, least));
     for (T& value : values) each(value);
   }
   /// The first error, or that bytes are left.
@@ -100,6 +109,14 @@ class FieldReader {
   }
 
  private:
+  /// `least` bytes per element bound the count, so that no loop is longer than the file.
+  uint64_t count(const char* field, uint64_t least) {
+    uint64_t count = 0;
+    number(field, count);
+    if (count <= (bytes_.size() - at_) / least) return count;
+    error(field, "a count that fits the directory", count);
+    return 0;
+  }
   void error(const char* field, const char* expected, uint64_t found) {
     status_ = Status::error(MARLIN_E_FORMAT,
                             "%s: byte %" PRIu64 ": directory: %s: expected %s, found %" PRIu64,
@@ -131,6 +148,8 @@ class FieldReader {
 
 // The directory, field by field. `Archive` is a FieldWriter or a FieldReader; what it visits is
 // const for the writer. The last number of a list is the fewest bytes of an element.
+
+constexpr uint64_t kLeastMatrix = 133;
 
 template <class Archive, class Block>
 void visit_block(Archive& a, Block& block) {
@@ -176,9 +195,9 @@ void visit_matrix(Archive& a, Matrix& one) {
 
 template <class Archive, class Entry>
 void visit_entry(Archive& a, Entry& entry) {
-  a.list("layers", entry.layers, 4, [&](auto& name) { a.text("layer", name); });
+  a.names(entry.layers);
   a.number("layout", entry.layout);
-  a.list("experts", entry.experts, 100, [&](auto& one) { visit_matrix(a, one); });
+  a.list("experts", entry.experts, kLeastMatrix, [&](auto& one) { visit_matrix(a, one); });
 }
 
 template <class Archive, class Tensor>
@@ -203,6 +222,17 @@ void visit_directory(Archive& a, Directory& d) {
   a.list("key-values", d.value_begins, 8, [&](auto& begin) { a.number("key-value", begin); });
   a.list("tensors", d.tensors, 41, [&](auto& tensor) { visit_tensor(a, tensor); });
   a.list("entries", d.entries, 20, [&](auto& entry) { visit_entry(a, entry); });
+}
+
+/// Bits are compared, because a NaN does not equal itself.
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
+}
+
+/// The rules of experts that are packed together (sources/concat.h), after packing.
+bool are_alike(const WeightMeta& a, const WeightMeta& b) {
+  return WeightKind(a) == WeightKind(b) && same_bits(a.codebook, b.codebook) &&
+         same_bits(a.scale_map, b.scale_map);
 }
 
 /// What the fields say of each other and of the file.
@@ -244,14 +274,17 @@ class DirectoryCheck {
   }
 
   Status check_entry(const ContainerEntry& entry) const {
-    const char* const name = entry.layers.empty() ? "" : entry.layers[0].c_str();
+    const char* const name = entry.layers.joined().c_str();
     if (entry.layers.empty() || entry.experts.empty())
       return wrong("layers and experts", name, "one or more", 0);
     const WeightMeta& first = entry.experts[0].matrix.meta;
     for (const ContainerMatrix& one : entry.experts) {
       const WeightMeta& meta = one.matrix.meta;
-      if (meta.format != first.format || meta.n != first.n || meta.k != first.k)
-        return wrong("experts", name, "one format and shape", static_cast<uint64_t>(meta.n));
+      if (!are_alike(meta, first))
+        return wrong("experts", name,
+                     "one format and shape, and scales, zeros and codebooks of one kind, as the "
+                     "first has them",
+                     static_cast<uint64_t>(&one - entry.experts.data()));
       if (one.data.bytes == 0) return wrong("data", name, "one byte or more", 0);
       MARLIN_RETURN_IF_ERROR(check_block(one.data, kContainerAlign, name));
       MARLIN_RETURN_IF_ERROR(check_block(one.group_index, 4, name));
@@ -357,6 +390,26 @@ Result<ContainerDirectory> decode_directory(const std::string& file,
   MARLIN_RETURN_IF_ERROR(reader.finish());
   MARLIN_RETURN_IF_ERROR(DirectoryCheck(file, head)(directory));
   return directory;
+}
+
+Status check_apart(const std::string& file, const ContainerDirectory& directory) {
+  std::vector<const ContainerBlock*> blocks = {&directory.values};
+  for (const ContainerTensor& tensor : directory.tensors) blocks.push_back(&tensor.data);
+  for (const ContainerEntry& entry : directory.entries)
+    for (const ContainerMatrix& one : entry.experts)
+      blocks.insert(blocks.end(), {&one.data, &one.group_index});
+  std::erase_if(blocks, [](const ContainerBlock* block) { return block->bytes == 0; });
+  std::ranges::sort(blocks, {}, &ContainerBlock::offset);
+  for (size_t i = 1; i < blocks.size(); ++i) {
+    const uint64_t end = blocks[i - 1]->offset + blocks[i - 1]->bytes;
+    if (blocks[i]->offset < end)
+      return Status::error(MARLIN_E_FORMAT,
+                           "%s: byte %" PRIu64
+                           ": directory: block: expected it behind the end of "
+                           "another at %" PRIu64,
+                           file_label(file), blocks[i]->offset, end);
+  }
+  return {};
 }
 
 }  // namespace metal_marlin

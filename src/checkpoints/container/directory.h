@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/status.h"
@@ -18,6 +19,8 @@ inline constexpr size_t kContainerHeadBytes = 64;
 inline constexpr uint32_t kContainerVersion = 1;
 /// Packed matrices begin at multiples of a page, so that a mapping of the file has them aligned.
 inline constexpr uint64_t kContainerAlign = 4096;
+
+inline constexpr uint64_t kMostName = 65535;  ///< bytes
 
 /// How a user makes a container of a source file; for messages.
 inline constexpr char kPackCommand[] = "metal-marlin pack SOURCE -o OUT.marlin";
@@ -36,10 +39,38 @@ struct ContainerMatrix {
   ContainerBlock data, group_index;
 };
 
+/// Between the names of layers that are packed together: the name of their entry.
+inline constexpr char kJoinsLayers = '+';
+
+/// The names of layers that are packed together. They lie in one text, because a directory may
+/// name a million layers in few bytes.
+class LayerNames {
+ public:
+  void reserve(size_t count) { ends_.reserve(count); }
+  void push_back(std::string_view name) {
+    if (!empty()) joined_ += kJoinsLayers;
+    joined_ += name;
+    ends_.push_back(joined_.size());
+  }
+  void clear() { *this = {}; }
+  bool empty() const { return ends_.empty(); }
+  size_t size() const { return ends_.size(); }
+  std::string_view operator[](size_t index) const {
+    const size_t begin = index == 0 ? 0 : ends_[index - 1] + 1;
+    return std::string_view(joined_).substr(begin, ends_[index] - begin);
+  }
+  /// "a+b" of the names a and b.
+  const std::string& joined() const { return joined_; }
+
+ private:
+  std::string joined_;
+  std::vector<size_t> ends_;
+};
+
 /// What one marlin_weights_load gives: layers joined along N, of one or more experts.
 struct ContainerEntry {
-  std::vector<std::string> layers;  ///< the names that were loaded, in order
-  marlin_layout layout = 0;         ///< of the first layer in the source file
+  LayerNames layers;         ///< those that were loaded, in order
+  marlin_layout layout = 0;  ///< of the first layer in the source file
   std::vector<ContainerMatrix> experts;
 };
 
@@ -78,9 +109,13 @@ Result<ContainerHead> decode_head(const std::string& file, std::span<const std::
 
 std::vector<std::byte> encode_directory(const ContainerDirectory& directory);
 /// `bytes` are the whole file. Every number is checked before anything relies on it: blocks lie
-/// between head and directory, matrices at pages, enumerations are known, counts fit the bytes.
+/// between head and directory, matrices at pages, enumerations are known, counts fit the bytes, and
+/// the experts of a layer are of one kind.
 Result<ContainerDirectory> decode_directory(const std::string& file,
                                             std::span<const std::byte> bytes,
                                             const ContainerHead& head);
+
+/// MARLIN_E_FORMAT if a byte of the file belongs to two blocks.
+Status check_apart(const std::string& file, const ContainerDirectory& directory);
 
 }  // namespace metal_marlin

@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <cerrno>
+#include <cinttypes>
 #include <utility>
 
 #include "base/bits.h"
@@ -73,6 +74,19 @@ Status check_target(const std::string& path, const Checkpoint& source, bool over
                              : file_error(path, "is there already and may not be replaced", EEXIST);
 }
 
+/// A directory holds these names, so that what is written can be read.
+Status check_name(std::string_view name) {
+  if (name.size() <= kMostName && name.find('\0') == name.npos) return {};
+  return Status::error(MARLIN_E_UNSUPPORTED,
+                       "'%.60s...': a container holds names of up to %" PRIu64
+                       " bytes without NUL, found %zu bytes",
+                       std::string(name.substr(0, 60)).c_str(), kMostName, name.size());
+}
+Status check_tensors(const TensorTable& tensors) {
+  for (size_t i = 0; i < tensors.size(); ++i) MARLIN_RETURN_IF_ERROR(check_name(tensors.name(i)));
+  return {};
+}
+
 std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
@@ -95,6 +109,7 @@ Result<std::unique_ptr<ContainerWriter>> ContainerWriter::create(const std::stri
                                                                  const ContainerOptions& options) {
   MARLIN_RETURN_IF_ERROR(check_checksums());
   MARLIN_RETURN_IF_ERROR(check_target(path, source, options.overwrite));
+  MARLIN_RETURN_IF_ERROR(check_tensors(source.tensors()));
   std::unique_ptr<ContainerWriter> writer(new ContainerWriter(source, options.overwrite));
   MARLIN_ASSIGN(OutputFile file, OutputFile::create(path, 0, writer->names_));
   writer->file_.emplace(std::move(file));
@@ -121,7 +136,7 @@ Result<ContainerBlock> ContainerWriter::add(std::span<const std::byte> bytes, ui
   return block;
 }
 
-Status ContainerWriter::add_entry(std::vector<std::string> layers, marlin_layout layout,
+Status ContainerWriter::add_entry(LayerNames layers, marlin_layout layout,
                                   std::span<const PackedMatrix> experts) {
   ContainerEntry entry;
   entry.layers = std::move(layers);
@@ -155,7 +170,9 @@ Status ContainerWriter::add_values() {
   ValueWriter writer;
   const ValueTable& values = source_.values();
   MARLIN_RETURN_IF_ERROR(values.status());
-  for (size_t i = 0; i < values.size(); ++i) writer.copy(values.raw(i));
+  for (size_t i = 0; i < values.size(); ++i)
+    if (!values.key(i).starts_with("marlin.") && values.find(values.key(i)) == i)
+      writer.copy(values.raw(i));
   writer.add("marlin.device", directory_.form.device);
   writer.add("marlin.packed_version", directory_.form.version);
   writer.add("marlin.library_version", directory_.library_version);

@@ -30,11 +30,11 @@ class ContainerWriter {
                                                          const Checkpoint& source,
                                                          const ContainerOptions& options);
   /// One entry: the experts of layers that were joined under these names.
-  Status add_entry(std::vector<std::string> layers, marlin_layout layout,
-                   std::span<const PackedMatrix> experts);
+  Status add_entry(LayerNames layers, marlin_layout layout, std::span<const PackedMatrix> experts);
   /// A tensor of the source as it is.
   Status add_tensor(const TensorView& tensor);
-  /// Adds the key-values of the source, and those that begin with "marlin.", and ends the file.
+  /// Adds the key-values of the source but for those that begin with "marlin.", which are this
+  /// file's own, and ends the file.
   Status finish();
 
  private:

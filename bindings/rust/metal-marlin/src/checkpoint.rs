@@ -249,8 +249,10 @@ impl<'a> Tensor<'a> {
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>> {
         let from = self.start::<T>()?;
         let (row, stride) = (self.cols() / T::PACKED, self.raw.row_stride.max(self.raw.cols) as usize / T::PACKED);
-        let mut all: Vec<T> = Vec::with_capacity(self.rows() * row);
-        for r in 0..self.rows() {
+        // Empty rows may be more than any loop ends.
+        let rows = if row == 0 { 0 } else { self.rows() };
+        let mut all: Vec<T> = Vec::with_capacity(rows * row);
+        for r in 0..rows {
             // SAFETY: the library has checked that the rows lie in the file; any bits are a T, at any address.
             unsafe {
                 let to = all.as_mut_ptr().add(r * row).cast::<u8>();
@@ -258,7 +260,7 @@ impl<'a> Tensor<'a> {
             }
         }
         // SAFETY: just written.
-        unsafe { all.set_len(self.rows() * row) };
+        unsafe { all.set_len(rows * row) };
         Ok(all)
     }
 

@@ -218,3 +218,16 @@ fn a_packed_container_holds_the_same_and_is_used_in_place() {
     assert_fails(save().overwrite().rank(2, 2).write(&context, &path), Status::ARGUMENT, "rank");
     std::fs::remove_file(path).unwrap();
 }
+
+/// The other dimension of a tensor without elements takes no byte of a file: a loop over it would not end.
+#[test]
+fn a_tensor_without_elements_costs_nothing() {
+    for shape in ["2147483647,0", "4611686018427387904,0", "0,2147483647", "0,4611686018427387904", "3,0"] {
+        let header = format!(r#"{{"x":{{"dtype":"F32","shape":[{shape}],"data_offsets":[0,0]}}}}"#);
+        let path = std::env::temp_dir().join(format!("metal-marlin-rust-none-{}.safetensors", std::process::id()));
+        std::fs::write(&path, [&(header.len() as u64).to_le_bytes(), header.as_bytes()].concat()).unwrap();
+        let file = library().open(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert!(file.tensor("x").unwrap().to_vec::<f32>().unwrap().is_empty(), "{shape}");
+    }
+}

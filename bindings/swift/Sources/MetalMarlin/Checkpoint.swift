@@ -101,11 +101,13 @@ public struct Tensor: @unchecked Sendable {  // only read
     guard dtype == T.dtype, let bits = dtype.bits else {
       throw MarlinError(.argument, "the tensor holds \(dtype), not \(T.dtype)")
     }
+    // A tensor without elements may have more rows than any loop ends, and more columns than bits can be counted of.
+    guard rows > 0, columns > 0 else { return [] }
     let bytes = { (elements: Int) in elements * bits / 8 }
     let (row, stride) = (bytes(columns), bytes(max(Int(view.raw.row_stride), columns)))
     let total = rows * row / MemoryLayout<T>.size
     return [T](unsafeUninitializedCapacity: total) { elements, count in
-      for r in 0..<rows where row > 0 {
+      for r in 0..<rows {
         let from = view.raw.data + Int(view.raw.offset_bytes) + r * stride
         (UnsafeMutableRawPointer(elements.baseAddress!) + r * row).copyMemory(from: from, byteCount: row)
       }

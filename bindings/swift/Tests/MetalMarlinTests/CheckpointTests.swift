@@ -27,6 +27,17 @@ import Testing
     #expect(layers > 40)
   }
 
+  // The other dimension of a tensor without elements takes no byte of a file: a loop over it would not end.
+  @Test func aTensorWithoutElementsCostsNothing() throws {
+    for shape in ["2147483647,0", "4611686018427387904,0", "0,2147483647", "0,4611686018427387904", "3,0"] {
+      let header = Data(#"{"x":{"dtype":"F32","shape":[\#(shape)],"data_offsets":[0,0]}}"#.utf8)
+      let path = FileManager.default.temporaryDirectory.appendingPathComponent("\(UUID().uuidString).safetensors")
+      try (withUnsafeBytes(of: UInt64(header.count).littleEndian) { Data($0) } + header).write(to: path)
+      defer { try? FileManager.default.removeItem(at: path) }
+      #expect(try Checkpoint(path.path).tensor("x").elements(of: Float.self).isEmpty, "\(shape)")
+    }
+  }
+
   @Test func layersSideBySideAndPartsOfThem() throws {
     let file = try Checkpoint(data("sharded-gptq"))
     let names = try file.layers().map(\.name)
