@@ -74,3 +74,26 @@ function(metal_marlin_limit_exports target script)
     target_link_options(${target} PRIVATE LINKER:-z,defs)
   endif()
 endfunction()
+
+# Kernels that are not optimized are up to a hundred times slower. A project that adds this one may have no build type, which is
+# CMake's default, or Debug for its own code: the library is optimized all the same, unless the project's own flags say how.
+# metal_marlin_optimize(target result): sets `result` to whether the target is optimized in all configurations.
+function(metal_marlin_optimize target result)
+  set(configurations "${CMAKE_CONFIGURATION_TYPES}")
+  if(NOT configurations)
+    set(configurations "${CMAKE_BUILD_TYPE}-")  # a list has no empty element
+  endif()
+  set(${result} ON PARENT_SCOPE)
+  foreach(configuration IN LISTS configurations)
+    string(REPLACE "-" "" configuration "${configuration}")
+    string(TOUPPER "${configuration}" upper)
+    if("${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${upper}}" MATCHES "-O([1-9sgz]|fast)")
+      continue()
+    endif()
+    if(PROJECT_IS_TOP_LEVEL)
+      set(${result} OFF PARENT_SCOPE)
+    else()
+      target_compile_options(${target} PRIVATE "$<$<STREQUAL:$<CONFIG>,${configuration}>:-O3>")
+    endif()
+  endforeach()
+endfunction()

@@ -2,12 +2,8 @@
 # users of pkg-config expect it. With another prefix (`cmake --install --prefix`), all follows from the place of the file itself.
 
 # What the static library needs besides itself: the C++ runtime that this compiler links by default.
-set(pc_libs_private "")
-foreach(library IN LISTS CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
-  if(library MATCHES "^(stdc\\+\\+|c\\+\\+|m)$")
-    string(APPEND pc_libs_private " -l${library}")
-  endif()
-endforeach()
+list(JOIN metal_marlin_runtime " -l" pc_libs_private)
+string(PREPEND pc_libs_private " -l")
 foreach(library IN LISTS CMAKE_DL_LIBS)
   string(APPEND pc_libs_private " -l${library}")
 endforeach()

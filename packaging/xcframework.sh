@@ -42,3 +42,4 @@ for name in macos ios ios-simulator; do
   set -- "$@" -library "$out/$name/libmetal-marlin.a" -headers "$headers"
 done
 xcodebuild -create-xcframework "$@" -output "$out/MetalMarlin.xcframework"
+cp LICENSE NOTICE "$out"

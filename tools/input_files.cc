@@ -92,18 +92,27 @@ void InputFiles::add_checkpoint(const std::string& path) {
   const fs::path file = is_folder ? main_file(path) : fs::path(path),
                  folder = is_folder ? fs::path(path) : file.parent_path();
   add(file.string());
-  if (file.extension() == ".json") {
-    for (const std::string& shard : shards_of(file)) add((folder / shard).string());
-  }
-  if (const std::string part = part_of(file); !part.empty()) {
-    for (const fs::path& other : files_in(folder.empty() ? "." : folder)) {
-      if (part_of(other) == part) add(other.string());
-    }
-  }
+  for (const std::string& tensors : tensor_files(path)) add(tensors);
   for (const char* config :
        {"config.json", "quantize_config.json", "quant_config.json", "hf_quant_config.json"}) {
     add((folder / config).string());
   }
+}
+
+std::vector<std::string> tensor_files(const std::string& path) {
+  std::error_code ignored;
+  const bool is_folder = fs::is_directory(path, ignored);
+  const fs::path file = is_folder ? main_file(path) : fs::path(path), folder = file.parent_path();
+  std::vector<std::string> files;
+  if (file.extension() == ".json") {
+    for (const std::string& shard : shards_of(file)) files.push_back((folder / shard).string());
+  } else if (const std::string part = part_of(file); !part.empty()) {
+    for (const fs::path& other : files_in(folder.empty() ? "." : folder))
+      if (part_of(other) == part) files.push_back(other.string());
+  } else {
+    files.push_back(file.string());
+  }
+  return files;
 }
 
 bool InputFiles::has(const std::string& path) const {

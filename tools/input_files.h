@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace metal_marlin::tools {
 
@@ -26,5 +27,8 @@ class InputFiles {
  private:
   std::set<std::pair<uint64_t, uint64_t>> files_;
 };
+
+/// The files with tensors that marlin_checkpoint_open() reads for `path`.
+std::vector<std::string> tensor_files(const std::string& path);
 
 }  // namespace metal_marlin::tools

@@ -2,11 +2,13 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "command.h"
+#include "file_tensors.h"
 #include "input_files.h"
 #include "library.h"
 #include "names.h"
@@ -64,7 +66,8 @@ class Reasons {
 
 struct Totals {
   uint64_t layers = 0, quantized = 0, sparse = 0, loadable = 0, weights = 0, bytes = 0;
-  uint64_t known_bytes = 0;  ///< of layers whose weights can be counted
+  uint64_t known_bytes = 0;   ///< of layers whose weights can be counted
+  uint64_t unread_bytes = 0;  ///< of layers that do not load
 
   void add(const marlin_layer_info& info) {
     ++layers;
@@ -74,8 +77,45 @@ struct Totals {
     bytes += info.bytes;
     weights += weights_of(info);
     if (weights_of(info) > 0) known_bytes += info.bytes;
+    if (!loads(info)) unread_bytes += info.bytes;
   }
   std::optional<double> bits() const { return bits_a_weight(known_bytes, weights); }
+  uint64_t unread() const { return layers - loadable; }
+  bool all_read() const { return layers > 0 && loadable == layers; }
+};
+
+/// What the bytes of the tensors are: of layers that load, of others, and of plain tensors.
+struct Account {
+  Totals layers;
+  std::optional<FileTensors> tensors;  ///< of the files
+  std::string method;                  ///< of the config
+
+  Account(const Totals& totals, const std::string& path, const marlin_checkpoint* checkpoint)
+      : layers(totals), tensors(file_tensors(path)), method(quant_method(checkpoint)) {}
+  uint64_t bytes() const { return std::max(layers.bytes, tensors ? tensors->bytes : 0); }
+  uint64_t plain_bytes() const { return bytes() - layers.bytes; }
+  std::string share(uint64_t part) const {
+    if (bytes() == 0) return "0 %";
+    return fmt::format("{:.1f} %", 100 * static_cast<double>(part) / static_cast<double>(bytes()));
+  }
+  /// "2 layers are read; 4 matrices with 96 % of the bytes are not read"
+  std::string sentence() const {
+    const std::string by =
+        method.empty() ? "" : fmt::format("; the config says quant_method '{}'", method);
+    if (layers.layers == 0) {
+      return (tensors ? fmt::format("no layer: none of the {} is a matrix that this version knows",
+                                    counted(tensors->count, "tensor"))
+                      : "no layer") +
+             by;
+    }
+    const std::string read =
+        counted(layers.loadable, "layer") + (layers.loadable == 1 ? " is read" : " are read");
+    if (layers.unread() == 0) return read;
+    return fmt::format(
+        "{}; {} with {} of the bytes {} not read{}", read,
+        layers.unread() == 1 ? "1 matrix" : fmt::format("{} matrices", layers.unread()),
+        share(layers.unread_bytes), layers.unread() == 1 ? "is" : "are", by);
+  }
 };
 
 nlohmann::ordered_json number_or_null(const std::optional<double>& number) {
@@ -87,8 +127,15 @@ nlohmann::ordered_json size_or_null(int64_t size) {
   return size > 0 ? nlohmann::ordered_json(size) : nlohmann::ordered_json(nullptr);
 }
 
-nlohmann::ordered_json json_of(const marlin_layer_info& info, const std::string& why_not) {
+/// The type of a layer's blocks or floats in a GGUF; "" in other files, whose layers have parts.
+std::string type_of(const marlin_checkpoint* checkpoint, const marlin_layer_info& info) {
+  return info.layout == MARLIN_LAYOUT_GGUF ? tensor_type(checkpoint, info.name) : "";
+}
+
+nlohmann::ordered_json json_of(const marlin_checkpoint* checkpoint, const marlin_layer_info& info,
+                               const std::string& why_not) {
   return {{"name", info.name},
+          {"type", text_or_null(type_of(checkpoint, info))},
           {"format", format_name(info.format)},
           {"layout", layout_name(info.layout)},
           {"n", size_or_null(info.n)},
@@ -121,13 +168,13 @@ std::string indented(const nlohmann::ordered_json& value, size_t depth) {
 
 // The layers are not kept: a file may have so many that a hundred bytes for each exceed the memory.
 
-void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
+Totals print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
   Reasons reasons(checkpoint);
   Totals totals;
   fmt::print("{{\n \"path\": {},\n \"layers\": [", json_text(path));
   for_each_layer(checkpoint, [&](const marlin_layer_info& info) {
     fmt::print("{}\n  {}", totals.layers == 0 ? "" : ",",
-               indented(json_of(info, reasons.of(info)), 2));
+               indented(json_of(checkpoint, info, reasons.of(info)), 2));
     totals.add(info);
   });
   const nlohmann::ordered_json sums = {{"layers", totals.layers},
@@ -137,14 +184,27 @@ void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
                                        {"weights", totals.weights},
                                        {"bytes", totals.bytes},
                                        {"bits_a_weight", number_or_null(totals.bits())}};
-  fmt::print("{}],\n \"totals\": {}\n}}\n", totals.layers == 0 ? "" : "\n ", indented(sums, 1));
+  const Account account(totals, path, checkpoint);
+  const nlohmann::ordered_json of_bytes = {
+      {"read", totals.bytes - totals.unread_bytes},
+      {"not_read", totals.unread_bytes},
+      {"plain_tensors", account.plain_bytes()},
+      {"all_tensors", account.bytes()},
+      {"tensors", account.tensors ? nlohmann::ordered_json(account.tensors->count)
+                                  : nlohmann::ordered_json(nullptr)},
+      {"quant_method", text_or_null(account.method)}};
+  fmt::print("{}],\n \"totals\": {},\n \"account\": {}\n}}\n", totals.layers == 0 ? "" : "\n ",
+             indented(sums, 1), indented(of_bytes, 1));
+  return totals;
 }
 
 /// `note` is the number of the reason why the layer does not load. The reason is too long for a
 /// column.
-std::vector<std::string> cells_of(const marlin_layer_info& info, size_t note) {
+std::vector<std::string> cells_of(const marlin_checkpoint* checkpoint,
+                                  const marlin_layer_info& info, size_t note) {
   const auto bits = bits_a_weight(info.bytes, weights_of(info));
   return {printable(info.name),
+          type_of(checkpoint, info),
           is_floats(info) ? dtype_name(info.dtype) : format_and_group(info),
           layout_name(info.layout),
           info.n > 0 ? shape_text(info) : "?",
@@ -157,18 +217,39 @@ std::vector<std::string> cells_of(const marlin_layer_info& info, size_t note) {
                                                                       : "yes"};
 }
 
-void print_table(const marlin_checkpoint* checkpoint) {
+void print_account(const Account& account) {
+  const Totals& totals = account.layers;
+  const auto line = [&](const std::string& what, uint64_t bytes) {
+    fmt::print("{:<33}{:>9}{:>9}\n", what, bytes_text(static_cast<double>(bytes)),
+               account.share(bytes));
+  };
+  if (totals.layers > 0) {
+    const auto bits = totals.bits();
+    fmt::print("\n{}, {} quantized, {} 2:4 sparse, {} would load\n{} weights in {}{}\n",
+               counted(totals.layers, "layer"), totals.quantized, totals.sparse, totals.loadable,
+               count_text(totals.weights), bytes_text(static_cast<double>(totals.bytes)),
+               bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
+    fmt::print("\n");
+    line("layers that are read", totals.bytes - totals.unread_bytes);
+    line("matrices that are not read", totals.unread_bytes);
+    if (account.tensors) line("tensors of no layer (norms, ...)", account.plain_bytes());
+    line(account.tensors ? counted(account.tensors->count, "tensor") : "all", account.bytes());
+  }
+  fmt::print("\n{}\n", printable(account.sentence()));
+}
+
+void print_table(const std::string& path, const marlin_checkpoint* checkpoint, Totals& totals) {
   using enum Table::Align;
   Table table({{"layer"},
+               {"type"},
                {"format"},
                {"layout"},
                {"N x K", right},
-               {"scales"},
-               {"with"},
+               {"scales", left, true},
+               {"with", left, true},
                {"bits", right},
                {"size", right},
                {"loads"}});
-  Totals totals;
   Reasons reasons(checkpoint);
   Notes notes;
   std::vector<uint32_t> numbers;  // of the notes of layers that do not load
@@ -176,32 +257,28 @@ void print_table(const marlin_checkpoint* checkpoint) {
     totals.add(info);
     if (!loads(info))
       numbers.push_back(static_cast<uint32_t>(notes.add(info.name, reasons.of(info))));
-    table.measure(cells_of(info, loads(info) ? 0 : numbers.back()));
+    table.measure(cells_of(checkpoint, info, loads(info) ? 0 : numbers.back()));
   });
-  table.print_head();
+  if (totals.layers > 0) table.print_head();
   auto number = numbers.begin();
   for_each_layer(checkpoint, [&](const marlin_layer_info& info) {
     const auto mood = loads(info) ? Table::Mood::plain : Table::Mood::wrong;
-    table.print_line(cells_of(info, loads(info) ? 0 : *number++), stdout, mood);
+    table.print_line(cells_of(checkpoint, info, loads(info) ? 0 : *number++), stdout, mood);
   });
   if (!notes.empty()) fmt::print("\n");
   notes.print();
-  const auto bits = totals.bits();
-  fmt::print("\n{}, {} quantized, {} 2:4 sparse, {} would load\n{:.4g} million weights in {}{}\n",
-             counted(totals.layers, "layer"), totals.quantized, totals.sparse, totals.loadable,
-             static_cast<double>(totals.weights) / 1e6,
-             bytes_text(static_cast<double>(totals.bytes)),
-             bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
+  print_account({totals, path, checkpoint});
 }
 
 ExitCode run(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.path);
+  Totals totals;
   if (options.json) {
-    print_json(options.path, checkpoint.get());
+    totals = print_json(options.path, checkpoint.get());
   } else {
-    print_table(checkpoint.get());
+    print_table(options.path, checkpoint.get(), totals);
   }
-  return ExitCode::ok;
+  return totals.all_read() ? ExitCode::ok : ExitCode::wrong;
 }
 
 }  // namespace
@@ -220,6 +297,10 @@ void add_inspect(CLI::App& app, Action& action) {
       "listed with the reason, each reason once; layers of floats load when they are quantized on "
       "the way ('when "
       "quantized').\n"
+      "The last lines say what the bytes of all tensors are. Exits with 1 when a layer would not "
+      "load, or when there is\n"
+      "no layer.\n"
+      "'type' is the type of a GGUF's tensor. "
       "'format' has the size of a scale group ('g128'; 'row': all of K), 'N x K' the number of "
       "experts before it.\n"
       "'with' tells 2:4 sparsity, zero points, act-order and the like; 'bits' are all bytes of a "

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <optional>
@@ -9,6 +11,7 @@
 #include <string_view>
 
 #include "command.h"
+#include "names.h"
 #include "words.h"
 
 namespace metal_marlin::tools {
@@ -131,6 +134,33 @@ marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::str
   throw Failure(fmt::format(
       "there is no layer '{}'; {}", name,
       meant.empty() ? "t" + has + hint : fmt::format("did you mean '{}'? T{}", meant, has)));
+}
+
+std::string tensor_type(const marlin_checkpoint* checkpoint, const char* name) {
+  auto error = make<marlin_error>();
+  marlin_matrix matrix{};
+  const marlin_status status = marlin_checkpoint_tensor(checkpoint, name, &matrix, &error);
+  if (status == MARLIN_OK) {
+    std::string type = dtype_name(matrix.dtype);
+    std::transform(type.begin(), type.end(), type.begin(),
+                   [](unsigned char c) { return std::toupper(c); });
+    return type;
+  }
+  // Types without a marlin_dtype are no matrices of the interface. Its message names them.
+  const std::string_view message = error.message;
+  constexpr std::string_view kBefore = " has type ", kBehind = ", which marlin_dtype";
+  const size_t at = message.rfind(kBefore), end = message.rfind(kBehind);
+  if (status != MARLIN_E_UNSUPPORTED || at == message.npos || end == message.npos || end < at)
+    return "";
+  return std::string(message.substr(at + kBefore.size(), end - at - kBefore.size()));
+}
+
+std::string quant_method(const marlin_checkpoint* checkpoint) {
+  auto value = make<marlin_value>();
+  const marlin_status status =
+      marlin_checkpoint_value(checkpoint, "quantization_config.quant_method", &value, nullptr);
+  if (status != MARLIN_OK || value.kind != MARLIN_VALUE_STRING) return "";
+  return {static_cast<const char*>(value.data), value.bytes};
 }
 
 namespace {

@@ -49,6 +49,11 @@ std::vector<marlin_layer_info> layers_of(const marlin_checkpoint* checkpoint);
 /// The layer `name`, or a Failure that lists the existing layers.
 marlin_layer_info find_layer(const marlin_checkpoint* checkpoint, const std::string& name);
 
+/// The type that a file gives a tensor, "Q4_K" or "BF16"; "" if the checkpoint has no such tensor.
+std::string tensor_type(const marlin_checkpoint* checkpoint, const char* name);
+/// The method of quantization that the config names, "gptq"; "" if there is none.
+std::string quant_method(const marlin_checkpoint* checkpoint);
+
 /// How to quantize layers of floats; NONE: not at all.
 struct Quantize {
   marlin_format format = MARLIN_FORMAT_NONE;

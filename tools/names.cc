@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 
@@ -66,11 +67,26 @@ constexpr std::pair<marlin_scheme, std::string_view> kSchemes[] = {
     {MARLIN_SCHEME_GPTQ, "gptq"}, {MARLIN_SCHEME_MARLIN_24, "marlin-24"},
     {MARLIN_SCHEME_GGUF, "gguf"}, {MARLIN_SCHEME_MLX, "mlx"},
 };
-/// Types of GGUF's blocks, as ggml writes them and as people do.
-constexpr std::pair<const char*, std::string_view> kBlockTypes[] = {
-    {"Q2_K", "q2_k"}, {"Q3_K", "q3_k"}, {"Q4_0", "q4_0"},     {"Q4_1", "q4_1"},
-    {"Q4_K", "q4_k"}, {"Q5_0", "q5_0"}, {"Q5_1", "q5_1"},     {"Q5_K", "q5_k"},
-    {"Q6_K", "q6_k"}, {"Q8_0", "q8_0"}, {"IQ4_NL", "iq4_nl"}, {"IQ4_XS", "iq4_xs"}};
+/// Types of GGUF's blocks, as ggml writes them and as people do, and the weights in them.
+struct BlockRow {
+  const char* ggml;
+  std::string_view name;
+  marlin_format format;
+  uint32_t flags = 0;
+};
+constexpr uint32_t kAdds = MARLIN_PACK_ADDITIVE_ZEROS, kTwoLevels = MARLIN_PACK_TWO_LEVEL_SCALES;
+constexpr BlockRow kBlockTypes[] = {{"Q2_K", "q2_k", MARLIN_INT2, kAdds | kTwoLevels},
+                                    {"Q3_K", "q3_k", MARLIN_INT3, kTwoLevels},
+                                    {"Q4_0", "q4_0", MARLIN_INT4},
+                                    {"Q4_1", "q4_1", MARLIN_INT4, kAdds},
+                                    {"Q4_K", "q4_k", MARLIN_INT4, kAdds | kTwoLevels},
+                                    {"Q5_0", "q5_0", MARLIN_INT5},
+                                    {"Q5_1", "q5_1", MARLIN_INT5, kAdds},
+                                    {"Q5_K", "q5_k", MARLIN_INT5, kAdds | kTwoLevels},
+                                    {"Q6_K", "q6_k", MARLIN_INT6, kTwoLevels},
+                                    {"Q8_0", "q8_0", MARLIN_INT8},
+                                    {"IQ4_NL", "iq4_nl", MARLIN_IQ4},
+                                    {"IQ4_XS", "iq4_xs", MARLIN_IQ4, kTwoLevels}};
 constexpr std::pair<marlin_backend, std::string_view> kBackends[] = {
     {MARLIN_BACKEND_AUTO, "auto"},
     {MARLIN_BACKEND_CPU, "cpu"},
@@ -99,7 +115,7 @@ std::string name_of(Names<T> names, T value) {
 template <class T>
 std::optional<T> value_of(Names<T> names, std::string_view name) {
   for (const auto& [v, n] : names) {
-    if (n == name) return v;
+    if (is_name(name, n)) return v;
   }
   return std::nullopt;
 }
@@ -119,6 +135,12 @@ std::vector<marlin_format> formats_for(unsigned use) {
 }
 
 }  // namespace
+
+bool is_name(std::string_view typed, std::string_view name) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(typed.begin(), typed.end(), name.begin(), name.end(),
+                    [&](char a, char b) { return lower(a) == b; });
+}
 
 std::string format_name(marlin_format format) {
   if (format == MARLIN_FORMAT_NONE) return "float";
@@ -162,7 +184,7 @@ std::optional<marlin_backend> parse_backend(std::string_view name) {
 }
 std::optional<marlin_format> parse_format(std::string_view name) {
   for (const FormatRow& row : kFormats)
-    if (row.name == name) return row.format;
+    if (is_name(name, row.name)) return row.format;
   return std::nullopt;
 }
 std::optional<marlin_scheme> parse_scheme(std::string_view name) {
@@ -177,12 +199,19 @@ std::optional<marlin_dtype> parse_activation_dtype(std::string_view name) {
 }
 
 const char* parse_block_type(std::string_view name) {
-  return value_of<const char*>(kBlockTypes, name).value_or(nullptr);
+  for (const BlockRow& row : kBlockTypes)
+    if (is_name(name, row.name)) return row.ggml;
+  return nullptr;
 }
 std::vector<std::string_view> block_types() {
   std::vector<std::string_view> names;
-  for (const auto& [ggml, name] : kBlockTypes) names.push_back(name);
+  for (const BlockRow& row : kBlockTypes) names.push_back(row.name);
   return names;
+}
+std::string block_type_of(marlin_format format, uint32_t flags) {
+  for (const BlockRow& row : kBlockTypes)
+    if (row.format == format && row.flags == (flags & (kAdds | kTwoLevels))) return row.ggml;
+  return "";
 }
 
 std::span<const marlin_format> measured_formats() {
@@ -202,6 +231,18 @@ int code_bits(marlin_format format) {
 uint32_t default_group(marlin_format format) {
   const FormatRow* const row = row_of(format);
   return row != nullptr ? row->group : 32;
+}
+
+std::string count_text(uint64_t count) {
+  static constexpr std::array<const char*, 4> units = {"", " thousand", " million",
+                                                       " thousand million"};
+  auto number = static_cast<double>(count);
+  size_t unit = 0;
+  while (number >= 999.5 && unit + 1 < units.size()) {
+    number /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.{}f}{}", number, unit == 0 || number >= 99.95 ? 0 : 1, units[unit]);
 }
 
 std::string bytes_text(double bytes) {

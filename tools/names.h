@@ -26,6 +26,8 @@ std::vector<std::string> flag_list(uint32_t flags);
 /// The same as "zeros, act-order".
 std::string flag_names(uint32_t flags);
 
+/// Whether somebody who typed this may mean a name, which has no capitals: in any case.
+bool is_name(std::string_view typed, std::string_view name);
 std::optional<marlin_backend> parse_backend(std::string_view name);  ///< auto, cpu, metal, cuda
 std::optional<marlin_format> parse_format(std::string_view name);
 std::optional<marlin_scheme> parse_scheme(
@@ -37,6 +39,9 @@ std::optional<marlin_dtype> parse_activation_dtype(std::string_view name);  ///<
 const char* parse_block_type(std::string_view name);
 /// All that it takes.
 std::vector<std::string_view> block_types();
+/// The type of blocks that holds weights of a format with these flags of marlin_layer_info; "" if
+/// none of block_types() does.
+std::string block_type_of(marlin_format format, uint32_t flags);
 
 /// The formats that bench, report, verify and the quickstart take where none is named.
 std::span<const marlin_format> measured_formats();
@@ -47,6 +52,8 @@ int code_bits(marlin_format format);
 /// The group of a format if none is requested.
 uint32_t default_group(marlin_format format);
 
+/// "123", "4.1 thousand", "135 million".
+std::string count_text(uint64_t count);
 /// "25.6 MB", "512 kB": powers of ten, as for bandwidth.
 std::string bytes_text(double bytes);
 /// "1.23 us", "45.6 ms".

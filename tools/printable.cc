@@ -69,6 +69,10 @@ bool is_utf8(std::string_view text) {
 
 std::string printable(std::string_view text) { return escaped(text, false); }
 
+nlohmann::ordered_json text_or_null(const std::string& text) {
+  return text.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(text);
+}
+
 std::string json_text(const nlohmann::ordered_json& json, int indent) {
   // The remaining characters to escape are inside strings, where \u202e means the same character.
   // Newlines belong to the indentation.

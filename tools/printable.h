@@ -12,6 +12,8 @@ bool is_utf8(std::string_view text);
 /// invalid bytes and control characters below U+0020. Escapes like \u202e replace other control
 /// characters and characters that reverse or break lines of text.
 std::string printable(std::string_view text);
+/// null for an empty text.
+nlohmann::ordered_json text_or_null(const std::string& text);
 /// Like nlohmann's dump(), but always UTF-8 that a terminal can show: U+FFFD replaces invalid
 /// bytes.
 std::string json_text(const nlohmann::ordered_json& json, int indent = -1);

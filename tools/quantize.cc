@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "command.h"
+#include "file_tensors.h"
 #include "input_files.h"
 #include "library.h"
 #include "machine_limits.h"
@@ -88,8 +88,10 @@ bool is_meant(const Options& options, const std::string& name) {
 
 struct Choice {
   std::vector<const char*> names;
-  std::vector<const char*> types;  ///< of blocks, one a name; or empty
-  size_t quantized_already = 0;    ///< selected, but not chosen
+  std::vector<const char*> types;         ///< of blocks, one a name; or empty
+  size_t quantized_already = 0;           ///< selected, but not chosen
+  std::vector<marlin_layer_info> unread;  ///< selected, but they do not load
+  Untouched untouched;
 };
 
 /// The type of blocks of each layer of the checkpoint; null: none is requested, or none fits.
@@ -129,12 +131,15 @@ Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
   for (size_t i = 0; i < layers.size(); ++i) {
     const marlin_layer_info& layer = layers[i];
     const bool floats = layer.format == MARLIN_FORMAT_NONE;
-    if (!is_meant(options, layer.name) || (floats && !options.quantizes())) continue;
-    if (!floats && options.quantizes() && !options.requantize) {
-      ++choice.quantized_already;
+    const bool meant = is_meant(options, layer.name), loads = layer.status == MARLIN_OK;
+    const bool already = !floats && options.quantizes() && !options.requantize;
+    const bool fits = options.recipe.empty() || types[i] != nullptr;
+    if (!meant || !loads || already || !fits || (floats && !options.quantizes())) {
+      if (meant && !loads) choice.unread.push_back(layer);
+      if (meant && loads && already) ++choice.quantized_already;
+      choice.untouched.add(layer);
       continue;
     }
-    if (!options.recipe.empty() && types[i] == nullptr) continue;  // no type has rows like these
     choice.names.push_back(layer.name);
     if (typed) choice.types.push_back(types[i]);
   }
@@ -161,13 +166,41 @@ marlin_convert_desc describe(const Options& options, const Choice& choice) {
   return desc;
 }
 
-/// Of a layer that the library does not read, an outcome says what it says of floats.
-void mark_unread(const marlin_checkpoint* checkpoint, std::vector<LayerOutcome>& outcomes) {
-  std::set<std::string> unread;
+/// Whether the output is a GGUF, by the rule of MARLIN_SCHEME_AUTO.
+bool writes_gguf(const Options& options, bool from_gguf) {
+  if (known(parse_scheme(options.scheme)) != MARLIN_SCHEME_AUTO)
+    return known(parse_scheme(options.scheme)) == MARLIN_SCHEME_GGUF;
+  return options.output.ends_with(".gguf") ||
+         (from_gguf && !options.output.ends_with(".safetensors"));
+}
+
+/// Names the types of blocks, and adds the layers that do not load.
+void complete(std::vector<LayerOutcome>& outcomes, const Options& options, const Choice& choice,
+              const marlin_checkpoint* checkpoint) {
+  for (const marlin_layer_info& layer : choice.unread) {
+    LayerOutcome& outcome = outcomes.emplace_back();
+    outcome.numbers = make<marlin_convert_outcome>();
+    outcome.numbers.status = layer.status;
+    outcome.numbers.n = layer.n;
+    outcome.numbers.k = layer.k;
+    outcome.numbers.experts = layer.experts;
+    outcome.numbers.group_size = layer.group_size;
+    outcome.numbers.from = outcome.numbers.format = layer.format;
+    outcome.numbers.bytes_before = outcome.numbers.bytes_after = layer.bytes;
+    outcome.name = layer.name;
+    const Context context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
+    outcome.reason = why_not(context.get(), checkpoint, layer);
+    outcome.unread = true;
+  }
+  bool from_gguf = false;
   for_each_layer(checkpoint, [&](const marlin_layer_info& layer) {
-    if (layer.status != MARLIN_OK) unread.insert(layer.name);
+    from_gguf = from_gguf || layer.layout == MARLIN_LAYOUT_GGUF;
   });
-  for (LayerOutcome& outcome : outcomes) outcome.unread = unread.contains(outcome.name);
+  for (LayerOutcome& outcome : outcomes) {
+    if (from_gguf) outcome.from_type = tensor_type(checkpoint, outcome.name.c_str());
+    if (outcome.quantized() && writes_gguf(options, from_gguf))
+      outcome.to_type = block_type_of(outcome.numbers.format, outcome.numbers.flags);
+  }
 }
 
 ExitCode run(const Options& options) {
@@ -198,12 +231,15 @@ ExitCode run(const Options& options) {
                                          counted(choice.quantized_already, "layer"))
                            : ""));
     outcomes = host.outcomes();
-    mark_unread(checkpoint.get(), outcomes);
   }
+  complete(outcomes, options, choice, checkpoint.get());
+  const auto tensors = file_tensors(options.input);
+  const uint64_t all_bytes = tensors ? tensors->bytes : 0;
   if (options.json) {
-    print_quantized_json(outcomes, options.input, options.output, options.dry_run);
+    print_quantized_json(outcomes, choice.untouched, options.input, options.output,
+                         options.dry_run);
   } else {
-    print_quantized(outcomes, options.dry_run);
+    print_quantized(outcomes, choice.untouched, all_bytes, options.dry_run);
   }
   const bool all = std::all_of(outcomes.begin(), outcomes.end(),
                                [](const LayerOutcome& layer) { return layer.quantized(); });

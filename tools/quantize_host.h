@@ -16,7 +16,8 @@ namespace metal_marlin::tools {
 struct LayerOutcome {
   marlin_convert_outcome numbers;
   std::string name, reason;
-  bool unread = false;  ///< a layer of the input that does not load
+  bool unread = false;  ///< a layer of the input that does not load, and was left as it is
+  std::string from_type = {}, to_type = {};  ///< of blocks, in a GGUF
   uint64_t weights() const {
     return static_cast<uint64_t>(numbers.n) * static_cast<uint64_t>(numbers.k) * numbers.experts;
   }

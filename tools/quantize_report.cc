@@ -43,7 +43,8 @@ Sums add_up(const std::vector<LayerOutcome>& outcomes) {
 }
 
 double bits_of(const LayerOutcome& layer) {
-  return 8 * static_cast<double>(layer.numbers.bytes_after) / static_cast<double>(layer.weights());
+  const auto weights = static_cast<double>(layer.weights());  // 0: of an unknown form
+  return weights == 0 ? 0 : 8 * static_cast<double>(layer.numbers.bytes_after) / weights;
 }
 
 /// The signal-to-noise ratio in dB; "" if nothing was compared.
@@ -57,9 +58,25 @@ std::string shape_text(const marlin_convert_outcome& layer) {
                      layer.n, layer.k);
 }
 
+/// "left as they are: 3 matrices with 24 % of the bytes, the first token_embd.weight"
+void print_untouched(const Untouched& untouched, uint64_t all_bytes) {
+  if (untouched.matrices == 0) return;
+  const std::string share =
+      all_bytes == 0
+          ? bytes_text(static_cast<double>(untouched.bytes))
+          : fmt::format("{:.1f} % of the bytes", 100 * static_cast<double>(untouched.bytes) /
+                                                     static_cast<double>(all_bytes));
+  if (untouched.matrices == 1)
+    fmt::print("left as it is: 1 matrix with {}, {}\n", share, printable(untouched.first));
+  else
+    fmt::print("left as they are: {} matrices with {}, the first {}\n", untouched.matrices, share,
+               printable(untouched.first));
+}
+
 }  // namespace
 
-void print_quantized(const std::vector<LayerOutcome>& outcomes, bool dry_run) {
+void print_quantized(const std::vector<LayerOutcome>& outcomes, const Untouched& untouched,
+                     uint64_t all_bytes, bool dry_run) {
   using enum Table::Align;
   const bool sparse = std::any_of(outcomes.begin(), outcomes.end(), [](const auto& layer) {
     return (layer.numbers.flags & MARLIN_LAYER_SPARSE_2_4) != 0;
@@ -67,6 +84,8 @@ void print_quantized(const std::vector<LayerOutcome>& outcomes, bool dry_run) {
   std::vector<Table::Column> columns = {{"layer"},
                                         {"from"},
                                         {"to"},
+                                        {"type"},
+                                        {"new type"},
                                         {"N x K", right},
                                         {"group", right, true},
                                         {"bits/weight", right, true},
@@ -83,6 +102,8 @@ void print_quantized(const std::vector<LayerOutcome>& outcomes, bool dry_run) {
         layer.unread ? "not read" : format_name(o.from),
         layer.quantized() ? format_name(o.format) + (flags.empty() ? "" : ", " + flags)
                           : "left as it is",
+        layer.from_type,
+        layer.to_type,
         shape_text(o),
         std::to_string(o.group_size),
         fmt::format("{:.2f}", bits_of(layer)),
@@ -111,10 +132,11 @@ void print_quantized(const std::vector<LayerOutcome>& outcomes, bool dry_run) {
   fmt::print("\n{}{} quantized{}, {} -> {}, {:.2f} bits a weight{}\n", dry_run ? "would be: " : "",
              counted(sums.layers, "layer"), exact, bytes_text(static_cast<double>(sums.before)),
              bytes_text(static_cast<double>(sums.after)), sums.bits(), snr);
+  print_untouched(untouched, all_bytes);
 }
 
-void print_quantized_json(const std::vector<LayerOutcome>& outcomes, const std::string& input,
-                          const std::string& output, bool dry_run) {
+void print_quantized_json(const std::vector<LayerOutcome>& outcomes, const Untouched& untouched,
+                          const std::string& input, const std::string& output, bool dry_run) {
   nlohmann::ordered_json layers = nlohmann::ordered_json::array();
   for (const LayerOutcome& layer : outcomes) {
     const marlin_convert_outcome& o = layer.numbers;
@@ -123,7 +145,9 @@ void print_quantized_json(const std::vector<LayerOutcome>& outcomes, const std::
                       {"exact", layer.exact()},
                       {"reason", layer.reason},
                       {"from", layer.unread ? "not read" : format_name(o.from)},
+                      {"from_type", text_or_null(layer.from_type)},
                       {"format", format_name(o.format)},
+                      {"type", text_or_null(layer.to_type)},
                       {"n", o.n},
                       {"k", o.k},
                       {"experts", o.experts},
@@ -145,6 +169,8 @@ void print_quantized_json(const std::vector<LayerOutcome>& outcomes, const std::
                                        {{"quantized", sums.layers},
                                         {"exact", sums.exact},
                                         {"left", sums.skipped},
+                                        {"matrices_left", untouched.matrices},
+                                        {"bytes_left", untouched.bytes},
                                         {"weights", sums.weights},
                                         {"bytes_before", sums.before},
                                         {"bytes_after", sums.after},

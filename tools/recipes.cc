@@ -9,6 +9,7 @@
 #include <span>
 
 #include "command.h"
+#include "names.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -134,7 +135,7 @@ constexpr struct {
 
 const Recipe* find_recipe(std::string_view name) {
   const auto at = std::find_if(std::begin(kRecipes), std::end(kRecipes),
-                               [&](const Recipe& recipe) { return recipe.name == name; });
+                               [&](const Recipe& recipe) { return is_name(name, recipe.name); });
   return at == std::end(kRecipes) ? nullptr : at;
 }
 

@@ -1,7 +1,9 @@
 // unpack: writes the true values of layers as float32 tensors to a .safetensors file.
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -24,6 +26,10 @@ struct Options {
   bool force = false;
 };
 
+void leave_out(const marlin_layer_info& layer, const std::string& why) {
+  fmt::print(stderr, "metal-marlin: left out '{}': {}\n", printable(layer.name), printable(why));
+}
+
 /// The layers to write. Layers that must be left out are named on stderr; *missing counts the
 /// layers that should have been written.
 std::vector<marlin_layer_info> choose(marlin_context* context, const marlin_checkpoint* checkpoint,
@@ -41,8 +47,7 @@ std::vector<marlin_layer_info> choose(marlin_context* context, const marlin_chec
     if (why.empty() && !is_utf8(layer.name))
       why = "its name is no UTF-8, as the names of .safetensors are";
     if (!why.empty()) {
-      fmt::print(stderr, "metal-marlin: left out '{}': {}\n", printable(layer.name),
-                 printable(why));
+      leave_out(layer, why);
       ++*missing;
     } else {
       chosen.push_back(layer);
@@ -81,37 +86,85 @@ RowReader reader_of(marlin_context* context, const marlin_checkpoint* checkpoint
   };
 }
 
+using UseValues = std::function<void(const std::vector<float>&)>;
+
+/// Gives `use` the values of a layer, some rows at a time. Returns why it does not load, or "".
+std::string read_layer(marlin_context* context, const marlin_checkpoint* checkpoint,
+                       const marlin_layer_info& layer, const Quantize& quantize,
+                       const UseValues& use) {
+  // About 16 MB at a time, so that memory holds little more than one packed expert.
+  const int64_t stripe = rows_of_stripe(layer.k);
+  std::vector<float> values;
+  for (uint32_t expert = 0; expert < layer.experts; ++expert) {
+    RowReader read;
+    for (int64_t row = 0; row < layer.n; row += stripe) {
+      const int64_t count = std::min(stripe, layer.n - row);
+      values.resize(static_cast<size_t>(count * layer.k));
+      try {
+        if (!read) read = reader_of(context, checkpoint, layer, expert, quantize);
+        read(row, count, values.data());
+      } catch (const Failure& failure) {
+        return failure.what();
+      }
+      use(values);
+    }
+  }
+  return "";
+}
+
+using ReadLayer = std::function<std::string(const marlin_layer_info&, const UseValues&)>;
+
+/// Writes the file. Returns the index of the first layer that does not load, with the reason in
+/// *why; the number of layers if all do, and there is no file otherwise.
+size_t write_layers(OutputFile& output, const std::vector<marlin_layer_info>& layers,
+                    const ReadLayer& read, std::string* why) {
+  SafetensorsWriter writer(output, tensors_of(layers));
+  double total = 0, done = 0;
+  for (const auto& layer : layers) total += static_cast<double>(layer.n * layer.k) * layer.experts;
+  Progress progress("unpacking", total);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    *why = read(layers[i], [&](const std::vector<float>& values) {
+      writer.write(values.data(), values.size());
+      done += static_cast<double>(values.size());
+      progress.at(done, layers[i].name);
+    });
+    if (!why->empty()) return i;
+  }
+  writer.commit();
+  return layers.size();
+}
+
 ExitCode run(const Options& options) {
   const Checkpoint checkpoint = open_checkpoint(options.path);
   const Context context = make_context({.backend = MARLIN_BACKEND_CPU});
   int missing = 0;
-  const auto layers = choose(context.get(), checkpoint.get(), options, &missing);
+  auto layers = choose(context.get(), checkpoint.get(), options, &missing);
   InputFiles inputs;
   inputs.add_checkpoint(options.path);
-  OutputFile output(options.output, options.force, std::move(inputs));
-  SafetensorsWriter writer(output, tensors_of(layers));
-
-  double total = 0, done = 0;
-  for (const auto& layer : layers) total += static_cast<double>(layer.n * layer.k) * layer.experts;
-  Progress progress("unpacking", total);
-  std::vector<float> values;
-  for (const auto& layer : layers) {
-    const int64_t stripe = rows_of_stripe(layer.k);
-    for (uint32_t expert = 0; expert < layer.experts; ++expert) {
-      const RowReader read =
-          reader_of(context.get(), checkpoint.get(), layer, expert, options.quantize.get());
-      for (int64_t row = 0; row < layer.n; row += stripe) {
-        const int64_t count = std::min(stripe, layer.n - row);
-        values.resize(static_cast<size_t>(count * layer.k));
-        read(row, count, values.data());
-        writer.write(values.data(), values.size());
-        done += static_cast<double>(values.size());
-        progress.at(done, layer.name);
-      }
-    }
+  const ReadLayer read = [&](const marlin_layer_info& layer, const UseValues& use) {
+    return read_layer(context.get(), checkpoint.get(), layer, options.quantize.get(), use);
+  };
+  for (;;) {
+    OutputFile output(options.output, options.force, inputs);
+    std::string why;
+    const size_t bad = write_layers(output, layers, read, &why);
+    if (bad == layers.size()) return missing ? ExitCode::wrong : ExitCode::ok;
+    if (!options.layer.empty()) throw Failure(why);
+    // The header had promised this layer. Before another is written, all others are read.
+    const auto is_left_out = [&, first = &layers[bad]](const marlin_layer_info& layer) {
+      if (&layer != first) why = read(layer, [](const std::vector<float>&) {});
+      if (why.empty()) return false;
+      leave_out(layer, why);
+      ++missing;
+      return true;
+    };
+    std::vector<marlin_layer_info> good(layers.begin(),
+                                        layers.begin() + static_cast<ptrdiff_t>(bad));
+    std::copy_if(layers.begin() + static_cast<ptrdiff_t>(bad), layers.end(),
+                 std::back_inserter(good), std::not_fn(is_left_out));
+    if (good.empty()) throw Failure(fmt::format("{} has no layer to unpack", options.path));
+    layers = std::move(good);
   }
-  writer.commit();
-  return missing ? ExitCode::wrong : ExitCode::ok;
 }
 
 }  // namespace

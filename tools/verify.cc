@@ -202,7 +202,7 @@ class Verifier {
     if (expected_) fmt::print("values compared bit for bit with {}\n", expected_path_);
     fmt::print("{} right, {} wrong{}\n", right_, wrong_,
                skipped_ > 0 ? fmt::format(", {} not served", skipped_) : "");
-    return wrong_ || right_ == 0 ? ExitCode::wrong : ExitCode::ok;
+    return wrong_ || skipped_ || right_ == 0 ? ExitCode::wrong : ExitCode::ok;
   }
 
  private:

@@ -59,6 +59,9 @@ case $case in
       share/doc/metal-marlin/docs/README.md share/doc/metal-marlin/examples/mlp.c; do
       [ -e "$prefix/$file" ] || fail "$file is not installed"
     done
+    for license in "MIT License" "BSD 2-Clause License" "BSD 3-Clause License"; do # of what is compiled in
+      grep -q "$license ---" "$prefix/share/doc/metal-marlin/NOTICE" || fail "no text of the $license is installed"
+    done
     extra=$(cd "$prefix" && find . -type f | grep -v -E "^\./(include/metal_marlin/metal_marlin\.hp*|$LIBDIR/(libmetal-marlin\.|pkgconfig/metal-marlin\.pc|cmake/metal-marlin/)|bin/metal-marlin$|share/(man/man1/metal-marlin\.1|bash-completion|zsh|fish|doc/metal-marlin/))" || true)
     [ -z "$extra" ] || fail "installed without a reason: $extra"
     ;;
@@ -105,6 +108,9 @@ case $case in
     "$CMAKE" --install "$BUILD" --prefix "$work/stage/opt" >install.log
     (cd stage && find opt ! -type d | sed 's|^|/|') >install_manifest.txt
     echo kept >stage/opt/include/metal_marlin/of_somebody_else.h
+    for component in debian_library debian_dev tools; do # which cpack writes, of files that a package may have installed
+      echo /opt/include/metal_marlin/of_somebody_else.h >install_manifest_$component.txt
+    done
     DESTDIR=$work/stage "$CMAKE" -D BUILD="$work" -P "$SOURCE/cmake/uninstall.cmake" 2>uninstall.log || { cat uninstall.log; fail "uninstall"; }
     left=$(find stage ! -type d)
     [ "$left" = stage/opt/include/metal_marlin/of_somebody_else.h ] || fail "expected one file of somebody else, found: $left"
@@ -112,6 +118,8 @@ case $case in
     [ -d "stage/opt/$LIBDIR/cmake" ] || fail "a folder is gone that others may have made"
     ! "$CMAKE" -D BUILD="$work" -P "$SOURCE/cmake/uninstall.cmake" 2>again.log || fail "it uninstalls what is not installed"
     grep -q 'install_manifest.txt' again.log || { cat again.log; fail "another error was expected"; }
+    mkdir -p _CPack_Packages && touch _CPack_Packages/staged && echo "$work/_CPack_Packages/staged" >install_manifest.txt
+    ! "$CMAKE" -D BUILD="$work" -P "$SOURCE/cmake/uninstall.cmake" 2>again.log || fail "it uninstalls what cpack staged"
     ;;
   moved_prefix)
     cp -R "$prefix" first && mv first second
@@ -129,9 +137,39 @@ case $case in
     fi
     grep -q 'compatible with requested version' configure.log || { cat configure.log; fail "another error was expected"; }
     ;;
+  static_from_c)
+    # Two projects that know no C++: by CMake, and by the flags of README.md.
+    printf 'cmake_minimum_required(VERSION 3.22)\nproject(x C)\nfind_package(metal-marlin 0.1 REQUIRED)\n' >CMakeLists.txt
+    printf 'add_executable(x consumer.c)\ntarget_link_libraries(x metal_marlin::static)\n' >>CMakeLists.txt
+    cp "$here"/consumer/consumer.c "$here"/consumer/*.h .
+    "$CMAKE" -S . -B build -G "$GENERATOR" -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" >configure.log
+    "$CMAKE" --build build >build.log || { cat build.log; fail "a C project does not link the static library"; }
+    ./build/x
+    [ "$(uname)" != Darwin ] || exit 0
+    "$CC" $strict consumer.c $(pc "$prefix" --cflags) $(pc "$prefix" --static --libs | sed 's/-lmetal-marlin/-Wl,-Bstatic & -Wl,-Bdynamic/') -o by_flags
+    ! readelf -d by_flags | grep -q libmetal-marlin || fail "the flags of README.md link the shared library"
+    ./by_flags
+    ;;
+  optimized)
+    # Whatever the build type of a project is, the library is optimized, unless the project's own flags say how.
+    for how in CMAKE_BUILD_TYPE= CMAKE_BUILD_TYPE=Debug CMAKE_BUILD_TYPE=Release CMAKE_CXX_FLAGS=-O1 CMAKE_CXX_FLAGS_DEBUG=-g; do
+      rm -rf build
+      printf 'cmake_minimum_required(VERSION 3.22)\nproject(x C CXX)\nadd_subdirectory("%s" marlin)\n' "$SOURCE" >CMakeLists.txt
+      "$CMAKE" -S . -B build -G "$GENERATOR" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON \
+        "-D$how" >configure.log || { cat configure.log; fail "it cannot be configured with $how"; }
+      grep -q 'metal-marlin [0-9.]*: optimized, CPU kernels .*, with' configure.log || { cat configure.log; fail "it does not say what it is"; }
+      grep '"command".*/gemm\.cc' build/compile_commands.json >commands || fail "it compiles no gemm.cc"
+      ! grep -v -e ' -O[13]' commands || fail "it is not optimized with $how"
+      [ "$how" != CMAKE_CXX_FLAGS=-O1 ] || ! grep -e ' -O3' commands || fail "it overrides the project's own flags"
+    done
+    "$CMAKE" -S "$SOURCE" -B alone -G "$GENERATOR" -DCMAKE_C_COMPILER="$CC" -DCMAKE_CXX_COMPILER="$CXX" -DCMAKE_BUILD_TYPE=Debug \
+      -DCMAKE_EXPORT_COMPILE_COMMANDS=ON >configure.log
+    grep -q ': not optimized,' configure.log || fail "it says of a debug build that it is optimized"
+    ! grep -q -e ' -O3' alone/compile_commands.json || fail "a debug build of the library alone is optimized"
+    ;;
   subdirectory)
-    # Unoptimized, and a folder's files as one: it is the build that is tested here.
-    configure_consumer -DMETAL_MARLIN_SOURCE="$SOURCE" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_UNITY_BUILD=ON &&
+    # Optimized little, and a folder's files as one: it is the build that is tested here.
+    configure_consumer -DMETAL_MARLIN_SOURCE="$SOURCE" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON -DCMAKE_UNITY_BUILD=ON -DCMAKE_CXX_FLAGS=-O1 &&
       "$CMAKE" --build build --target consumer_c consumer_cc consumer_moe
     [ ! -e build/CPackConfig.cmake ] || fail "a project that adds this one gets its packages"
     ./build/consumer_c && ./build/consumer_cc && ./build/consumer_moe "$SOURCE/tests/data/qwen3moe-gptq-experts"

@@ -316,7 +316,7 @@ TEST(Command, ReasonsAreToldOnceAndLayersThatAreNotReadAreNoFloats) {
   const ScratchFolder scratch;
   const std::string path = write_unread(scratch, 12);
   const Ran inspected = run_command({"inspect", path});
-  EXPECT_EQ(inspected.exit_code, 0) << inspected.err;
+  EXPECT_EQ(inspected.exit_code, 1) << inspected.err;
   EXPECT_THAT(inspected.out, AllOf(HasSubstr("no (1)"), HasSubstr(": 12 layers, the first blk.0\n"), Not(HasSubstr("(2)"))));
   const Ran verified = run_command({"verify", path, "-m", "1"});
   EXPECT_THAT(verified.out, AllOf(HasSubstr("not served (1)"), HasSubstr(": 12 layers, the first blk.0\n")));
@@ -349,10 +349,14 @@ TEST(Quantize, LayersThatAreNotReadAreNoFloats) {
   file.resize((file.size() + 31) / 32 * 32, '\0');
   const ScratchFolder scratch;
   write_file(scratch.at("in.gguf"), file + data);
-  const Ran ran = run_command({"quantize", scratch.at("in.gguf"), scratch.at("out.gguf"), "--format", "q4_0", "--skip-unfit"});
-  EXPECT_EQ(ran.exit_code, 1) << ran.err;
-  EXPECT_THAT(ran.out, testing::ContainsRegex("unread.weight +not read +left as it is"));
-  EXPECT_THAT(ran.out, testing::ContainsRegex("floats.weight +float"));
+  for (const char* how : {"--skip-unfit", "--force"}) {
+    const Ran ran = run_command({"quantize", scratch.at("in.gguf"), scratch.at("out.gguf"), "--format", "Q4_0", how});
+    EXPECT_EQ(ran.exit_code, 1) << ran.err;
+    EXPECT_THAT(ran.out, testing::ContainsRegex("unread.weight +not read +left as it is +IQ2_XXS"));
+    EXPECT_THAT(ran.out, testing::ContainsRegex("floats.weight +float +int4 +F32 +Q4_0"));
+    EXPECT_THAT(ran.out, HasSubstr("type IQ2_XXS is not read"));
+    EXPECT_THAT(ran.out, HasSubstr("left as it is: 1 matrix with 5.9 % of the bytes, unread.weight"));
+  }
 }
 
 TEST(Command, WhatIsWrongIsRedWhereColorsAreShown) {

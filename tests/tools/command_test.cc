@@ -308,7 +308,7 @@ TEST(Command, WhatIsNotServedIsNeitherWrongNorOfNoSize) {
   const ScratchFolder scratch;
   const std::string path = write_tensor(scratch, "a.weight", "\"dtype\":\"I8\",\"shape\":[4,8]", 32);
   const Ran table = run_command({"inspect", path});
-  EXPECT_EQ(table.exit_code, 0) << table.err;
+  EXPECT_EQ(table.exit_code, 1) << table.err;
   EXPECT_THAT(table.out, Not(HasSubstr("0 x 0")));
   const auto json = nlohmann::json::parse(run_command({"inspect", "--json", path}).out);
   const auto& layer = json.at("layers").at(0);

@@ -174,6 +174,11 @@ class Planner {
       const Layer layer = layers[i];
       if (may_stay(layer) || std::binary_search(options_.layers.begin(), options_.layers.end(), i))
         continue;
+      if (!layer.status.ok())
+        return Status::error(MARLIN_E_UNSUPPORTED,
+                             "layer '%.100s': is not read by this version; beside newly quantized "
+                             "layers its codes could not be described",
+                             layer.name.c_str());
       return Status::error(MARLIN_E_UNSUPPORTED,
                            "layer '%.100s': is quantized already and not listed; beside newly "
                            "quantized layers it could not be "
