@@ -63,6 +63,27 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
+// CLI11's own messages list the numbers of constants, and the limits of floats.
+template <class T>
+CLI::Validator one_of(const std::map<std::string, T>& values, const std::string& names) {
+  const auto find = [values, names](std::string& found) {
+    const auto at = values.find(found);
+    if (at == values.end()) return "expected " + names + ", found '" + found + "'";
+    found = std::to_string(at->second);
+    return std::string();
+  };
+  return CLI::Validator(find, "");
+}
+CLI::Validator at_least_one() {
+  return CLI::Validator(
+      [](std::string& found) {
+        const bool digits = found.find_first_not_of("0123456789") == std::string::npos;
+        const bool zero = found.find_first_not_of('0') == std::string::npos;
+        return digits && !zero ? std::string() : "expected 1 or more, found " + found;
+      },
+      "");
+}
+
 // Where and how the model runs.
 void declare_run(CLI::App& app, ModelOptions& run) {
   app.add_option("--context", run.context,
@@ -83,11 +104,11 @@ void declare_run(CLI::App& app, ModelOptions& run) {
                                                           {"int8", MARLIN_COMPUTE_INT8}};
   // Without a description of their own: it would list the numbers of the constants.
   app.add_option("--backend", run.backend, "auto, cpu, metal or cuda; default: auto")
-      ->transform(CLI::CheckedTransformer(backends).description(""))
+      ->transform(one_of(backends, "auto, cpu, metal or cuda"))
       ->type_name("NAME");
   app.add_option("--compute", run.compute,
                  "default; or int8: activations rounded to 8 bits, which is faster")
-      ->transform(CLI::CheckedTransformer(computes).description(""))
+      ->transform(one_of(computes, "default or int8"))
       ->type_name("NAME");
 }
 
@@ -112,7 +133,7 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--seed", o.seed, "of the choice: the same seed, the same answer")
       ->capture_default_str();
   app.add_option("--max-tokens", o.most_tokens, "of one answer")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least_one())
       ->capture_default_str();
   declare_run(app, o.run);
   app.add_flag("--profile", o.profile, "say where the time went");
@@ -300,6 +321,10 @@ int answer(Model& model, const Tokenizer& tokenizer, const Metadata& metadata, c
   Conversation conversation(model, tokenizer, metadata, o.system);
   Sampler sampler(o.temperature, o.top_p, o.seed, o.repeat_penalty);
   Talk talk(conversation, sampler, o.most_tokens, &interrupted);
+  if (conversation.only_continues())
+    std::fprintf(stderr,
+                 "(the file has no chat template: its model only continues text, and may repeat "
+                 "itself without end)\n");
   if (o.prompt.empty())
     talk.run(notice(metadata, model));
   else if (talk.say(o.prompt) == End::interrupted)
