@@ -2,9 +2,11 @@
 // model.h the model.
 #include "chat_main.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -119,7 +121,12 @@ void declare(CLI::App& app, Options& o) {
       ->type_name("FILE");
   app.add_option("--system", o.system,
                  "what the model is told first; default: what its maker says");
-  app.add_option("--prompt", o.prompt, "answer this and end");
+  app.add_option("--prompt", o.prompt, "answer this and end")
+      ->check(CLI::Validator(
+          [](const std::string& found) {
+            return found.empty() ? std::string("expected a message, found none") : std::string();
+          },
+          ""));
   app.add_option("--temperature", o.temperature, "0: always the most probable token")
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
@@ -168,14 +175,16 @@ void declare(CLI::App& app, Options& o) {
 
 // A bar on stderr while the model is loaded; nothing when that is no terminal.
 void draw_progress(double part) {
-  constexpr int kWidth = 40;
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const int width = std::clamp((known ? size.ws_col : 80) - 11, 1, 40);  // one line, with the words
   static int drawn = -1;
-  const int full = static_cast<int>(part * kWidth);
+  const int full = static_cast<int>(part * width);
   if (full == drawn || !isatty(STDERR_FILENO)) return;
   drawn = full;
-  std::fprintf(stderr, "\rloading [%-*s]", kWidth,
+  std::fprintf(stderr, "\rloading [%-*s]", width,
                std::string(static_cast<size_t>(full), '#').c_str());
-  if (full == kWidth) std::fprintf(stderr, "\r\033[K");
+  if (full == width) std::fprintf(stderr, "\r\033[K");
 }
 
 void print_rates(const Counts& c) {
@@ -372,7 +381,11 @@ int chat_main(int argc, char** argv, const char* program, const RanksOfModel& ra
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (ranks_of) options.run.ranks = ranks_of(options.model);
-  return run(options);
+  const int code = run(options);
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw std::runtime_error("the standard output cannot be written");
+  return code;
 }
 
 }  // namespace llm

@@ -92,9 +92,9 @@ class LineReader::Editor {
       std::fputs("\x1B[?2004l", stdout);
       std::fflush(stdout);
       if (dropped_) {  // by Ctrl-C: what was typed; the talk goes on
+        *interrupted_ = 0;
         std::fputs("\n", stdout);
         el_reset(edit_);
-        *interrupted_ = 0;
       }
     } while (dropped_);
     if (line == nullptr || count <= 0) return std::nullopt;
@@ -119,7 +119,7 @@ class LineReader::Editor {
     do {
       const std::optional<uint32_t> found = self.next_character();
       if (!found) return self.ended(edit);
-      *out = static_cast<wchar_t>(self.pasting_ ? self.pasted(*found) : *found);
+      *out = static_cast<wchar_t>(self.pasting_ ? pasted(*found) : *found);
     } while (*out == 0);
     return 1;
   }
@@ -134,10 +134,7 @@ class LineReader::Editor {
 
   // What the editor sees of a pasted character: newlines and tabs would end the line or move the
   // cursor, so signs stand for them until the line is complete. 0: nothing.
-  uint32_t pasted(uint32_t code) {
-    const bool second = code == '\n' && pasted_return_;
-    pasted_return_ = code == '\r';
-    if (second) return 0;
+  static uint32_t pasted(uint32_t code) {
     if (code == '\r' || code == '\n') return first_character(kNewline).code;
     if (code == '\t') return first_character(kTab).code;
     return code < 0x20 || code == 0x7F ? 0 : code;
@@ -182,7 +179,7 @@ class LineReader::Editor {
   EditLine* edit_;
   History* history_;
   std::string prompt_, ahead_;
-  bool dropped_ = false, pasting_ = false, pasted_return_ = false;
+  bool dropped_ = false, pasting_ = false;
 };
 
 #else
@@ -210,11 +207,12 @@ std::optional<std::string> LineReader::next(const std::string& prompt) {
     std::fputs(prompt.c_str(), stdout);
     std::fflush(stdout);
     if (!wait_for_input(interrupted_)) {
-      // The terminal has dropped what was typed, and does not say whether there was anything.
+      // The terminal has dropped what was typed, and does not say whether there was anything. A
+      // second Ctrl-C may come as soon as the first is answered.
+      *interrupted_ = 0;
       std::fputs("\n(Ctrl-C again ends the program, and so does Ctrl-D)\n", stdout);
       std::fputs(prompt.c_str(), stdout);
       std::fflush(stdout);
-      *interrupted_ = 0;
       if (!wait_for_input(interrupted_)) return std::nullopt;
     }
   }

@@ -183,6 +183,7 @@ def usage(scratch):
     expect("Exit codes: 0 " in out, out)
     for wrong, words in ((["--frob"], ""), (["--backend", "gpu"], "expected auto, cpu, metal or cuda, found 'gpu'"), (["--threads", "x"], ""),
                          (["--compute", "int4"], "expected default or int8, found 'int4'"), (["--perplexity"], ""), (["--backend", "1"], "found '1'"),
+                         (["--prompt", ""], "expected a message, found none"),
                          (["--max-tokens", "0"], "expected 1 or more, found 0"), (["--max-tokens", "-3"], "expected 1 or more, found -3")):
         _, err = run(*wrong, code=2)
         expect(words in err, err)
@@ -204,6 +205,8 @@ def a_terminal(scratch):
     # Lines break between words.
     screen = on_a_terminal((b"> ", FRANCE.encode() + b"\r"), (b"Paris.", b""), (b"> ", b"\x04"), columns=20)
     expect("The capital of\r\nFrance is Paris." in screen, f"{screen!r}")
+    bar = max(re.findall(r"\rloading [^\r]*", screen), key=len)
+    expect(len(bar) - 1 <= 20, f"a bar of more than a line: {bar!r}")
     if not EDITS:
         return
     # Up, and then backspace: the line of before, edited.
@@ -213,11 +216,21 @@ def a_terminal(scratch):
     expect("no command /é日;" in screen, f"characters of several bytes: {screen!r}")
     # What is pasted is one message, however many lines it has: /save shows it. Ctrl-C drops a line that is typed, and the talk goes on.
     saved = scratch / "talk.txt"
-    paste = b"\x1b[200~Say hello.\r\nOr say\tno.\rPlease.\x1b[201~\r"
-    screen = on_a_terminal((b"> ", paste), (b"\n", b""), (b"> ", b"/never mind\x03"), (b"> ", f"/save {saved}\r".encode()), (b"1 exchange saved", b""),
+    paste = b"\x1b[200~Say hello.\rOr say\tno.\rPlease.\x1b[201~\r"
+    screen = on_a_terminal((b"> ", paste), (b"\n", b""), (b"> ", b"/never mind"), (b"mind", b"\x03"), (b"> ", f"/save {saved}\r".encode()), (b"1 exchange saved", b""),
                            (b"> ", b"/quit\r"), options=("--max-tokens", "3"))
     expect(saved.read_text().startswith("> Say hello.\nOr say\tno.\nPlease.\n\n"), saved.read_text())
     expect("\x1b[?2004h" in screen and "no command /never" not in screen, f"{screen!r}")
+
+
+@test
+def output_that_cannot_be_written_is_an_error(scratch):
+    if not os.path.exists("/dev/full"):
+        return "not here"
+    for options, text in (["--prompt", FRANCE], b""), (["--tokenize"], b"a b\n"), (["--text", excerpt(scratch, 50), "--perplexity"], b""), ([], FRANCE.encode()):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([CHAT, MODEL, *options], input=text, stdout=full, stderr=subprocess.PIPE, timeout=300)
+        expect(done.returncode == 1 and b"the standard output cannot be written" in done.stderr, f"{options}: {done.returncode}, {done.stderr!r}")
 
 
 @test
