@@ -18,17 +18,24 @@ namespace {
 struct PreTokenizer {
   std::string_view name;
   WordRule rule;
+  bool whole_words = false;  // a word that is a token is not merged from its bytes
+  bool opening = false;      // a text begins with a token of its own, if no key says otherwise
 };
 constexpr PreTokenizer kPreTokenizers[] = {{"gpt-2", WordRule::gpt2},
                                            {"smollm", WordRule::single_digits},
                                            {"qwen2", WordRule::qwen2},
-                                           {"gpt-4o", WordRule::gpt4o}};
+                                           {"deepseek-r1-qwen", WordRule::qwen2},
+                                           {"gpt-4o", WordRule::gpt4o},
+                                           {"llama-bpe", WordRule::llama3, true, true},
+                                           {"llama3", WordRule::llama3, true, true},
+                                           {"llama-v3", WordRule::llama3, true, true},
+                                           {"smaug-bpe", WordRule::llama3}};
 
-WordRule find_rule(const Metadata& metadata) {
+const PreTokenizer& find_pre_tokenizer(const Metadata& metadata) {
   const std::string pre = metadata.text("tokenizer.ggml.pre");
   std::string known;
   for (const PreTokenizer& row : kPreTokenizers) {
-    if (row.name == pre) return row.rule;
+    if (row.name == pre) return row;
     known += std::string(known.empty() ? "" : ", ") + std::string(row.name);
   }
   throw std::runtime_error(metadata.file() + ": tokenizer.ggml.pre: expected one of " + known +
@@ -67,8 +74,10 @@ uint64_t pair_key(Token left, Token right) {
 
 class BytePairs : public Encoder {
  public:
-  BytePairs(const Metadata& metadata, Vocabulary& vocabulary) : rule_(find_rule(metadata)) {
+  BytePairs(const Metadata& metadata, Vocabulary& vocabulary)
+      : words_(find_pre_tokenizer(metadata)) {
     of_byte_.fill(-1);
+    vocabulary.opening = words_.opening;
     const auto byte_of = byte_alphabet();
     std::unordered_map<std::string_view, Token> ids;
     for (size_t i = 0; i < vocabulary.names.size(); ++i) {
@@ -79,12 +88,13 @@ class BytePairs : public Encoder {
       if (vocabulary.types[i] != TokenType::normal) continue;
       const std::string& bytes = vocabulary.bytes[i] = to_bytes(name, byte_of);
       if (bytes.size() == 1) of_byte_[static_cast<unsigned char>(bytes[0])] = id;
+      if (words_.whole_words) whole_.emplace(bytes, id);
     }
     read_merges(metadata, ids);
   }
 
   void encode(std::string_view text, std::vector<Token>& out) const override {
-    for (const std::string_view word : split_words(text, rule_)) encode_word(word, out);
+    for (const std::string_view word : split_words(text, words_.rule)) encode_word(word, out);
   }
 
  private:
@@ -111,6 +121,10 @@ class BytePairs : public Encoder {
 
   // Bytes that the vocabulary lacks are left out.
   void encode_word(std::string_view word, std::vector<Token>& out) const {
+    if (const auto whole = whole_.find(std::string(word)); whole != whole_.end()) {
+      out.push_back(whole->second);
+      return;
+    }
     std::vector<Token> tokens;
     for (const char c : word) {
       if (const Token token = of_byte_[static_cast<unsigned char>(c)]; token >= 0)
@@ -124,7 +138,8 @@ class BytePairs : public Encoder {
     out.insert(out.end(), tokens.begin(), tokens.end());
   }
 
-  WordRule rule_;
+  const PreTokenizer& words_;
+  std::unordered_map<std::string, Token> whole_;
   std::array<Token, 256> of_byte_;  // -1: not in the vocabulary
   std::unordered_map<uint64_t, Merge<Token>> merges_;
 };

@@ -93,7 +93,7 @@ chat() {
     esac
   done
   if [ "${1:-}" = --model ]; then
-    choose_chat_model "${2:-none}" || die "--model: expected one of $(chat_model_names), found '${2:-}'"
+    choose_chat_model "${2:-none}" || { say "--model: expected one of $(chat_model_names), found '${2:-}'" >&2; exit 2; }
     shift 2
   fi
   [ "${1:-}" != --ranks ] || { shift; chat_ranks "$@"; }

@@ -2,9 +2,11 @@
 // model.h the model.
 #include "chat_main.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <filesystem>
@@ -63,6 +65,27 @@ class HelpFormatter final : public CLI::Formatter {
   }
 };
 
+// CLI11's own messages list the numbers of constants, and the limits of floats.
+template <class T>
+CLI::Validator one_of(const std::map<std::string, T>& values, const std::string& names) {
+  const auto find = [values, names](std::string& found) {
+    const auto at = values.find(found);
+    if (at == values.end()) return "expected " + names + ", found '" + found + "'";
+    found = std::to_string(at->second);
+    return std::string();
+  };
+  return CLI::Validator(find, "");
+}
+CLI::Validator at_least_one() {
+  return CLI::Validator(
+      [](std::string& found) {
+        const bool digits = found.find_first_not_of("0123456789") == std::string::npos;
+        const bool zero = found.find_first_not_of('0') == std::string::npos;
+        return digits && !zero ? std::string() : "expected 1 or more, found " + found;
+      },
+      "");
+}
+
 // Where and how the model runs.
 void declare_run(CLI::App& app, ModelOptions& run) {
   app.add_option("--context", run.context,
@@ -83,11 +106,11 @@ void declare_run(CLI::App& app, ModelOptions& run) {
                                                           {"int8", MARLIN_COMPUTE_INT8}};
   // Without a description of their own: it would list the numbers of the constants.
   app.add_option("--backend", run.backend, "auto, cpu, metal or cuda; default: auto")
-      ->transform(CLI::CheckedTransformer(backends).description(""))
+      ->transform(one_of(backends, "auto, cpu, metal or cuda"))
       ->type_name("NAME");
   app.add_option("--compute", run.compute,
                  "default; or int8: activations rounded to 8 bits, which is faster")
-      ->transform(CLI::CheckedTransformer(computes).description(""))
+      ->transform(one_of(computes, "default or int8"))
       ->type_name("NAME");
 }
 
@@ -98,7 +121,12 @@ void declare(CLI::App& app, Options& o) {
       ->type_name("FILE");
   app.add_option("--system", o.system,
                  "what the model is told first; default: what its maker says");
-  app.add_option("--prompt", o.prompt, "answer this and end");
+  app.add_option("--prompt", o.prompt, "answer this and end")
+      ->check(CLI::Validator(
+          [](const std::string& found) {
+            return found.empty() ? std::string("expected a message, found none") : std::string();
+          },
+          ""));
   app.add_option("--temperature", o.temperature, "0: always the most probable token")
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
@@ -112,7 +140,7 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--seed", o.seed, "of the choice: the same seed, the same answer")
       ->capture_default_str();
   app.add_option("--max-tokens", o.most_tokens, "of one answer")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least_one())
       ->capture_default_str();
   declare_run(app, o.run);
   app.add_flag("--profile", o.profile, "say where the time went");
@@ -147,14 +175,16 @@ void declare(CLI::App& app, Options& o) {
 
 // A bar on stderr while the model is loaded; nothing when that is no terminal.
 void draw_progress(double part) {
-  constexpr int kWidth = 40;
+  winsize size{};
+  const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  const int width = std::clamp((known ? size.ws_col : 80) - 11, 1, 40);  // one line, with the words
   static int drawn = -1;
-  const int full = static_cast<int>(part * kWidth);
+  const int full = static_cast<int>(part * width);
   if (full == drawn || !isatty(STDERR_FILENO)) return;
   drawn = full;
-  std::fprintf(stderr, "\rloading [%-*s]", kWidth,
+  std::fprintf(stderr, "\rloading [%-*s]", width,
                std::string(static_cast<size_t>(full), '#').c_str());
-  if (full == kWidth) std::fprintf(stderr, "\r\033[K");
+  if (full == width) std::fprintf(stderr, "\r\033[K");
 }
 
 void print_rates(const Counts& c) {
@@ -300,6 +330,10 @@ int answer(Model& model, const Tokenizer& tokenizer, const Metadata& metadata, c
   Conversation conversation(model, tokenizer, metadata, o.system);
   Sampler sampler(o.temperature, o.top_p, o.seed, o.repeat_penalty);
   Talk talk(conversation, sampler, o.most_tokens, &interrupted);
+  if (conversation.only_continues())
+    std::fprintf(stderr,
+                 "(the file has no chat template: its model only continues text, and may repeat "
+                 "itself without end)\n");
   if (o.prompt.empty())
     talk.run(notice(metadata, model));
   else if (talk.say(o.prompt) == End::interrupted)
@@ -347,7 +381,11 @@ int chat_main(int argc, char** argv, const char* program, const RanksOfModel& ra
     return app.exit(error) == 0 ? 0 : 2;
   }
   if (ranks_of) options.run.ranks = ranks_of(options.model);
-  return run(options);
+  const int code = run(options);
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0)
+    throw std::runtime_error("the standard output cannot be written");
+  return code;
 }
 
 }  // namespace llm

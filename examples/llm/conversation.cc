@@ -15,7 +15,7 @@ namespace llm {
 // say. Each message is <begin>role<behind_role><before_content>content<end><behind_end>.
 struct ChatTemplate {
   std::string_view mark, begin, end;  // begin and end: control tokens, or none
-  // Control tokens of Harmony, or none: what stands between role and content, and what begins the
+  // Control tokens or none: what stands between role and content, and in Harmony what begins the
   // name of a channel (see AnswerParts).
   std::string_view content_token = {}, channel_token = {};
   std::string_view behind_role = "\n", before_content = {}, behind_end = "\n";
@@ -23,6 +23,7 @@ struct ChatTemplate {
   std::string_view about = {};   // what the role "system" says first of all; % is the date
   std::string_view system = {};  // what the model is told first
   std::string_view before_system = {}, behind_system = {};
+  bool always_told = false;           // also when there is nothing to tell but before_system
   bool system_in_message = false;     // in front of the first message, else a message of its own
   bool trims = false;                 // spaces around messages are left out
   std::string_view thought_end = {};  // later messages do not repeat what stands before it
@@ -56,6 +57,24 @@ constexpr ChatTemplate kTemplates[] = {
      .end = "<end_of_turn>",
      .model = "model",
      .system_in_message = true,
+     .trims = true},
+    {.mark = "Cutting Knowledge Date: December 2023",  // Llama 3.1 and later
+     .begin = "<|start_header_id|>",
+     .end = "<|eot_id|>",
+     .content_token = "<|end_header_id|>",
+     .behind_role = {},
+     .before_content = "\n\n",
+     .behind_end = {},
+     .before_system = "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n",
+     .always_told = true,
+     .trims = true},
+    {.mark = "<|start_header_id|>",  // Llama 3
+     .begin = "<|start_header_id|>",
+     .end = "<|eot_id|>",
+     .content_token = "<|end_header_id|>",
+     .behind_role = {},
+     .before_content = "\n\n",
+     .behind_end = {},
      .trims = true},
     {.mark = "<|start|>system<|message|>",
      .begin = "<|start|>",
@@ -95,8 +114,10 @@ const ChatTemplate& find_template(const Metadata& metadata) {
   }
   std::string message = metadata.file() + ": " + key;
   message += ": expected ChatML (<|im_start|>role ... <|im_end|>), Gemma's form ";
-  message += "(<start_of_turn>role ... <end_of_turn>) or Harmony (<|start|>role<|message|> ... ";
-  message += "<|end|>), found '";
+  message += "(<start_of_turn>role ... <end_of_turn>), Llama 3's (<|start_header_id|>role ";
+  message +=
+      "<|end_header_id|> ... <|eot_id|>) or Harmony (<|start|>role<|message|> ... <|end|>), ";
+  message += "found '";
   throw std::runtime_error(message + text.substr(0, 60) + "...'");
 }
 
@@ -181,10 +202,10 @@ Conversation::Conversation(Model& model, const Tokenizer& tokenizer, const Metad
 void Conversation::open(Tokens& to, std::string_view role, std::string_view content) const {
   std::string text = std::string(role) + std::string(form_.behind_role);
   if (begin_ >= 0) to.push_back(begin_);
-  if (content_ >= 0 && !content.empty()) {
+  if (content_ >= 0 && (channel_ < 0 || !content.empty())) {
     append(to, text);
     to.push_back(content_);
-    append(to, content);
+    append(to, std::string(form_.before_content) + std::string(content));
     return;
   }
   if (!content.empty()) text += std::string(form_.before_content) + std::string(content);
@@ -210,9 +231,12 @@ void Conversation::add(Tokens& to, std::string_view role, std::string_view conte
 Conversation::Tokens Conversation::everything() const {
   Tokens all = tokenizer_.opening();
   if (!about_.empty()) add(all, "system", about_);
-  if (!system_.empty() && !form_.system_in_message) {
-    add(all, form_.told,
-        std::string(form_.before_system) + system_ + std::string(form_.behind_system));
+  if ((!system_.empty() || form_.always_told) && !form_.system_in_message) {
+    open(all, form_.told,
+         std::string(form_.before_system) +
+             std::string(form_.trims ? trimmed(system_) : std::string_view(system_)) +
+             std::string(form_.behind_system));
+    close(all);
   }
   for (size_t i = 0; i < exchanges_.size(); ++i) {
     const bool told_here = i == 0 && !system_.empty() && form_.system_in_message;
@@ -320,6 +344,8 @@ End Conversation::write(std::span<const float> logits, Sampler& sampler, int64_t
   answer = without_thoughts(answer);
   return end;
 }
+
+bool Conversation::only_continues() const { return &form_ == &kTranscript; }
 
 // What the template repeats of an answer.
 Conversation::Tokens Conversation::without_thoughts(const Tokens& answer) const {

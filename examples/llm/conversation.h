@@ -39,6 +39,8 @@ class Conversation {
              const volatile std::sig_atomic_t* stop,
              const std::function<void(std::string_view)>& out);
 
+  /// Whether the file has no form, as those of models that were trained on text alone.
+  bool only_continues() const;
   /// Forgets all exchanges.
   void reset() { exchanges_.clear(); }
   const Counts& counts() const { return counts_; }

@@ -83,14 +83,26 @@ class LineReader::Editor {
 
   std::optional<std::string> next(const std::string& prompt) {
     prompt_ = prompt;
+    const char* line = nullptr;
     int count = 0;
-    const char* line = el_gets(edit_, &count);
+    do {
+      dropped_ = false;
+      std::fputs("\x1B[?2004h", stdout);  // the terminal marks what is pasted
+      line = el_gets(edit_, &count);
+      std::fputs("\x1B[?2004l", stdout);
+      std::fflush(stdout);
+      if (dropped_) {  // by Ctrl-C: what was typed; the talk goes on
+        *interrupted_ = 0;
+        std::fputs("\n", stdout);
+        el_reset(edit_);
+      }
+    } while (dropped_);
     if (line == nullptr || count <= 0) return std::nullopt;
     std::string text(line, static_cast<size_t>(count));
     if (text.back() == '\n') text.pop_back();
     HistEvent event;
     if (!text.empty()) history(history_, &event, H_ENTER, text.c_str());
-    return text;
+    return replaced(replaced(text, kNewline, "\n"), kTab, "\t");
   }
 
  private:
@@ -103,23 +115,71 @@ class LineReader::Editor {
 
   /// 1 and a character, 0 at the end of the input and after Ctrl-C.
   static int read_character(EditLine* edit, wchar_t* out) {
-    char bytes[4];
-    for (size_t count = 0; count < sizeof bytes;) {
-      if (!wait_for_input(of(edit).interrupted_)) return 0;
-      if (read(STDIN_FILENO, bytes + count, 1) != 1) return 0;
-      const Character found = first_character({bytes, ++count});
-      if (found.code == kInvalid) continue;  // its other bytes are still to come
-      *out = static_cast<wchar_t>(found.code);
-      return 1;
-    }
-    *out = L'\uFFFD';
+    Editor& self = of(edit);
+    do {
+      const std::optional<uint32_t> found = self.next_character();
+      if (!found) return self.ended(edit);
+      *out = static_cast<wchar_t>(self.pasting_ ? pasted(*found) : *found);
+    } while (*out == 0);
     return 1;
   }
+
+  /// 0, as libedit wants it at the end of a line that is not complete.
+  int ended(EditLine* edit) {
+    const LineInfo* const line = el_line(edit);
+    dropped_ = *interrupted_ != 0 && line->lastchar > line->buffer;
+    pasting_ = false;
+    return 0;
+  }
+
+  // What the editor sees of a pasted character: newlines and tabs would end the line or move the
+  // cursor, so signs stand for them until the line is complete. 0: nothing.
+  static uint32_t pasted(uint32_t code) {
+    if (code == '\r' || code == '\n') return first_character(kNewline).code;
+    if (code == '\t') return first_character(kTab).code;
+    return code < 0x20 || code == 0x7F ? 0 : code;
+  }
+
+  // Bytes that were read ahead come first. What begins and ends a paste is no character of its own.
+  std::optional<uint32_t> next_character() {
+    constexpr std::string_view kBegin = "\x1B[200~", kEnd = "\x1B[201~";
+    std::string bytes;
+    while (bytes.size() < kBegin.size()) {
+      const std::optional<char> byte = next_byte();
+      if (!byte) return std::nullopt;
+      bytes += *byte;
+      if (bytes == kBegin || bytes == kEnd) {
+        pasting_ = bytes == kBegin;
+        bytes.clear();
+        continue;
+      }
+      if (kBegin.starts_with(bytes) || kEnd.starts_with(bytes)) continue;
+      const Character found = first_character(bytes);
+      if (found.code == kInvalid && bytes.size() < 4) continue;  // its other bytes are to come
+      ahead_.insert(0, bytes.substr(found.bytes));
+      return found.code == kInvalid ? uint32_t{0xFFFD} : found.code;
+    }
+    return std::nullopt;
+  }
+
+  std::optional<char> next_byte() {
+    char byte = 0;
+    if (!ahead_.empty()) {
+      byte = ahead_.front();
+      ahead_.erase(0, 1);
+      return byte;
+    }
+    if (!wait_for_input(interrupted_) || read(STDIN_FILENO, &byte, 1) != 1) return std::nullopt;
+    return byte;
+  }
+
+  static constexpr std::string_view kNewline = "\u2424", kTab = "\u2409";
 
   volatile std::sig_atomic_t* interrupted_;
   EditLine* edit_;
   History* history_;
-  std::string prompt_;
+  std::string prompt_, ahead_;
+  bool dropped_ = false, pasting_ = false;
 };
 
 #else
@@ -146,7 +206,15 @@ std::optional<std::string> LineReader::next(const std::string& prompt) {
   if (isatty(STDIN_FILENO) != 0) {
     std::fputs(prompt.c_str(), stdout);
     std::fflush(stdout);
-    if (!wait_for_input(interrupted_)) return std::nullopt;
+    if (!wait_for_input(interrupted_)) {
+      // The terminal has dropped what was typed, and does not say whether there was anything. A
+      // second Ctrl-C may come as soon as the first is answered.
+      *interrupted_ = 0;
+      std::fputs("\n(Ctrl-C again ends the program, and so does Ctrl-D)\n", stdout);
+      std::fputs(prompt.c_str(), stdout);
+      std::fflush(stdout);
+      if (!wait_for_input(interrupted_)) return std::nullopt;
+    }
   }
   std::string line;
   if (!std::getline(std::cin, line)) return std::nullopt;

@@ -19,7 +19,8 @@ class LineReader {
   LineReader(const LineReader&) = delete;
   LineReader& operator=(const LineReader&) = delete;
 
-  /// The next line without its end; nothing at the end of the input, and after Ctrl-C.
+  /// The next line without its end; nothing at the end of the input, and after Ctrl-C. Ctrl-C drops
+  /// a line that is not complete first. With libedit, lines that are pasted together are one.
   std::optional<std::string> next(const std::string& prompt);
 
  private:

@@ -33,6 +33,7 @@ class SentencePieces : public Encoder {
  public:
   SentencePieces(const Metadata& metadata, Vocabulary& vocabulary) : vocabulary_(vocabulary) {
     read_scores(metadata);
+    vocabulary.opening = true;
     vocabulary.space_prefix = metadata.flag("tokenizer.ggml.add_space_prefix", true);
     of_byte_.fill(-1);
     for (size_t i = 0; i < vocabulary.names.size(); ++i) {

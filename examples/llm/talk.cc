@@ -22,7 +22,8 @@ constexpr const char* kHelp =
     "/help        this list\n"
     "/reset       forget the conversation\n"
     "/save FILE   write the conversation to a new file\n"
-    "Ctrl-C ends an answer, Ctrl-D the program. "
+    "/quit        end the program, as Ctrl-D does\n"
+    "Ctrl-C ends an answer or drops a line. Lines that are pasted together are one message. "
     "A message that begins with a slash needs a space in front of it.\n";
 
 void print(std::string_view text) {
@@ -81,7 +82,7 @@ void Talk::save(const std::string& path) const {
                path.c_str());
 }
 
-void Talk::command(const std::string& line) {
+bool Talk::command(const std::string& line) {
   const size_t space = line.find(' ');
   const std::string name = line.substr(0, space);
   const size_t begin = space == std::string::npos ? space : line.find_first_not_of(' ', space);
@@ -94,9 +95,12 @@ void Talk::command(const std::string& line) {
     std::fprintf(stderr, "(the conversation is forgotten)\n");
   } else if (name == "/save") {
     save(rest);
+  } else if (name == "/quit" || name == "/exit") {
+    return false;
   } else {
     throw std::runtime_error("there is no command " + name + "; /help lists those that there are");
   }
+  return true;
 }
 
 void Talk::run(const std::string& notice) {
@@ -106,10 +110,10 @@ void Talk::run(const std::string& notice) {
   while (const std::optional<std::string> line = lines.next("> ")) {
     if (line->empty()) continue;
     try {
-      if (line->front() == '/')
-        command(*line);
-      else
+      if (line->front() != '/')
         say(*line);
+      else if (!command(*line))
+        break;
     } catch (const std::runtime_error& error) {
       std::fprintf(stderr, "%s\n", error.what());
     }

@@ -27,8 +27,8 @@ class Talk {
   void run(const std::string& notice);
 
  private:
-  /// A line that begins with a slash.
-  void command(const std::string& line);
+  /// A line that begins with a slash. False: the talk ends.
+  bool command(const std::string& line);
   void save(const std::string& path) const;
 
   Conversation& conversation_;

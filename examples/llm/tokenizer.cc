@@ -7,14 +7,13 @@
 namespace llm {
 namespace {
 
-// The kinds, by tokenizer.ggml.model, and what holds where the keys behind it say nothing.
+// The kinds, by tokenizer.ggml.model.
 struct Kind {
   std::string_view name, about;
   std::unique_ptr<Encoder> (*make)(const Metadata&, Vocabulary&);
-  bool opening;
 };
-constexpr Kind kKinds[] = {{"gpt2", "byte-level BPE", make_byte_pairs, false},
-                           {"llama", "SentencePiece", make_sentence_pieces, true}};
+constexpr Kind kKinds[] = {{"gpt2", "byte-level BPE", make_byte_pairs},
+                           {"llama", "SentencePiece", make_sentence_pieces}};
 
 const Kind& find_kind(const Metadata& metadata) {
   const std::string name = metadata.text("tokenizer.ggml.model");
@@ -56,7 +55,7 @@ Tokenizer::Tokenizer(const Metadata& metadata) : vocabulary_(std::make_unique<Vo
   all.types = read_types(metadata, all.names.size());
   all.bytes.resize(all.names.size());
   encoder_ = kind.make(metadata, all);
-  read_opening(metadata, kind.opening);
+  read_opening(metadata, all.opening);
   for (size_t i = 0; i < all.names.size(); ++i) {
     if (all.types[i] == TokenType::user_defined && !all.names[i].empty())
       added_[static_cast<unsigned char>(all.names[i][0])].push_back(static_cast<Token>(i));

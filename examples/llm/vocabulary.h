@@ -22,6 +22,7 @@ struct Vocabulary {
   std::vector<TokenType> types;
   std::vector<std::string> bytes;  // what each token stands for; nothing for control tokens
   bool space_prefix = false;       // a text gets a space in front, which is none of its own
+  bool opening = false;            // a text begins with a token, if no key says otherwise
 };
 
 class Encoder {
@@ -32,7 +33,7 @@ class Encoder {
 };
 
 /// The kinds of tokenizers. Each fills vocabulary.bytes, says whether there
-/// is a space prefix, and throws std::runtime_error for bad keys.
+/// are a space prefix and an opening, and throws std::runtime_error for bad keys.
 std::unique_ptr<Encoder> make_byte_pairs(const Metadata& metadata, Vocabulary& vocabulary);
 std::unique_ptr<Encoder> make_sentence_pieces(const Metadata& metadata, Vocabulary& vocabulary);
 

@@ -30,7 +30,8 @@ class Words {
   bool empty() const { return text_.empty(); }
 
   std::string_view next(WordRule rule) {
-    if (rule == WordRule::qwen2) return next_qwen2();
+    if (rule == WordRule::qwen2) return next_qwen2(1);
+    if (rule == WordRule::llama3) return next_qwen2(3);
     return rule == WordRule::gpt4o ? next_gpt4o() : next_gpt2();
   }
 
@@ -46,14 +47,14 @@ class Words {
     return cut_spaces();
   }
 
-  // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|
-  // \s*[\r\n]+|\s+(?!\S)|\s+
-  std::string_view next_qwen2() {
+  // (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,digits}|
+  //  ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+  std::string_view next_qwen2(int digits) {
     for (const std::string_view suffix : kSuffixes) {
       if (starts_with_any_case(text_, suffix)) return cut(suffix.size());
     }
     const auto [kind, bytes] = class_at(0);
-    if (kind == CharacterClass::number) return cut(bytes);
+    if (kind == CharacterClass::number) return cut(numbers_end(digits));
     const size_t letters = kind == CharacterClass::letter ? 0 : bytes;
     if (!is_newline(text_[0]) && is(CharacterClass::letter, letters))
       return cut(run(letters, CharacterClass::letter).first);
@@ -75,10 +76,14 @@ class Words {
       }
     }
     if (kind != CharacterClass::number) return next_without_letters("\r\n/");
-    size_t end = bytes;
-    for (int more = 0; more < 2 && is(CharacterClass::number, end); ++more)
-      end += class_at(end).second;
-    return cut(end);
+    return cut(numbers_end(3));
+  }
+
+  // Where the first numbers end, at most so many.
+  size_t numbers_end(int most) const {
+    size_t end = 0;
+    for (; most > 0 && is(CharacterClass::number, end); --most) end += class_at(end).second;
+    return end;
   }
 
   //  ?[^\s\p{L}\p{N}]+[...]*|\s*[\r\n]+|\s+(?!\S)|\s+, with these characters in the brackets.

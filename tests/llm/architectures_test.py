@@ -188,6 +188,10 @@ QWEN3 = (r"{{- '<|im_start|>' + message.role + '\n' + content + '<|im_end|>' + '
          r"{%- set content = content.split('</think>')[-1].lstrip('\n') %}")
 GEMMA3 = "{{ bos_token }}{{ '<start_of_turn>' + role + '\n' + (first_user_prefix if loop.first else \"\") }}{{ message['content'] | trim }}{{ '<end_of_turn>\n' }}"
 
+LLAMA3 = "{{ '<|start_header_id|>' + message['role'] + '<|end_header_id|>\n\n' + message['content'] | trim + '<|eot_id|>' }}"
+LLAMA31 = LLAMA3 + r'{{- "Cutting Knowledge Date: December 2023\n" }}{{- "Today Date: " + date_string + "\n\n" }}'
+LLAMA31_TOLD = "{}system{}\n\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+
 HARMONY = ('{{- "<|start|>system<|message|>" }}{{- build_system_message() }}{{- "<|end|>" }}'
            '{{- "<|start|>user<|message|>" + message.content + "<|end|>" }}{{- "<|start|>assistant<|channel|>final<|message|>" + message.content + "<|end|>" }}')
 
@@ -241,6 +245,15 @@ def forms_of_conversations(scratch):
     out, read = conversation(scratch, GEMMA3, gemma, ["\n", "yes", "<end_of_turn>"], ["A question", "A question"], "--system", "Be kind.")
     expect_equal(read, length("Be kind.\n\n" + turn + reply + turn) - 1, "Gemma 3, told what to be")
 
+    llama3 = [(f"<|{name}|>", CONTROL) for name in ("start_header_id", "end_header_id", "eot_id")] + [("yes", USER_DEFINED)]
+    turn, reply = "{}user{}\n\nA question{}{}assistant{}\n\n", "_{}"
+    for name, template, system in (("Llama 3", LLAMA3, ""), ("Llama 3.1", LLAMA31, LLAMA31_TOLD + "{}")):
+        plain = ["\n", "yes", "<|eot_id|>"]
+        out, read = conversation(scratch, template, llama3, plain, [" A question ", "A question"])
+        expect_equal((out, read), ("yes\nyes\n", length(system + turn + reply + turn) - 1), name)
+        _, read = conversation(scratch, template, llama3, plain, ["A question"], "--system", "Be kind.")
+        expect_equal(read, length((system[:-2] or "{}system{}\n\n") + "Be kind.{}" + turn), name + ", told what to be")
+
     harmony = [(f"<|{name}|>", CONTROL) for name in ("start", "end", "message", "channel", "return")]
     harmony += [(name, USER_DEFINED) for name in ("final", "analysis", "yes", "hm")]
     about = ("{}system{}You are ChatGPT, a large language model trained by OpenAI.\nKnowledge cutoff: 2024-06\nCurrent date: 2026-01-01\n\nReasoning: medium\n\n"
@@ -273,7 +286,7 @@ def a_file_without_a_template_goes_on_with_a_transcript(scratch):
 @test
 def other_templates_are_an_error(scratch):
     path = scratch / "other.gguf"
-    for template, wanted_error in (("{{ '[INST]' + message }}", "expected ChatML (<|im_start|>role ... <|im_end|>), Gemma's form (<start_of_turn>role ... <end_of_turn>) or Harmony"),
+    for template, wanted_error in (("{{ '[INST]' + message }}", "expected ChatML (<|im_start|>role ... <|im_end|>), Gemma's form (<start_of_turn>role ... <end_of_turn>), Llama 3's (<|start_header_id|>role"),
                                    (QWEN3, "the chat template's tokens are not in the vocabulary")):
         model = Model(path, "llama", block_count=1, embedding_length=288)
         model.byte_pairs([("yes", USER_DEFINED)])

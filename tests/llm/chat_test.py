@@ -25,6 +25,7 @@ from harness import CHAT, MODEL, expect, expect_equal, main, run, score, test, w
 
 TEXT = pathlib.Path(__file__).parents[2] / "README.md"
 FRANCE = "What is the capital of France?"
+EDITS = b"without libedit" not in subprocess.run([CHAT, "--help"], capture_output=True).stdout
 STORY = "Write a very long story of a thousand words about the sea."
 
 
@@ -119,25 +120,32 @@ def interrupts(scratch):
         one.send_signal(signal.SIGINT)
         one.communicate(timeout=100)
         expect_equal(one.returncode, 130, "one answer")
-    host, terminal = pty.openpty()
-    with subprocess.Popen([CHAT, MODEL], stdin=terminal, stdout=terminal, stderr=terminal) as talk:
-        os.close(terminal)
-        screen = b""
-        while not screen.endswith(b"> "):
-            screen += os.read(host, 100)
-        expect(b"loading [####" in screen, f"no progress bar: {screen!r}")
-        talk.send_signal(signal.SIGINT)
-        expect_equal(talk.wait(100), 0, "Ctrl-C at the prompt")
-    os.close(host)
+    for environment in {"TERM": "dumb"}, {"TERM": "xterm", "LC_ALL": "C.UTF-8"}:
+        editor = environment["TERM"] == "xterm" and EDITS
+        host, terminal = pty.openpty()
+        with subprocess.Popen([CHAT, MODEL], stdin=terminal, stdout=terminal, stderr=terminal, env={**os.environ, **environment}) as talk:
+            os.close(terminal)
+            screen = b""
+            while b"lists commands" not in screen or b"> " not in screen.rpartition(b"commands")[2]:
+                screen += os.read(host, 100)
+            expect(b"loading [####" in screen, f"no progress bar: {screen!r}")
+            talk.send_signal(signal.SIGINT)
+            if not editor:  # without one, nobody knows whether something was typed
+                while b"Ctrl-C again ends the program" not in screen:
+                    screen += os.read(host, 100)
+                talk.send_signal(signal.SIGINT)
+            expect_equal(talk.wait(100), 0, "Ctrl-C at the prompt")
+        os.close(host)
 
 
-def on_a_terminal(*steps, columns=80):
+def on_a_terminal(*steps, columns=80, options=()):
     """What the terminal shows: each step is what to wait for, and the bytes to type then. A prompt is waited for behind what the
     program said before it, because an editor may draw the line of the old prompt again."""
     host, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     environment = {**os.environ, "TERM": "xterm", "LC_ALL": "C.UTF-8"}
-    with subprocess.Popen([CHAT, MODEL], stdin=terminal, stdout=terminal, stderr=terminal, env=environment) as talk:
+    with subprocess.Popen([CHAT, MODEL, *options], stdin=terminal, stdout=terminal, stderr=terminal, env=environment, start_new_session=True,
+                          preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0)) as talk:  # so that Ctrl-C, typed, is a signal
         os.close(terminal)
         screen = seen = b""
         for wanted, typed in steps:
@@ -156,12 +164,12 @@ def on_a_terminal(*steps, columns=80):
 @test
 def commands(scratch):
     saved = scratch / "talk.txt"
-    lines = [FRANCE, f"/save {saved}", f"/save {saved}", "/reset", "/help", "/nothing", "/save"]
+    lines = [FRANCE, f"/save {saved}", f"/save {saved}", "/reset", "/help", "/nothing", "/save", "/quit", "/nothing more"]
     out, err = run("--temperature", "0", text="\n".join(lines).encode())
     expect_equal(saved.read_text(), f"> {FRANCE}\n\nThe capital of France is Paris.\n\n", "/save")
     for words in "(1 exchange saved: ", f"/save: {saved}: File exists", "(the conversation is forgotten)", "no command /nothing; /help", "/save: expected the name":
         expect(words in err, f"{words}: {err}")
-    expect("/save FILE" in out, out)
+    expect("/save FILE" in out and "more" not in err, out + err)
     # After /reset the model reads its first prompt anew, and not behind an exchange.
     again = run("--temperature", "0", text=f"{FRANCE}\n/reset\n{FRANCE}\n".encode())[1]
     expect(int(re.search(r"prompt: (\d+)", again)[1]) < 2 * 37 + 1, again)
@@ -173,8 +181,12 @@ def usage(scratch):
     for unwanted in "->", "{", "Excludes", "Needs", "FLOAT", "INT", "REQUIRED":
         expect(unwanted not in out, f"{unwanted} in the help")
     expect("Exit codes: 0 " in out, out)
-    for wrong in ["--frob"], ["--backend", "gpu"], ["--compute", "int4"], ["--threads", "x"], ["--perplexity"]:
+    for wrong, words in ((["--frob"], ""), (["--backend", "gpu"], "expected auto, cpu, metal or cuda, found 'gpu'"), (["--threads", "x"], ""),
+                         (["--compute", "int4"], "expected default or int8, found 'int4'"), (["--perplexity"], ""), (["--backend", "1"], "found '1'"),
+                         (["--prompt", ""], "expected a message, found none"),
+                         (["--max-tokens", "0"], "expected 1 or more, found 0"), (["--max-tokens", "-3"], "expected 1 or more, found -3")):
         _, err = run(*wrong, code=2)
+        expect(words in err, err)
         expect(err.startswith("metal-marlin-chat: ") and "Try 'metal-marlin-chat --help'." in err, err)
     expect("--temperature N" in out and "; from 0 to 10; default: 0.2" in out, out)
     _, err = run("--prompt", FRANCE, "--threads", "999")
@@ -193,13 +205,32 @@ def a_terminal(scratch):
     # Lines break between words.
     screen = on_a_terminal((b"> ", FRANCE.encode() + b"\r"), (b"Paris.", b""), (b"> ", b"\x04"), columns=20)
     expect("The capital of\r\nFrance is Paris." in screen, f"{screen!r}")
-    if "without libedit" in run("--help")[0]:
+    bar = max(re.findall(r"\rloading [^\r]*", screen), key=len)
+    expect(len(bar) - 1 <= 20, f"a bar of more than a line: {bar!r}")
+    if not EDITS:
         return
     # Up, and then backspace: the line of before, edited.
     screen = on_a_terminal((b"> ", b"/helpx\r"), (b"no command /helpx", b""), (b"> ", b"\x1b[A\x7f\r"), (b"front of it.", b""), (b"> ", b"\x04"))
     expect("/reset       forget" in screen, f"history and editing: {screen!r}")
     screen = on_a_terminal((b"> ", "/é日\r".encode()), (b"no command", b""), (b"> ", b"\x04"))
     expect("no command /é日;" in screen, f"characters of several bytes: {screen!r}")
+    # What is pasted is one message, however many lines it has: /save shows it. Ctrl-C drops a line that is typed, and the talk goes on.
+    saved = scratch / "talk.txt"
+    paste = b"\x1b[200~Say hello.\rOr say\tno.\rPlease.\x1b[201~\r"
+    screen = on_a_terminal((b"> ", paste), (b"\n", b""), (b"> ", b"/never mind"), (b"mind", b"\x03"), (b"> ", f"/save {saved}\r".encode()), (b"1 exchange saved", b""),
+                           (b"> ", b"/quit\r"), options=("--max-tokens", "3"))
+    expect(saved.read_text().startswith("> Say hello.\nOr say\tno.\nPlease.\n\n"), saved.read_text())
+    expect("\x1b[?2004h" in screen and "no command /never" not in screen, f"{screen!r}")
+
+
+@test
+def output_that_cannot_be_written_is_an_error(scratch):
+    if not os.path.exists("/dev/full"):
+        return "not here"
+    for options, text in (["--prompt", FRANCE], b""), (["--tokenize"], b"a b\n"), (["--text", excerpt(scratch, 50), "--perplexity"], b""), ([], FRANCE.encode()):
+        with open("/dev/full", "wb") as full:
+            done = subprocess.run([CHAT, MODEL, *options], input=text, stdout=full, stderr=subprocess.PIPE, timeout=300)
+        expect(done.returncode == 1 and b"the standard output cannot be written" in done.stderr, f"{options}: {done.returncode}, {done.stderr!r}")
 
 
 @test
@@ -241,7 +272,7 @@ def broken_files(scratch):
     cases = [
         (b"general.architecture", b"llama", b"mamba", "architectures that are known (llama, qwen2, qwen3, qwen3moe, gemma3, gpt-oss), found 'mamba'"),
         (b"tokenizer.ggml.model", b"gpt2", b"bert", "tokenizer.ggml.model: expected one of gpt2 (byte-level BPE), llama (SentencePiece), found 'bert'"),
-        (b"tokenizer.ggml.pre", b"smollm", b"other_", "tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, gpt-4o, found 'other_'"),
+        (b"tokenizer.ggml.pre", b"smollm", b"other_", "tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, deepseek-r1-qwen, gpt-4o, llama-bpe, llama3, llama-v3, smaug-bpe, found 'other_'"),
         (b"blk.7.attn_k.weight", b"attn_k", b"attn_x", "has no layer 'blk.7.attn_k'"),
         (b"blk.7.attn_norm.weight", b"attn_norm", b"attn_nora", "blk.7.attn_norm.weight"),
         (b"tokenizer.ggml.tokens", b"tokens", b"tokenz", "has no key 'tokenizer.ggml.tokens'"),

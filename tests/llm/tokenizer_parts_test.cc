@@ -93,8 +93,10 @@ TEST(Tokenizer, BadOnesAreNamed) {
   };
   EXPECT_THAT(failure(vocabulary("bert")), HasSubstr("tokenizer.ggml.model: expected one of gpt2 (byte-level BPE), llama "
                                                      "(SentencePiece), found 'bert'"));
-  EXPECT_THAT(failure(vocabulary("gpt2", "qwen35")),
-              HasSubstr("tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, gpt-4o, found 'qwen35'"));
+  EXPECT_THAT(
+      failure(vocabulary("gpt2", "qwen35")),
+      HasSubstr("tokenizer.ggml.pre: expected one of gpt-2, smollm, qwen2, deepseek-r1-qwen, gpt-4o, llama-bpe, llama3, "
+                "llama-v3, smaug-bpe, found 'qwen35'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {"ab"})), HasSubstr("merge 0: expected two tokens, found 'ab'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {"a b", "a c"})), HasSubstr("merge 1: expected two tokens, found 'a c'"));
   EXPECT_THAT(failure(vocabulary("gpt2", "smollm", {}, {1})),
@@ -137,6 +139,28 @@ TEST(Words, FollowTheRegularExpression) {
   EXPECT_THAT(words("end  \n"), ElementsAre("end", "  \n"));
   EXPECT_THAT(words("\u00A0\u3000x"), ElementsAre("\u00A0", "\u3000", "x"));
   EXPECT_THAT(words(" ?!x"), ElementsAre(" ?!", "x"));
+}
+
+TEST(Words, OfLlama3HaveThreeDigits) {
+  const auto llama3 = [](std::string_view text) { return words(text, WordRule::llama3); };
+  EXPECT_THAT(llama3("It'S 12345 678,x\r\n\n  y"),
+              ElementsAre("It", "'S", " ", "123", "45", " ", "678", ",x", "\r\n\n", " ", " y"));
+  EXPECT_THAT(words("12345", WordRule::qwen2), ElementsAre("1", "2", "3", "4", "5"));
+  EXPECT_THAT(llama3("\u0663\u0664\u06652 ?!\n x"), ElementsAre("\u0663\u0664\u0665", "2", " ?!\n", " x"));
+}
+
+TEST(Tokenizer, OfLlama3TakesWholeWords) {
+  // No merge makes "abc"; with Llama 3, the word that is a token is one all the same.
+  for (const char* pre : {"llama-bpe", "llama3", "llama-v3", "smaug-bpe"}) {
+    GgufBuilder file = vocabulary("gpt2", pre, {"a b"}).number<uint32_t>("tokenizer.ggml.bos_token_id", 4, 0);
+    const Tokenizer tokenizer(file.read());
+    const bool whole = std::string_view(pre) != "smaug-bpe";
+    EXPECT_EQ(tokenizer.encode("abc"), whole ? std::vector<Token>({6}) : std::vector<Token>({4, 3})) << pre;
+    EXPECT_THAT(tokenizer.encode("abca"), ElementsAre(4, 3, 1)) << pre;
+    EXPECT_EQ(tokenizer.opening().size(), whole ? 1u : 0u) << pre << ", where no key says otherwise";
+    file.number<uint8_t>("tokenizer.ggml.add_bos_token", 7, 0);
+    EXPECT_THAT(Tokenizer(file.read()).opening(), IsEmpty());
+  }
 }
 
 TEST(Words, OfGpt4oBeginWithCapitals) {

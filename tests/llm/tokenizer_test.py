@@ -54,6 +54,7 @@ ALPHABETS = [
 def strings():
     rng = random.Random(20)
     yield from ("", " ", "  ", "a", " a", "  a", "a ", "a  ", "\n\n", " \n a", "a1b22 333", "it's I'll we'VE", "<|im_start|>user\n")
+    yield from ("helloworld", "say helloworld xyzzyplugh 12 345 12345", "!?!? a   b", "12345678")
     yield "x" * 3000
     yield "=" * 3000 + " " * 3000
     for _ in range(STRINGS):
@@ -63,6 +64,9 @@ def strings():
 
 
 QWEN2 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+
+
+LLAMA3 = QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|")
 
 
 # With small and capital letters, as tokenizers has the rule of GPT-4o (o200k_base).
@@ -78,12 +82,24 @@ def value(key):
 def reference(pre):
     """The model's tokenizer, with words as this pre-tokenizer cuts them."""
     merges = [tuple(merge.split(" ")) for merge in value("merges")]
-    model = tokenizers.Tokenizer(models.BPE({token: i for i, token in enumerate(value("tokens"))}, merges))
+    whole = pre == "llama-bpe"
+    model = tokenizers.Tokenizer(models.BPE({token: i for i, token in enumerate(tokens_for(pre))}, merges, ignore_merges=whole))
     first = {"smollm": pre_tokenizers.Digits(individual_digits=True), "qwen2": pre_tokenizers.Split(tokenizers.Regex(QWEN2), "isolated"),
+             "llama-bpe": pre_tokenizers.Split(tokenizers.Regex(LLAMA3), "isolated"), "smaug-bpe": pre_tokenizers.Split(tokenizers.Regex(LLAMA3), "isolated"),
              "gpt-4o": pre_tokenizers.Split(tokenizers.Regex(GPT4O), "isolated")}[pre]
     model.pre_tokenizer = pre_tokenizers.Sequence([first, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=pre == "smollm")])
     model.decoder = decoders.ByteLevel()
     return model
+
+
+def tokens_for(pre):
+    """Some of the tokens that merging gives, the same words from no merge, as Llama 3 has some that stand for whole words."""
+    tokens = list(value("tokens"))
+    if pre in ("llama-bpe", "smaug-bpe"):
+        free = [i for i, kind in enumerate(value("token_type")) if kind == CONTROL][3:]
+        for i, word in zip(free, ("helloworld", "\u0120xyzzyplugh", "12", "345", "!?!?", "\u0120\u0120\u0120")):
+            tokens[i] = word if word not in tokens else word * 2
+    return tokens
 
 
 def with_words_of(pre, path):
@@ -91,8 +107,10 @@ def with_words_of(pre, path):
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre(pre)
-    writer.add_token_list(value("tokens"))
-    writer.add_token_types(value("token_type"))
+    writer.add_bos_token_id(0)
+    tokens = tokens_for(pre)
+    writer.add_token_list(tokens)
+    writer.add_token_types([kind if token == old else NORMAL for kind, token, old in zip(value("token_type"), tokens, value("tokens"))])
     writer.add_token_merges(value("merges"))
     write(writer)
 
@@ -144,15 +162,16 @@ def main():
     texts = [text.replace("\0", "") for text in strings()]
     right = True
     with tempfile.TemporaryDirectory() as folder:
-        qwen2, gpt4o, pieces = f"{folder}/qwen2.gguf", f"{folder}/gpt4o.gguf", f"{folder}/pieces.gguf"
-        with_words_of("qwen2", qwen2)
-        with_words_of("gpt-4o", gpt4o)
-        for pre, path in (("smollm", MODEL), ("gpt-4o", gpt4o), ("qwen2", qwen2)):
+        pieces = f"{folder}/pieces.gguf"
+        for pre in "smollm", "gpt-4o", "qwen2", "llama-bpe", "smaug-bpe":
+            path = MODEL if pre == "smollm" else f"{folder}/{pre}.gguf"
+            if path != MODEL:
+                with_words_of(pre, path)
             model = reference(pre)
             # Some control characters have no token and are left out.
             missing = bytes(b for b in range(128) if not model.encode(chr(b)).ids)
             right &= check(f"byte-level BPE, {pre}", path, texts, [each.ids for each in model.encode_batch(texts)], missing)
-            texts = texts[::1 if pre == "smollm" else 2]
+            texts = texts[::2 if pre in ("gpt-4o", "qwen2") else 1]
         short = [text for text in texts if len(text) < 60][::5] + ["don't  <b>Alice</b>\n\n\n   she don'tt", "a" * 60, "\u2581 \u2581"]
         for space_prefix in False, True:
             model = with_pieces(pieces, space_prefix)
