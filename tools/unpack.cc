@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "command.h"
-#include "float_layer.h"
+#include "sparse_floats.h"
 #include "library.h"
 #include "output_file.h"
 #include "printable.h"
@@ -70,13 +70,14 @@ std::vector<SafetensorsWriter::Tensor> tensors_of(const std::vector<marlin_layer
 /// Fills rows [first, first + count) of one expert.
 using RowReader = std::function<void(int64_t first, int64_t count, float* out)>;
 
-/// Floats that stay floats are read from the file; all other layers are packed and unpacked.
+/// 2:4 sparse floats, which are not packed as they are, come from the file; all other layers are
+/// packed and unpacked.
 RowReader reader_of(marlin_context* context, const marlin_checkpoint* checkpoint,
                     const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize) {
-  if (layer.format == MARLIN_FORMAT_NONE && quantize.format == MARLIN_FORMAT_NONE) {
-    const FloatLayer floats(checkpoint, layer);
-    return [floats, expert](int64_t first, int64_t count, float* out) {
-      floats.read(expert, first, count, out);
+  const bool sparse = (layer.flags & MARLIN_LAYER_SPARSE_2_4) != 0;
+  if (layer.format == MARLIN_FORMAT_NONE && quantize.format == MARLIN_FORMAT_NONE && sparse) {
+    return [floats = SparseFloats(checkpoint, layer)](int64_t first, int64_t count, float* out) {
+      floats.read(first, count, out);
     };
   }
   const std::shared_ptr<marlin_weights> weights =

@@ -1,4 +1,4 @@
-#include "float_layer.h"
+#include "sparse_floats.h"
 
 #include <fmt/core.h>
 
@@ -44,24 +44,16 @@ float element(const marlin_matrix& matrix, int64_t index) {
 
 }  // namespace
 
-FloatLayer::FloatLayer(const marlin_checkpoint* checkpoint, const marlin_layer_info& layer)
-    : layer_(layer) {
-  const std::string name = layer.name;
-  int64_t width = layer.k;
-  if ((layer.flags & MARLIN_LAYER_SPARSE_2_4) != 0) {
-    values_ = find_tensor(checkpoint, name + ".compressed");
-    bitmask_ = find_tensor(checkpoint, name + ".bitmask");
-    width = layer.k / 2;
-    if (bitmask_.data == nullptr) values_.data = nullptr;
-  } else {
-    values_ = find_tensor(checkpoint, layer.layout == MARLIN_LAYOUT_GGUF ? name : name + ".weight");
-  }
-  if (values_.data == nullptr || values_.rows != layer.n * layer.experts || values_.cols != width) {
-    throw Failure(fmt::format("cannot find the values of '{}'", name));
-  }
+SparseFloats::SparseFloats(const marlin_checkpoint* checkpoint, const marlin_layer_info& layer)
+    : layer_(layer),
+      values_(find_tensor(checkpoint, std::string(layer.name) + ".compressed")),
+      bitmask_(find_tensor(checkpoint, std::string(layer.name) + ".bitmask")) {
+  const bool whole = values_.data != nullptr && bitmask_.data != nullptr;
+  if (!whole || values_.rows != layer.n || values_.cols != layer.k / 2)
+    throw Failure(fmt::format("cannot find the values of '{}'", layer.name));
 }
 
-void FloatLayer::read_sparse_row(int64_t row, float* out) const {
+void SparseFloats::read_row(int64_t row, float* out) const {
   int64_t next = row * values_.cols;
   const int64_t end = next + values_.cols;
   for (int64_t k = 0; k < layer_.k; ++k) {
@@ -73,15 +65,8 @@ void FloatLayer::read_sparse_row(int64_t row, float* out) const {
   if (next != end) throw_bad_mask(layer_, row);
 }
 
-void FloatLayer::read(uint32_t expert, int64_t first, int64_t count, float* out) const {
-  for (int64_t r = 0; r < count; ++r, out += layer_.k) {
-    const int64_t row = expert * layer_.n + first + r;
-    if (bitmask_.data != nullptr) {
-      read_sparse_row(row, out);
-    } else {
-      for (int64_t k = 0; k < layer_.k; ++k) out[k] = element(values_, row * layer_.k + k);
-    }
-  }
+void SparseFloats::read(int64_t first, int64_t count, float* out) const {
+  for (int64_t r = 0; r < count; ++r, out += layer_.k) read_row(first + r, out);
 }
 
 }  // namespace metal_marlin::tools
