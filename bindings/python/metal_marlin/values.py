@@ -40,6 +40,10 @@ class Values(Mapping[str, Value]):
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
 
+    def __repr__(self) -> str:
+        names = list(self)
+        return f"Values({len(names)} keys: {', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+
     def __getitem__(self, key: str) -> Value:
         raw = sized(_abi.marlin_value)
         if "\0" in key:

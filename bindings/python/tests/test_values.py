@@ -58,6 +58,12 @@ def test_every_type_of_a_gguf(tmp_path):
     assert dict(values)["texts"] == ["a", "", "bc"]
 
 
+def test_how_values_show_themselves():
+    values = mm.Checkpoint(GPTQ).values
+    first = ", ".join(list(values)[:3])
+    assert repr(values) == f"Values({len(values)} keys: {first}, ...)"
+
+
 def test_members_of_config():
     values = mm.Checkpoint(GPTQ).values
     config = json.loads((GPTQ / "config.json").read_text())
