@@ -64,9 +64,15 @@ void print_quantized(const std::vector<LayerOutcome>& outcomes, bool dry_run) {
   const bool sparse = std::any_of(outcomes.begin(), outcomes.end(), [](const auto& layer) {
     return (layer.numbers.flags & MARLIN_LAYER_SPARSE_2_4) != 0;
   });
-  std::vector<Table::Column> columns = {{"layer"},         {"from"},         {"to"},
-                                        {"N x K", right},  {"group", right}, {"bits/weight", right},
-                                        {"before", right}, {"after", right}, {"SNR dB", right}};
+  std::vector<Table::Column> columns = {{"layer"},
+                                        {"from"},
+                                        {"to"},
+                                        {"N x K", right},
+                                        {"group", right, true},
+                                        {"bits/weight", right, true},
+                                        {"before", right, true},
+                                        {"after", right, true},
+                                        {"SNR dB", right}};
   if (sparse) columns.push_back({"kept", right});
   Table table(columns);
   for (const LayerOutcome& layer : outcomes) {

@@ -49,14 +49,6 @@ std::vector<fs::path> subfolders(const std::string& folder) {
   return found;
 }
 
-/// "…experts.down_proj": the end of a long name, cut at a dot.
-std::string short_name(const std::string& name) {
-  constexpr size_t kMost = 21;
-  if (name.size() <= kMost) return name;
-  const size_t dot = name.find('.', name.size() - kMost - 1);
-  return "…" + (dot == std::string::npos ? name.substr(name.size() - kMost) : name.substr(dot + 1));
-}
-
 /// The last part of a message: the reason, without the file, tensor and byte before it.
 std::string reason_of(const std::string& message) {
   const size_t colon = message.rfind(": ");
@@ -102,7 +94,7 @@ class SmallLayers {
     const bool floats = info.format == MARLIN_FORMAT_NONE;
     Row row;
     row.checkpoint = where;
-    row.layer = short_name(info.name);
+    row.layer = info.name;
     row.format = floats ? dtype_name(info.dtype) + " > mxfp4" : format_and_group(info);
     row.shape = shape_text(info);
     for (uint32_t expert = 0; expert < info.experts; ++expert) {

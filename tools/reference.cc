@@ -1,5 +1,7 @@
 #include "reference.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -20,18 +22,19 @@ constexpr int64_t kStripe = 64;  // rows unpacked at a time by one thread
 constexpr size_t kLanes = 8;     // independent sums, so that the compiler can keep them in vectors
 
 struct Sums {
-  double value = 0, magnitude = 0, step = 0;
+  double value = 0, magnitude = 0, squares = 0, step = 0;
 };
 
-/// Returns sum a w, sum |a| |w| and sum step |w| over k.
+/// Returns sum a w, sum |a| |w|, sum (a w)^2 and sum step |w| over k.
 Sums dot(const double* a, const double* step, const double* w, int64_t k) {
-  double value[kLanes] = {}, magnitude[kLanes] = {}, steps[kLanes] = {};
+  double value[kLanes] = {}, magnitude[kLanes] = {}, squares[kLanes] = {}, steps[kLanes] = {};
   const int64_t whole = k / static_cast<int64_t>(kLanes) * static_cast<int64_t>(kLanes);
   for (int64_t i = 0; i < whole; i += kLanes) {
     for (size_t lane = 0; lane < kLanes; ++lane) {
       const double x = a[i + lane], y = w[i + lane];
       value[lane] += x * y;
       magnitude[lane] += std::fabs(x * y);
+      squares[lane] += x * y * (x * y);
       steps[lane] += step[i + lane] * std::fabs(y);
     }
   }
@@ -39,11 +42,13 @@ Sums dot(const double* a, const double* step, const double* w, int64_t k) {
   for (int64_t i = whole; i < k; ++i) {
     sums.value += a[i] * w[i];
     sums.magnitude += std::fabs(a[i] * w[i]);
+    sums.squares += a[i] * w[i] * (a[i] * w[i]);
     sums.step += step[i] * std::fabs(w[i]);
   }
   for (size_t lane = 0; lane < kLanes; ++lane) {
     sums.value += value[lane];
     sums.magnitude += magnitude[lane];
+    sums.squares += squares[lane];
     sums.step += steps[lane];
   }
   return sums;
@@ -132,34 +137,41 @@ double output_rounding(marlin_dtype dtype, double value) {
 
 double largest_finite(marlin_dtype dtype) { return dtype == MARLIN_F16 ? 65504 : 3.38e38; }
 
-double limit_nmse(const Product& product, int64_t checked) {
-  if (product.compute == MARLIN_COMPUTE_INT8) return 5e-4;
-  if (product.c->dtype() == MARLIN_F16) return 1e-7;
-  if (product.c->dtype() == MARLIN_BF16) return 5e-6;
-  // The true values of a few elements may all be small beside the terms of their sums.
+/// `beside` is how large the terms of the sums are beside the true values, 1 or more.
+double limit_nmse(const Product& product, int64_t checked, double beside) {
   constexpr double kFew = 64;
-  return 1e-11 * (1 + kFew / static_cast<double>(std::max<int64_t>(checked, 1)));
+  const double few = 1 + kFew / static_cast<double>(std::max<int64_t>(checked, 1));
+  const double limit = product.compute == MARLIN_COMPUTE_INT8 ? 5e-4
+                       : product.c->dtype() == MARLIN_F16     ? 1e-7
+                       : product.c->dtype() == MARLIN_BF16    ? 5e-6
+                                                              : 1e-11;
+  return limit * few * beside;
 }
 
 /// Sums of squares, kept apart from Verdict so that threads can add up.
 struct Tally {
   Verdict verdict;
-  double error2 = 0, true2 = 0;
+  double error2 = 0, true2 = 0, terms2 = 0;
 
-  void element(double got, double want, double bound, double finite_limit, int64_t m, int64_t n) {
+  /// `squares` is the sum of the squared terms of `want`.
+  void element(double got, double want, double squares, double bound, double finite_limit,
+               int64_t m, int64_t n) {
     ++verdict.checked;
-    if (!std::isfinite(want) || std::fabs(want) > finite_limit) {
-      // A NaN must stay NaN. A value that overflows the output may become infinity or NaN.
-      const bool right =
-          std::isnan(want) ? std::isnan(got) : !std::isfinite(got) || std::isfinite(want);
-      if (!right) note(std::numeric_limits<double>::infinity(), m, n);
+    constexpr double kWrong = std::numeric_limits<double>::infinity();
+    if (std::isnan(want) || std::isinf(want)) {  // a NaN must stay NaN
+      if (std::isnan(want) ? !std::isnan(got) : std::isfinite(got)) note(kWrong, m, n);
       return;
     }
+    // A value that overflows the output may become infinity or NaN.
+    if (std::fabs(want) > finite_limit && !std::isfinite(got)) return;
     const double error = std::fabs(got - want);
-    note(std::isnan(error) ? std::numeric_limits<double>::infinity() : error / bound, m, n);
+    note(std::isnan(error) ? kWrong : error / bound, m, n);
     error2 += error * error;
     true2 += want * want;
+    terms2 += squares;
   }
+  /// An element whose sum may overflow on the way, and did.
+  void overflown() { ++verdict.checked; }
   void note(double fraction, int64_t m, int64_t n) {
     if (fraction > 1) ++verdict.wrong;
     if (fraction <= verdict.worst) return;
@@ -171,6 +183,7 @@ struct Tally {
     verdict.checked += other.verdict.checked;
     error2 += other.error2;
     true2 += other.true2;
+    terms2 += other.terms2;
     const int64_t wrong = verdict.wrong + other.verdict.wrong;
     note(other.verdict.worst, other.verdict.m, other.verdict.n);
     verdict.wrong = wrong;
@@ -238,15 +251,29 @@ void check_row(const Row& row, int64_t n, const marlin_layer_info& info, const P
     const double bound = gamma * (s + sums.step) + sums.step +
                          k * 0x1p-126 * std::max({1.0, operand.largest(m), row.largest}) +
                          output_rounding(product.c->dtype(), sums.value);
-    tally.element(product.c->at(at, column), sums.value, bound, largest_finite(product.c->dtype()),
-                  at, column);
+    const double got = product.c->at(at, column);
+    // Sums are float32, and their terms may come in any order.
+    if (std::isfinite(sums.value) && !std::isfinite(got) &&
+        s + sums.step > largest_finite(MARLIN_F32)) {
+      tally.overflown();
+      continue;
+    }
+    tally.element(got, sums.value, sums.squares, bound, largest_finite(product.c->dtype()), at,
+                  column);
   }
 }
 
 }  // namespace
 
+std::string Verdict::complaint() const {
+  if (wrong == 0) return fmt::format("nmse {:.1e}, at most {:.1e}", nmse, limit_nmse);
+  return fmt::format("{} of {} elements out of bounds, worst {:.3g} x at [{}, {}]", wrong, checked,
+                     worst, m, n);
+}
+
 void check_products(const marlin_weights* weights, std::span<Product> products,
-                    std::span<const RowRange> rows, unsigned threads) {
+                    std::span<const RowRange> rows, unsigned threads,
+                    const std::function<void(int64_t)>& on_rows) {
   const marlin_layer_info info = info_of(weights);
   std::vector<Operand> operands;
   for (const Product& product : products) operands.emplace_back(product, info);
@@ -271,11 +298,14 @@ void check_products(const marlin_weights* weights, std::span<Product> products,
     }
     const std::lock_guard lock(totals_mutex);
     for (size_t p = 0; p < products.size(); ++p) totals[p].add(tallies[p]);
+    if (on_rows) on_rows(stripe.count);
   });
   for (size_t p = 0; p < products.size(); ++p) {
     Verdict& verdict = products[p].verdict = totals[p].verdict;
-    verdict.nmse = totals[p].error2 == 0 ? 0 : totals[p].error2 / totals[p].true2;
-    verdict.limit_nmse = limit_nmse(products[p], verdict.checked);
+    const auto& [_, error2, true2, terms2] = totals[p];
+    verdict.nmse = error2 == 0 ? 0 : error2 / true2;
+    verdict.limit_nmse =
+        limit_nmse(products[p], verdict.checked, terms2 > true2 ? terms2 / true2 : 1);
   }
 }
 

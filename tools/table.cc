@@ -9,6 +9,9 @@ namespace metal_marlin::tools {
 namespace {
 
 constexpr size_t kNarrowest = 14;  // of a text that is cut
+/// Texts of a column that are compared. Columns of more texts are not cut, because nobody would
+/// know whether two of them became one.
+constexpr size_t kMostCompared = 4096;
 
 bool begins_character(char c) { return (c & 0xc0) != 0x80; }
 
@@ -26,9 +29,10 @@ size_t byte_of(const std::string& text, size_t index) {
   return at;
 }
 
-/// The first and last characters of a text, which is longer, with "…" between them.
-std::string elided(const std::string& text, size_t columns) {
-  const size_t first = (columns - 1) / 2, last = columns - 1 - first;
+/// The first and last characters of a text, which is longer, with "…" between them; or its last
+/// ones alone, behind "…".
+std::string elided(const std::string& text, size_t columns, bool at_front) {
+  const size_t first = at_front ? 0 : (columns - 1) / 2, last = columns - 1 - first;
   return text.substr(0, byte_of(text, first)) + "…" +
          text.substr(byte_of(text, width(text) - last));
 }
@@ -44,7 +48,9 @@ Table::Table(std::vector<Column> columns)
       filled_(columns_.size(), 0),
       uniform_(columns_.size(), 1),
       told_(columns_.size(), 0),
-      left_out_(columns_.size(), 0) {
+      left_out_(columns_.size(), 0),
+      at_front_(columns_.size(), 0),
+      long_(columns_.size()) {
   for (const Column& column : columns_) widths_.push_back(width(column.title));
 }
 
@@ -57,10 +63,25 @@ void Table::row(std::vector<std::string> cells, Mood mood) {
 void Table::measure(const std::vector<std::string>& cells) {
   if (measured_++ == 0) first_ = cells;
   for (size_t i = 0; i < cells.size(); ++i) {
-    filled_[i] = std::max(filled_[i], width(cells[i]));
+    const size_t wide = width(cells[i]);
+    filled_[i] = std::max(filled_[i], wide);
     widths_[i] = std::max(widths_[i], filled_[i]);
     if (cells[i] != first_[i]) uniform_[i] = 0;
+    if (columns_[i].align == Align::left && wide > kNarrowest && long_[i].size() <= kMostCompared)
+      long_[i].insert(cells[i]);
   }
+}
+
+std::string Table::cut(size_t column, const std::string& text) const {
+  return width(text) > widths_[column] ? elided(text, widths_[column], at_front_[column] != 0)
+                                       : text;
+}
+
+bool Table::are_apart(size_t column) const {
+  const std::set<std::string>& texts = long_[column];
+  std::set<std::string> shown;
+  for (const std::string& text : texts) shown.insert(cut(column, text));
+  return texts.size() <= kMostCompared && shown.size() == texts.size();
 }
 
 bool Table::is_shown(size_t column) const {
@@ -90,27 +111,30 @@ std::string Table::told() const {
 void Table::fit(size_t most) {
   for (size_t i = 1; i < columns_.size() && total_width() > most; ++i)
     told_[i] = uniform_[i] != 0 && filled_[i] > 0 ? 1 : 0;
-  const std::vector<size_t> as_wide_as_needed = widths_;
+  for (size_t i = columns_.size(); i-- > 0 && total_width() > most;)
+    left_out_[i] = columns_[i].is_detail && is_shown(i) ? 1 : 0;
   narrow(most);
-  for (size_t i = columns_.size(); i-- > 0 && total_width() > most;) {
-    if (!columns_[i].is_detail || !is_shown(i)) continue;
-    left_out_[i] = 1;
-    widths_ = as_wide_as_needed;
-    narrow(most);
-  }
 }
 
 void Table::narrow(size_t most) {
-  for (;;) {
+  std::vector<size_t> narrowest(columns_.size());
+  for (size_t i = 0; i < columns_.size(); ++i)
+    narrowest[i] = columns_[i].align == Align::left && is_shown(i)
+                       ? std::max(kNarrowest, width(columns_[i].title))
+                       : widths_[i];
+  while (total_width() > most) {
     size_t widest = columns_.size();
     for (size_t i = 0; i < columns_.size(); ++i) {
-      if (!is_shown(i)) continue;
-      const bool narrower = columns_[i].align == Align::left &&
-                            widths_[i] > std::max(kNarrowest, width(columns_[i].title));
-      if (narrower && (widest == columns_.size() || widths_[i] > widths_[widest])) widest = i;
+      if (widths_[i] > narrowest[i] && (widest == columns_.size() || widths_[i] > widths_[widest]))
+        widest = i;
     }
-    if (total_width() <= most || widest == columns_.size()) return;
+    if (widest == columns_.size()) return;
+    const char was_at_front = at_front_[widest];
     --widths_[widest];
+    if (!are_apart(widest)) at_front_[widest] = 1;
+    if (are_apart(widest)) continue;
+    at_front_[widest] = was_at_front;
+    narrowest[widest] = ++widths_[widest];
   }
 }
 
@@ -118,7 +142,7 @@ std::string Table::line(const std::vector<std::string>& cells) const {
   std::string out;
   for (size_t i = 0; i < columns_.size(); ++i) {
     if (!is_shown(i)) continue;
-    const std::string text = width(cells[i]) > widths_[i] ? elided(cells[i], widths_[i]) : cells[i];
+    const std::string text = cut(i, cells[i]);
     const std::string pad(widths_[i] - width(text), ' ');
     out +=
         (out.empty() ? "" : "  ") + (columns_[i].align == Align::right ? pad + text : text + pad);

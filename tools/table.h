@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdio>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -29,9 +30,9 @@ class Table {
   /// Fits a terminal (see fit).
   void print(std::FILE* to = stdout);
   /// Until a line has at most `width` columns: takes out columns with the same text in all rows,
-  /// which a line above the table then tells, makes the widest columns of texts narrower, whose
-  /// middle becomes "…", and leaves out details, which a line names. A table of many numbers may
-  /// stay wider.
+  /// which a line above the table then tells, leaves out details, which a line names, and makes the
+  /// widest columns of texts narrower, whose middle or front becomes "…". Texts that differ still
+  /// differ when they are cut, so a table of many numbers or of such texts may stay wider.
   void fit(size_t width);
 
   // For a table that may be too long to keep: all its cells are measured, and then made again and
@@ -49,6 +50,10 @@ class Table {
   bool is_shown(size_t column) const;
   size_t total_width() const;
   void narrow(size_t width);
+  /// A text as the width of its column allows.
+  std::string cut(size_t column, const std::string& text) const;
+  /// Whether texts of a column that differ still differ when they are cut.
+  bool are_apart(size_t column) const;
   std::string told() const;
   std::string head() const;
   std::string line(const std::vector<std::string>& cells) const;
@@ -59,6 +64,8 @@ class Table {
   std::vector<std::string> first_;       ///< the cells of the first row
   std::vector<char> uniform_, told_;     ///< whether all rows have them; whether a line tells them
   std::vector<char> left_out_;           ///< whether they are details without a place
+  std::vector<char> at_front_;  ///< whether texts are cut at their front, where they differ less
+  std::vector<std::set<std::string>> long_;  ///< the texts of each column that could be cut
   std::vector<Row> rows_;
 };
 

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -115,11 +116,9 @@ struct Outcome {
     ++products;
     if (v.ok()) return;
     if (wrong_products++ > 0) return;
-    complaint = fmt::format(
-        "M = {}, {} activations, {} compute: {} of {} elements out of bounds, worst {:.3g} x at "
-        "[{}, {}], nmse {:.2e}",
-        product.m, dtype_name(product.a->dtype()), compute_name(product.compute), v.wrong,
-        v.checked, v.worst, v.m, v.n, v.nmse);
+    complaint =
+        fmt::format("M = {}, {} activations, {} compute: {}", product.m,
+                    dtype_name(product.a->dtype()), compute_name(product.compute), v.complaint());
   }
   void add(const Outcome& other) {
     nmse = std::max(nmse, other.nmse);
@@ -133,9 +132,10 @@ struct Outcome {
 
 std::string nmse_text(double nmse) { return nmse < 0 ? "-" : fmt::format("{:.1e}", nmse); }
 
-/// *not_served: why some products have no kernel, if there are such.
+/// *not_served: why some products have no kernel, if there are such. `on_part` learns which part of
+/// the rows to check has been checked.
 Outcome multiply_and_check(const marlin_weights* weights, const Options& options,
-                           std::string* not_served) {
+                           std::string* not_served, const std::function<void(double)>& on_part) {
   const marlin_layer_info info = info_of(weights);
   const int64_t most = *std::max_element(options.m.begin(), options.m.end());
   std::vector<HostMatrix> activations, results;
@@ -156,9 +156,13 @@ Outcome multiply_and_check(const marlin_weights* weights, const Options& options
       products.push_back({&activations.back(), &results.back(), m, c.compute});
     }
   }
-  check_products(weights, products,
-                 options.rows ? sampled_rows(info.n, options.rows) : every_row(info.n),
-                 usable_threads());
+  const auto rows = options.rows ? sampled_rows(info.n, options.rows) : every_row(info.n);
+  int64_t checked = 0, all = 0;
+  for (const RowRange& range : rows) all += range.count;
+  check_products(weights, products, rows, usable_threads(), [&](int64_t more) {
+    checked += more;
+    on_part(static_cast<double>(checked) / static_cast<double>(all));
+  });
   Outcome outcome;
   for (const Product& p : products) outcome.add(p);
   return outcome;
@@ -185,13 +189,12 @@ class Verifier {
   ExitCode run() {
     auto layers = layers_of(checkpoint_.get());
     if (!options_.layer.empty()) layers = {find_layer(checkpoint_.get(), options_.layer)};
-    {
-      Progress progress("verifying", static_cast<double>(layers.size()));
-      for (size_t i = 0; i < layers.size(); ++i) {
-        progress.at(static_cast<double>(i), layers[i].name);
-        verify_layer(layers[i]);
-      }
-    }
+    double weights = 0;
+    for (const marlin_layer_info& layer : layers)
+      weights += weights_of(layer) * static_cast<double>(formats_of(layer).size());
+    progress_.emplace("verifying", weights);
+    for (const marlin_layer_info& layer : layers) verify_layer(layer);
+    progress_.reset();
     table_.print();
     for (const std::string& complaint : complaints_)
       fmt::print("{}\n", red(printable(complaint), stdout));
@@ -206,10 +209,21 @@ class Verifier {
   void verify_layer(const marlin_layer_info& layer) {
     if (layer.status == MARLIN_E_UNSUPPORTED)
       return skip(layer, "-", why_not(context_.get(), checkpoint_.get(), layer));
-    if (layer.format != MARLIN_FORMAT_NONE) return verify_as(layer, Quantize{});
-    const Quantize asked = options_.quantize.get();
-    if (asked.format != MARLIN_FORMAT_NONE) return verify_as(layer, asked);
-    for (marlin_format format : measured_formats()) verify_as(layer, Quantize{format, 0});
+    for (const Quantize& quantize : formats_of(layer)) verify_as(layer, quantize);
+  }
+
+  /// What a layer is verified as: as it is, or quantized to each of some formats.
+  std::vector<Quantize> formats_of(const marlin_layer_info& layer) const {
+    if (layer.status == MARLIN_E_UNSUPPORTED) return {};
+    if (layer.format != MARLIN_FORMAT_NONE) return {Quantize{}};
+    if (const Quantize asked = options_.quantize.get(); asked.format != MARLIN_FORMAT_NONE)
+      return {asked};
+    std::vector<Quantize> all;
+    for (const marlin_format format : measured_formats()) all.push_back({format, 0});
+    return all;
+  }
+  static double weights_of(const marlin_layer_info& layer) {
+    return static_cast<double>(layer.n) * static_cast<double>(layer.k) * layer.experts;
   }
 
   /// A layer that this version or this backend does not serve is neither right nor wrong.
@@ -230,7 +244,10 @@ class Verifier {
     int64_t different = expected != nullptr ? 0 : -1;
     std::string not_served;
     Refusal refusal{layer.status, why_not(context_.get(), checkpoint_.get(), layer)};
+    const double of_expert = weights_of(layer) / layer.experts, before = done_;
+    done_ += weights_of(layer);  // whatever comes of them
     for (uint32_t expert = 0; expert < layer.experts && refusal.why.empty(); ++expert) {
+      progress_->at(before + expert * of_expert, layer.name);
       const Weights weights =
           try_load(context_.get(), checkpoint_.get(), layer, expert, quantize, &refusal);
       if (!weights) break;
@@ -238,7 +255,9 @@ class Verifier {
         const int64_t more = count_different(weights.get(), layer, expert, *expected);
         different = more < 0 ? -1 : different + more;
       }
-      outcome.add(multiply_and_check(weights.get(), options_, &not_served));
+      outcome.add(multiply_and_check(weights.get(), options_, &not_served, [&](double part) {
+        progress_->at(before + (expert + part) * of_expert, layer.name);
+      }));
     }
     if (outcome.products == 0 && !not_served.empty()) refusal = {MARLIN_E_UNSUPPORTED, not_served};
     if (refusal.status == MARLIN_E_UNSUPPORTED) return skip(layer, format, refusal.why);
@@ -272,6 +291,8 @@ class Verifier {
   Table table_;
   std::vector<std::string> complaints_;
   Notes notes_;  ///< why layers are not served
+  std::optional<Progress> progress_;
+  double done_ = 0;  ///< weights
   int right_ = 0, wrong_ = 0, skipped_ = 0;
 };
 

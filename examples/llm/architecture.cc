@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -36,6 +38,7 @@ const TensorNames kGgufNames = {.embedding = "token_embd",
                                 .expert_gate = "ffn_gate_exps",
                                 .expert_up = "ffn_up_exps",
                                 .expert_down = "ffn_down_exps",
+                                .rotation_factors = "rope_freqs.weight",
                                 .rotate_halves = false};
 const TensorNames kHuggingFaceNames = {.embedding = "model.embed_tokens",
                                        .norm = "model.norm",
@@ -59,6 +62,7 @@ const TensorNames kHuggingFaceNames = {.embedding = "model.embed_tokens",
                                        .expert_gate = "mlp.experts.gate_proj",
                                        .expert_up = "mlp.experts.up_proj",
                                        .expert_down = "mlp.experts.down_proj",
+                                       .rotation_factors = "",
                                        .rotate_halves = true};
 
 namespace {
@@ -67,7 +71,7 @@ namespace {
 // Folders of Gemma name its four norms in another way and store them less 1; those of gpt-oss name
 // its experts in another way.
 constexpr Architecture kArchitectures[] = {
-    {},
+    {.rotation_factors = true},
     {.name = "qwen2", .rotate_halves = true, .qkv_bias = true},
     {.name = "qwen3", .rotate_halves = true, .head_norms = true},
     {.name = "qwen3moe",
@@ -119,6 +123,8 @@ struct Key {
 };
 constexpr Key kYarnContext = {"original_context_length", nullptr, &HyperParameters::yarn_context,
                               nullptr, true};
+constexpr Key kRotationBase = {"rope.freq_base", "rope_theta", nullptr,
+                               &HyperParameters::rotation_base, false};
 // config: nullptr where no architecture that folders may have has it.
 constexpr Key kKeys[] = {
     {"block_count", "num_hidden_layers", &HyperParameters::layers, nullptr, true},
@@ -135,7 +141,7 @@ constexpr Key kKeys[] = {
      false},
     {"attention.key_length", "head_dim", &HyperParameters::head_size, nullptr, false},
     {"context_length", "max_position_embeddings", &HyperParameters::context, nullptr, true},
-    {"rope.freq_base", "rope_theta", nullptr, &HyperParameters::rotation_base, false},
+    kRotationBase,
     {"rope.scaling.factor", nullptr, nullptr, &HyperParameters::rotation_factor, false},
     {"rope.freq_base_swa", nullptr, nullptr, &HyperParameters::local_rotation_base, false},
     {"attention.sliding_window", nullptr, &HyperParameters::window, nullptr, false},
@@ -179,6 +185,12 @@ void set(const std::string& where, const Key& key, const std::string& name, doub
     hyper.*key.real = value;
 }
 
+std::string text_of(double number) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.9g", number);
+  return text;
+}
+
 void complete(const std::string& where, HyperParameters& h) {
   if (!h.key_value_heads) h.key_value_heads = h.heads;
   if (!h.head_size) h.head_size = h.width / h.heads;
@@ -213,63 +225,112 @@ void check_scaling(const Metadata& metadata, const std::string& prefix, HyperPar
   if (!yarn) return;
   set(where, kYarnContext, prefix + kYarnContext.gguf, metadata.number(prefix + kYarnContext.gguf),
       hyper);
-  constexpr std::pair<const char*, double> kOthers[] = {{"attn_factor", 1},
-                                                        {"yarn_attn_factor", 1},
-                                                        {"yarn_ext_factor", 1},
-                                                        {"yarn_beta_fast", Scaling::kFastTurns},
-                                                        {"yarn_beta_slow", Scaling::kSlowTurns}};
-  for (const auto& [of, value] : kOthers) {
-    if (metadata.has(prefix + of) && metadata.number(prefix + of) != value) {
-      fail(where, prefix + of + ": expected " + std::to_string(value) + ", found " +
-                      std::to_string(metadata.number(prefix + of)));
-    }
-  }
 }
 
-// Keys that would change the result, and whose values this program does not have.
+// Keys that change nothing of a text, or that are read elsewhere; or, with a dot at the end, all
+// keys that begin so.
+constexpr std::string_view kHarmless[] = {"attention.layer_norm_epsilon",
+                                          "expert_feed_forward_length",
+                                          "expert_shared_feed_forward_length",
+                                          "expert_used_count",
+                                          "feed_forward_length",
+                                          "mm.",
+                                          "pooling_type",
+                                          "rope.scaling.finetuned",
+                                          "rope.scaling.original_context_length",
+                                          "rope.scaling.type",
+                                          "tensor_data_layout",
+                                          "vision.",
+                                          "vocab_size"};
+
+bool is_harmless(std::string_view key) {
+  return std::any_of(std::begin(kHarmless), std::end(kHarmless), [&](std::string_view each) {
+    return each.ends_with('.') ? key.starts_with(each) : key == each;
+  });
+}
+
+// Keys that may have one value, because this program does nothing else.
+constexpr std::pair<std::string_view, double> kOneValue[] = {
+    {"attention.causal", 1},
+    {"attention.clamp_kqv", 0},
+    {"attention.max_alibi_bias", 0},
+    {"attention.scale", 0},
+    {"attn_logit_softcapping", 0},
+    {"embedding_scale", 1},
+    {"expert_group_count", 0},
+    {"expert_shared_count", 0},
+    {"expert_weights_norm", 1},
+    {"expert_weights_scale", 1},
+    {"final_logit_softcapping", 0},
+    {"leading_dense_block_count", 0},
+    {"logit_scale", 1},
+    {"nextn_predict_layers", 0},
+    {"residual_scale", 1},
+    {"rope.scale_linear", 1},
+    {"rope.scaling.attn_factor", 1},
+    {"rope.scaling.yarn_attn_factor", 1},
+    {"rope.scaling.yarn_log_multiplier", 0},
+    {"router_logit_softcapping", 0},
+    {"use_parallel_residual", 0}};
+
+// The same of keys whose value another key decides; nothing of other keys.
+std::optional<double> one_value(std::string_view key, double found, const HyperParameters& hyper) {
+  const bool mixtures = hyper.architecture.mixtures, yarn = hyper.yarn_context > 0;
+  for (const auto& [name, value] : kOneValue)
+    if (name == key) return value;
+  for (const char* name :
+       {"rope.dimension_count", "rope.dimension_count_swa", "attention.value_length",
+        "attention.key_length_swa", "attention.value_length_swa"}) {
+    if (name == key) return static_cast<double>(hyper.head_size);
+  }
+  if (key == "expert_count") return 0;  // with mixtures it is one of kKeys
+  // What becomes of a router's logits: a softmax, whose largest probabilities sum to 1 again. A
+  // softmax of the largest logits is the same (3).
+  if (key == "expert_gating_func") return !mixtures || found == 3 ? found : 1;
+  if (key == "rope.scaling.yarn_ext_factor") return yarn ? 1 : 0;
+  if (key == "rope.scaling.yarn_beta_fast") return yarn ? Scaling::kFastTurns : found;
+  if (key == "rope.scaling.yarn_beta_slow") return yarn ? Scaling::kSlowTurns : found;
+  return std::nullopt;
+}
+
+// Every key behind the architecture's name is read, or changes nothing, or has the one value that
+// this program can do: no key is overlooked that would change the result.
 void check_others(const Metadata& metadata, HyperParameters& hyper) {
   const std::string& where = metadata.file();
-  const std::string name = hyper.architecture.name + std::string(".");
-  check_scaling(metadata, name + "rope.scaling.", hyper);
-  if (const std::string key = name + "rope.freq_base_swa";
-      !hyper.architecture.local_rotation && metadata.has(key) &&
-      metadata.number(key) != hyper.rotation_base) {
-    fail(where, key + ": expected that of all layers, " + std::to_string(hyper.rotation_base) +
-                    ", found " + std::to_string(metadata.number(key)));
-  }
-  for (const char* of : {"rope.dimension_count", "attention.value_length"}) {
-    if (const std::string key = name + of;
-        metadata.has(key) && metadata.number(key) != static_cast<double>(hyper.head_size)) {
-      fail(where, key + ": expected the size of a head, " + std::to_string(hyper.head_size) +
-                      ", found " + std::to_string(metadata.number(key)));
+  const std::string prefix = hyper.architecture.name + std::string(".");
+  check_scaling(metadata, prefix + "rope.scaling.", hyper);
+  for (const std::string& name : metadata.keys()) {
+    if (!name.starts_with(prefix)) continue;
+    const std::string key = name.substr(prefix.size());
+    const bool read = std::any_of(std::begin(kKeys), std::end(kKeys), [&](const Key& each) {
+      return each.gguf == key && each.belongs_to(hyper.architecture);
+    });
+    if (key == "rope.freq_base_swa" && !hyper.architecture.local_rotation &&
+        metadata.number(name) != hyper.rotation_base) {
+      fail(where, name + ": expected that of all layers, " + std::to_string(hyper.rotation_base) +
+                      ", found " + std::to_string(metadata.number(name)));
     }
-  }
-  for (const char* of :
-       {"attn_logit_softcapping", "final_logit_softcapping", "expert_count", "expert_shared_count",
-        "leading_dense_block_count", "expert_group_count"}) {
-    const std::string key = name + of;
-    const bool known = of == std::string_view("expert_count") && hyper.architecture.mixtures;
-    if (!known && metadata.has(key) && metadata.number(key) != 0)
-      fail(where, key + ": expected none, found " + std::to_string(metadata.number(key)));
-  }
-  if (!hyper.architecture.mixtures) return;
-  // What becomes of a router's logits: a softmax, whose largest probabilities sum to 1 again. A
-  // softmax of the largest logits is the same (a gating function of 3).
-  for (const char* of : {"expert_gating_func", "expert_weights_norm", "expert_weights_scale"}) {
-    const std::string key = name + of;
-    const bool same = of == std::string_view("expert_gating_func") && metadata.has(key) &&
-                      metadata.number(key) == 3;
-    if (!same && metadata.has(key) && metadata.number(key) != 1)
-      fail(where, key + ": expected 1, found " + std::to_string(metadata.number(key)));
+    if (key == "attention.sliding_window" && hyper.local_period == 0 &&
+        hyper.window < hyper.context) {
+      fail(where, name + ": expected none, because all layers attend to all positions, found " +
+                      std::to_string(hyper.window));
+    }
+    if (read || is_harmless(key)) continue;
+    const bool is_number = metadata.is_number(name);
+    const double found = is_number ? metadata.number(name) : 0;
+    const std::optional<double> wanted = one_value(key, found, hyper);
+    if (!wanted) fail(where, name + ": this program does not know what it means");
+    if (!is_number || found != *wanted) {
+      fail(where, name + ": expected " + (*wanted == 0 ? "none" : text_of(*wanted)) + ", found " +
+                      (is_number ? text_of(found) : "no number"));
+    }
   }
 }
 
 // The same of config.json.
-void check_others(const std::string& path, const nlohmann::json& config,
-                  const HyperParameters& hyper) {
+void check_others(const std::string& path, const nlohmann::json& config, HyperParameters& hyper) {
   if (config.contains("rope_scaling") && !config["rope_scaling"].is_null())
     fail(path, "positions are scaled (rope_scaling), which this program does not do");
-  if (!hyper.architecture.mixtures) return;
   const auto expect = [&](const char* key, const nlohmann::json& wanted,
                           const nlohmann::json& by_default) {
     const bool there = config.contains(key) && !config[key].is_null();
@@ -277,6 +338,21 @@ void check_others(const std::string& path, const nlohmann::json& config,
     if (found != wanted)
       fail(path, std::string(key) + ": expected " + wanted.dump() + ", found " + found.dump());
   };
+  expect("hidden_act", "silu", "silu");
+  expect("partial_rotary_factor", 1, 1);
+  expect("use_sliding_window", false, false);
+  // Newer files have the base of the rotation in an object of its own.
+  if (const auto rotation = config.find("rope_parameters");
+      rotation != config.end() && rotation->is_object()) {
+    const std::string name = "rope_parameters.";
+    if (const auto type = rotation->value("rope_type", nlohmann::json("default"));
+        type != "default")
+      fail(path, name + "rope_type: expected \"default\", found " + type.dump());
+    if (const auto base = rotation->find("rope_theta");
+        base != rotation->end() && base->is_number())
+      set(path, kRotationBase, name + "rope_theta", base->get<double>(), hyper);
+  }
+  if (!hyper.architecture.mixtures) return;
   expect("norm_topk_prob", true, false);
   expect("decoder_sparse_step", 1, 1);
   expect("mlp_only_layers", nlohmann::json::array(), nlohmann::json::array());

@@ -9,7 +9,7 @@
 
 namespace llm {
 
-/// What one architecture has that another lacks. All is off in Llama.
+/// What one architecture has that another lacks. All but rotation_factors is off in Llama.
 struct Architecture {
   const char* name = "llama";         // general.architecture of a GGUF
   const char* folder_name = nullptr;  // model_type of config.json, where it is another
@@ -27,6 +27,7 @@ struct Architecture {
   bool in_folders = true;          // safetensors have the names and norms of kHuggingFaceNames
   bool local_rotation = false;     // of local layers: another base, positions that are not scaled
   bool yarn = false;               // positions may be scaled so
+  bool rotation_factors = false;   // a file may divide the speed of each pair by a factor
   const char* mlp_norm = nullptr;  // its name in GGUF, where it is another
   int64_t local_period = 0;        // see HyperParameters
   int64_t wide_layers = 0;         // with so many, scores are divided by the root of width / heads
@@ -59,7 +60,8 @@ struct TensorNames {
   const char *attention_norm, *query, *key, *value, *attention_out, *mlp_norm, *gate, *up, *down;
   const char *query_norm, *key_norm, *attention_result_norm, *mlp_result_norm, *sinks;
   const char *router, *expert_gate, *expert_up, *expert_down;
-  bool rotate_halves;  // whatever the architecture
+  const char* rotation_factors;  // a tensor of the whole model
+  bool rotate_halves;            // whatever the architecture
 };
 extern const TensorNames kGgufNames, kHuggingFaceNames;
 

@@ -85,7 +85,8 @@ Rotation::Rotation(int64_t positions, int64_t head_size, double base, const Scal
                size = yarn ? 1 + 0.1 * std::log(scaling.factor) : 1;
   std::vector<double> speeds;
   for (int64_t i = 0; i < half_; ++i) {
-    const double speed = std::pow(base, -static_cast<double>(i) / half);
+    double speed = std::pow(base, -static_cast<double>(i) / half);
+    if (!scaling.factors.empty()) speed /= double{scaling.factors[static_cast<size_t>(i)]};
     const double divided =
         yarn ? std::clamp((static_cast<double>(i) - first) / std::max(last - first, 1e-3), 0.0, 1.0)
              : 1;

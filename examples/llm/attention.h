@@ -16,7 +16,8 @@ struct Heads {
       size;  // query heads, heads of keys and values, elements of one head (a multiple of 16)
 };
 
-/// Of positions: they are divided by `factor`. With a yarn_context, as YaRN (Peng et al., 2023)
+/// Of positions: they are divided by `factor`, and for each pair by one of `factors` as well, if
+/// there are any (Llama 3.1). With a yarn_context, as YaRN (Peng et al., 2023)
 /// does it: a model that was trained on so many positions turns pairs that turn often in them as
 /// before, divides the positions of pairs that turn rarely, and blends both in between; and queries
 /// and keys become larger.
@@ -24,6 +25,7 @@ struct Scaling {
   static constexpr double kFastTurns = 32, kSlowTurns = 1;
   double factor = 1;
   int64_t yarn_context = 0;
+  std::vector<float> factors = {};
 };
 
 /// Cosines and sines of rotary position embedding: angle(position, i) = position / base^(2 i /

@@ -39,10 +39,20 @@ void Metadata::fail(const std::string& key, const char* expected) const {
                            ", found another type");
 }
 
+std::vector<std::string> Metadata::keys() const {
+  std::vector<std::string> all;
+  for (const marlin_value& each : checkpoint_.values()) all.emplace_back(each.key, each.key_bytes);
+  return all;
+}
+
+bool Metadata::is_number(const std::string& key) const {
+  const marlin_value_type kind = value(key).kind;
+  return kind != MARLIN_VALUE_STRING && kind != MARLIN_VALUE_ARRAY;
+}
+
 double Metadata::number(const std::string& key) const {
-  const marlin_value found = value(key);
-  if (found.kind == MARLIN_VALUE_STRING || found.kind == MARLIN_VALUE_ARRAY) fail(key, "a number");
-  return found.f64;
+  if (!is_number(key)) fail(key, "a number");
+  return value(key).f64;
 }
 
 std::string Metadata::text(const std::string& key) const {

@@ -23,6 +23,8 @@ class Metadata {
   std::string text(const std::string& key) const;
   std::vector<double> numbers(const std::string& key) const;
   std::vector<std::string> texts(const std::string& key) const;
+  bool is_number(const std::string& key) const;
+  std::vector<std::string> keys() const;
   const std::string& file() const { return file_; }
 
  private:

@@ -2,10 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <regex>
+#include <sstream>
 #include <stdexcept>
 #include <utility>
 
 #include "half.h"
+#include "tensor_names.h"
 
 namespace llm {
 namespace {
@@ -29,6 +33,53 @@ Loader::Loader(const std::string& path, int64_t layers, std::function<void(doubl
       all_(static_cast<double>(layers)) {
   auto ranks = mm::make<marlin_value>();
   packed_ = marlin_checkpoint_value(file_.get(), "marlin.ranks", &ranks, nullptr) == MARLIN_OK;
+}
+
+void Loader::fail(const std::string& what) const { throw std::runtime_error(path_ + ": " + what); }
+
+bool Loader::has_tensor(const std::string& name) const {
+  marlin_matrix found{};
+  return marlin_checkpoint_tensor(file_.get(), name.c_str(), &found, nullptr) == MARLIN_OK;
+}
+
+void Loader::check_all_used(const char* architecture) {
+  for (const std::string& name : packed_ ? names_of_container() : tensor_names(path_)) {
+    if (!is_used(name))
+      fail("tensor '" + name + "': expected none of this name in a model of the architecture " +
+           architecture + ", which this program would compute without it");
+  }
+}
+
+// Its layers, and what may belong to them.
+std::vector<std::string> Loader::names_of_container() const {
+  std::vector<std::string> names, possible = {kGgufNames.rotation_factors};
+  for (const marlin_layer_info& layer : layers_) {
+    names.emplace_back(layer.name);
+    std::istringstream joined(layer.name);
+    for (std::string part; std::getline(joined, part, '+');)
+      possible.push_back(part.substr(0, part.rfind(".weight")) + ".bias");
+  }
+  std::copy_if(possible.begin(), possible.end(), std::back_inserter(names),
+               [&](const std::string& name) { return has_tensor(name); });
+  return names;
+}
+
+// In folders a layer has several tensors, whose names begin with its own, and its experts may be
+// stored one by one. AutoGPTQ gives every layer a bias, of zeros if the model has none.
+bool Loader::is_used(std::string name) {
+  if (used_.contains(name)) return true;
+  if (name.ends_with(".bias")) {
+    const marlin_matrix m = file_.tensor(name);
+    const std::vector<float> bias = vector(name, m.rows * m.cols);
+    return std::all_of(bias.begin(), bias.end(), [](float value) { return value == 0; });
+  }
+  if (name.ends_with(".rotary_emb.inv_freq")) return true;  // as config.json has it
+  static const std::regex expert(R"(\.experts\.[0-9]+\.)");
+  name = std::regex_replace(name, expert, ".experts.");
+  for (size_t end = name.size(); end != std::string::npos && end > 0;
+       end = name.find_last_of("._", end - 1))
+    if (used_.contains(name.substr(0, end))) return true;
+  return false;
 }
 
 int64_t Loader::rows(const std::string& name) const {
@@ -87,7 +138,10 @@ Joined Loader::load_packed(const mm::context& to, const std::vector<std::string>
 mm::weights Loader::load(const mm::context& to, Layers layers, marlin_format floats,
                          const marlin_shard* shards) {
   std::vector<const char*> names;
-  for (const marlin_layer_info* layer : layers) names.push_back(layer->name);
+  for (const marlin_layer_info* layer : layers) {
+    names.push_back(layer->name);
+    used_.insert(layer->name);
+  }
   auto desc = mm::make<marlin_load_desc>();
   desc.layers = names.data();
   desc.shards = shards;
@@ -107,7 +161,8 @@ mm::weights Loader::load(const mm::context& to, Layers layers, marlin_format flo
 }
 
 // Files align nothing, so elements are copied out.
-std::vector<float> Loader::vector(const std::string& tensor, int64_t size) const {
+std::vector<float> Loader::vector(const std::string& tensor, int64_t size) {
+  used_.insert(tensor);
   const marlin_matrix m = file_.tensor(tensor);
   if (m.rows * m.cols != size) wrong_size(tensor, m.rows * m.cols, size, "elements");
   const auto* bytes = static_cast<const unsigned char*>(m.data) + m.offset_bytes;

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <metal_marlin/metal_marlin.hpp>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -26,6 +27,7 @@ class Loader {
     return names_.block + std::to_string(index) + "." + name;
   }
   bool has(const std::string& name) const { return find(name) != nullptr; }
+  bool has_tensor(const std::string& name) const;
 
   /// Several layers, rows after rows: n is how many in all (0: any number), k the columns of each.
   /// Stacks of experts have so many, each with n rows, and are joined expert by expert. floats: the
@@ -41,13 +43,19 @@ class Loader {
   /// Whether the file is a packed container.
   bool packed() const { return packed_; }
   /// A tensor of floats in any of the types there are.
-  std::vector<float> vector(const std::string& tensor, int64_t size) const;
+  std::vector<float> vector(const std::string& tensor, int64_t size);
+  /// Throws if the file has a tensor that was not loaded: the model without it would be another
+  /// one. Of a packed container it knows the layers, their biases and rotation factors.
+  void check_all_used(const char* architecture);
+  [[noreturn]] void fail(const std::string& what) const;
 
  private:
   using Layers = std::span<const marlin_layer_info* const>;
   metal_marlin::weights load(const metal_marlin::context& to, Layers layers, marlin_format floats,
                              const marlin_shard* shards);
   Joined load_packed(const metal_marlin::context& to, const std::vector<std::string>& names);
+  bool is_used(std::string name);
+  std::vector<std::string> names_of_container() const;
   const marlin_layer_info* find(const std::string& name) const;
   [[noreturn]] void wrong_size(const std::string& name, int64_t found, int64_t expected,
                                const char* what) const;
@@ -56,6 +64,7 @@ class Loader {
   metal_marlin::checkpoint file_;
   std::vector<marlin_layer_info> layers_;
   const TensorNames& names_;
+  std::set<std::string> used_;  // layers and tensors
   bool packed_ = false;
   std::function<void(double)> progress_;
   double all_, loaded_ = 0, loading_ = 0;  // layers

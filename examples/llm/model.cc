@@ -86,8 +86,7 @@ Model::Model(const std::string& path, const HyperParameters& hyper, const ModelO
       heads_{share_.queries.count, share_.keys.count, hyper.head_size},
       pool_(options.threads),
       context_(make_context(options.backend, pool_)),
-      rotation_(options.context, hyper.head_size, hyper.rotation_base,
-                {hyper.rotation_factor, hyper.yarn_context}),
+      rotation_(0, hyper.head_size, hyper.rotation_base),
       local_rotation_(hyper.architecture.local_rotation && hyper.is_local(0) ? options.context : 0,
                       hyper.head_size, hyper.local_rotation_base) {
   if (hyper.architecture.mixtures) router_context_ = make_context(MARLIN_BACKEND_CPU, pool_);
@@ -95,9 +94,12 @@ Model::Model(const std::string& path, const HyperParameters& hyper, const ModelO
   Loader from(path, each * hyper.layers + 1, options.progress);
   const TensorNames& names = from.names();
   rotate_halves_ = names.rotate_halves || hyper.architecture.rotate_halves;
+  rotation_ = Rotation(options.context, hyper.head_size, hyper.rotation_base,
+                       {hyper.rotation_factor, hyper.yarn_context, load_rotation_factors(from)});
   load_vocabulary(from);
   norm_ = from.vector(names.norm + std::string(".weight"), hyper.width);
   for (int64_t i = 0; i < hyper.layers; ++i) layers_.push_back(load_layer(from, i));
+  if (!options.ranks || options.ranks->rank() == 0) from.check_all_used(hyper.architecture.name);
   allocate();
   prepare();
 }

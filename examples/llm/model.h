@@ -98,6 +98,7 @@ class Model {
   Linear load_linear(Loader& from, const LayerParts& parts, int64_t k, Portion columns,
                      int64_t experts, bool bias);
   void load_vocabulary(Loader& from);
+  std::vector<float> load_rotation_factors(Loader& from) const;
   Linear load_router(Loader& from, const std::string& name);
   void load_bias(Loader& from, const LayerParts& parts, int64_t experts, Portion own_experts,
                  Linear& linear, const metal_marlin::context& to);

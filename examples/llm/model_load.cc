@@ -1,6 +1,7 @@
 // Loading a model, or the part of it that one rank holds.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -25,6 +26,18 @@ void Model::load_vocabulary(Loader& from) {
   };
   embedding_ = load(names.embedding, 0);
   if (from.has(names.head)) own_head_ = load(names.head, vocabulary_);
+}
+
+// Of each pair of a head; none in most files.
+std::vector<float> Model::load_rotation_factors(Loader& from) const {
+  const std::string name = from.names().rotation_factors;
+  if (!hyper_.architecture.rotation_factors || name.empty() || !from.has_tensor(name)) return {};
+  std::vector<float> factors = from.vector(name, hyper_.head_size / 2);
+  for (const float factor : factors) {
+    if (!(factor > 0) || !std::isfinite(factor))
+      from.fail("tensor '" + name + "': expected numbers above 0, found " + std::to_string(factor));
+  }
+  return factors;
 }
 
 Model::Layer Model::load_layer(Loader& from, int64_t index) {

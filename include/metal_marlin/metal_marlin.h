@@ -257,6 +257,9 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_LAYER_ACT_ORDER 512u   /* has a group index */
 #define MARLIN_LAYER_SPARSE_2_4 1024u /* two of every 4 weights along K are kept */
 #define MARLIN_LAYER_EXACT 2048u      /* in marlin_convert_outcome: no value of a quantized layer has changed */
+/* marlin_open_desc::flags: the order of stacks of experts whose shapes and config allow both; otherwise they are not read */
+#define MARLIN_OPEN_OUTPUTS_FIRST 1u /* [experts, n, k] */
+#define MARLIN_OPEN_INPUTS_FIRST 2u  /* [experts, k, n] */
 /* marlin_load_desc::flags */
 #define MARLIN_LOAD_PRUNE_2_4 4u   /* as the MARLIN_PACK_ flags of the same names */
 #define MARLIN_LOAD_SCALES_MSE 16u /* for layers quantized on load */
@@ -308,7 +311,8 @@ typedef struct marlin_context_desc {
   uint32_t struct_size;
   marlin_backend backend;
   int32_t device_index; /* marlin_device_info::index; 0 with AUTO */
-  uint32_t threads;     /* CPU threads; 0: as many as affinity and cgroup allow the process */
+  uint32_t threads;     /* CPU threads; 0: as many as affinity and cgroup allow the process. With parallel_for: how many threads
+                           work is divided for, so it decides the number of tasks; with 1, small products call it not at all */
   void* native_device;  /* the host's CUcontext or id<MTLDevice>; NULL: by index. NULL with AUTO and CPU */
   void* (*alloc)(void* user, size_t size, size_t align);       /* returning NULL is MARLIN_E_MEMORY; align is a power of two */
   void (*release)(void* user, void* p, size_t size);           /* give alloc and release, or neither */
@@ -350,7 +354,8 @@ typedef struct marlin_pack_desc {
   marlin_matrix codebook; /* CODEBOOK4 only: [1, 16] F32, the value of each code in units of its scale */
 } marlin_pack_desc;
 
-/* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16.
+/* C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Sums are float32: C may be infinite or NaN where
+ * the sum of |a| |w| exceeds float32, and with NVFP4 where this sum over tensor_scale does (|a| above about 1e34).
  *
  * Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle
  * in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows
@@ -514,6 +519,8 @@ MARLIN_EXPORT void marlin_buffer_destroy(marlin_buffer* buffer);
 /* Packs part_count matrices, concatenated along N, into one handle. The parts must agree in k, format, group size and kinds of
  * scales and zeros. With expert_count above 1, the parts belong to that many experts: all parts of the first expert come
  * first, and every expert has the same number of parts with the same n. 0 means 1. The parts may be freed afterwards.
+ * Rows and columns are padded. Weights that would take more than 64 MiB and four times the bytes of their codes, scales and
+ * zeros are MARLIN_E_UNSUPPORTED, here, in marlin_weights_load and in marlin_checkpoint_save.
  * PRUNE_2_4 keeps the two weights of largest |w| in every 4 along K, the lower k on ties, before any scale is chosen; codes are
  * compared by their decoded values. Sparse weights stay as they are. k must be a multiple of 4, and the format must have 4-bit
  * codes and no group_index. */
@@ -527,7 +534,8 @@ MARLIN_EXPORT marlin_status marlin_weights_pack(marlin_context* context, const m
  *
  * On the CPU, an out of U8 [T, bytes of a row] without row_ids receives the rows as GGUF's blocks, the bytes that were packed
  * with layout GGUF. Codes of -0 in MXFP4 and NVFP4 are +0 there, and scales of NVFP4 have no sign, as ggml reads them. Weights
- * that no block type holds, NVFP4 with a scale byte 0xFF and 2:4 sparse weights are MARLIN_E_UNSUPPORTED. */
+ * that no block type holds, weights with a tensor scale other than 1, NVFP4 with a scale byte 0xFF and 2:4 sparse weights are
+ * MARLIN_E_UNSUPPORTED. */
 MARLIN_EXPORT marlin_status marlin_weights_unpack(marlin_stream* stream, const marlin_weights* weights,
                                                   const marlin_matrix* row_ids, int64_t first_row, const marlin_matrix* out,
                                                   marlin_error* err);

@@ -15,15 +15,24 @@ namespace {
 Result<marlin_checkpoint*> open(const char* path, const marlin_open_desc* desc) {
   if (path == nullptr) return Status::error(MARLIN_E_ARGUMENT, "path is NULL");
   MARLIN_ASSIGN(const marlin_open_desc d, api::read_optional_descriptor(desc, "desc"));
-  if (d.flags != 0)
-    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x", d.flags);
+  constexpr uint32_t kOrders = MARLIN_OPEN_OUTPUTS_FIRST | MARLIN_OPEN_INPUTS_FIRST;
+  if ((d.flags & ~kOrders) != 0)
+    return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x",
+                         d.flags & ~kOrders);
+  if ((d.flags & kOrders) == kOrders)
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "desc->flags: expected one order of stacks, found OUTPUTS_FIRST and "
+                         "INPUTS_FIRST");
+  StackOrder order = StackOrder::unknown;
+  if ((d.flags & MARLIN_OPEN_OUTPUTS_FIRST) != 0) order = StackOrder::outputs_first;
+  if ((d.flags & MARLIN_OPEN_INPUTS_FIRST) != 0) order = StackOrder::inputs_first;
   if (caller_layout(d.layout) == nullptr)
     return Status::error(MARLIN_E_ARGUMENT, "desc->layout is %d, expected 0..%d", d.layout,
                          last_layout());
   if (!api::is_known(d.gptq_zero_f))
     return Status::error(MARLIN_E_ARGUMENT, "desc->gptq_zero_f is %d, expected 0..3",
                          d.gptq_zero_f);
-  MARLIN_ASSIGN(auto files, Checkpoint::open(path, d.layout, d.gptq_zero_f));
+  MARLIN_ASSIGN(auto files, Checkpoint::open(path, d.layout, d.gptq_zero_f, order));
   return new marlin_checkpoint(std::move(files));
 }
 

@@ -138,15 +138,14 @@ Result<marlin_weights*> load_weights(marlin_context& context, const Checkpoint& 
     parts.push_back(std::move(part));
   }
   MARLIN_ASSIGN(const int64_t expert_count, count_experts(parts, d.expert_count));
-  Sources sources;
-  for (int64_t e = 0; e < parts[0].experts.count; ++e)
-    for (const LayerPart& part : parts) {
-      MARLIN_ASSIGN(auto source, source_of(files, part, e));
-      warn(context, *source);
-      sources.push_back(std::move(source));
-    }
+  const auto read = [&](size_t i) -> Result<std::unique_ptr<WeightSource>> {
+    auto source = source_of(files, parts[i % parts.size()], static_cast<int64_t>(i / parts.size()));
+    if (source.ok()) warn(context, *source.value());
+    return source;
+  };
+  const size_t count = parts.size() * static_cast<size_t>(parts[0].experts.count);
   MARLIN_ASSIGN(Sources experts,
-                make_experts(std::move(sources), static_cast<uint32_t>(expert_count)));
+                make_experts(context, count, static_cast<uint32_t>(expert_count), read));
   return watched_weights(context, std::move(experts), parts[0].layer, d);
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "checkpoints/container/container.h"
 #include "checkpoints/container/writer.h"
 #include "checkpoints/tensor_table.h"
+#include "formats/packed_budget.h"
 
 namespace metal_marlin::api {
 namespace {
@@ -76,7 +78,7 @@ Status check_save(const marlin_context& context, const Checkpoint& files,
 
 /// Packs one load and writes it.
 Status save_one(marlin_context& context, const Checkpoint& files, const marlin_load_desc& load,
-                std::set<std::string>& names, ContainerWriter& writer) {
+                std::set<std::string>& names, PackedBudget& budget, ContainerWriter& writer) {
   MARLIN_ASSIGN(marlin_weights* const made, load_weights(context, files, load));
   const std::unique_ptr<marlin_weights> weights(made);
   LayerNames layers;
@@ -86,10 +88,25 @@ Status save_one(marlin_context& context, const Checkpoint& files, const marlin_l
                          layers.joined().c_str());
   std::vector<PackedMatrix> experts;
   for (const auto& expert : weights->experts) {
+    const Checked in_file = Checked(expert->bytes()).round_up(kContainerAlign);
+    MARLIN_RETURN_IF_ERROR(budget.take(in_file.get().value_or(UINT64_MAX)));
     MARLIN_ASSIGN(PackedMatrix matrix, context.backend->packed_matrix(*expert));
     experts.push_back(std::move(matrix));
   }
   return writer.add_entry(std::move(layers), weights->layout, experts);
+}
+
+/// Of one file. Its packed layers are weighed against the bytes of all that are loaded.
+PackedBudget budget_of(const Checkpoint& files, const std::vector<marlin_load_desc>& loads) {
+  PackedBudget budget;
+  for (const marlin_load_desc& load : loads) {
+    if (load.layers == nullptr) continue;
+    for (const char* const name : std::span(load.layers, load.layer_count)) {
+      const auto index = name != nullptr ? files.find_layer(name) : std::nullopt;
+      if (index) budget.add_own(Checked(files.layer(*index).bytes));
+    }
+  }
+  return budget;
 }
 
 /// The places of the tensors of all layers that are loaded.
@@ -111,10 +128,11 @@ Status save(marlin_context& context, const Checkpoint& files, const char* out_pa
                                  (d.flags & MARLIN_SAVE_OVERWRITE) != 0};
   MARLIN_ASSIGN(const auto writer, ContainerWriter::create(out_path, files, options));
   std::set<std::string> names;
+  PackedBudget budget = budget_of(files, loads.get());
   std::vector<marlin_load_desc> saved;
   for (uint32_t i = 0; i < loads.get().size(); ++i) {
     const marlin_load_desc& load = loads.get()[i];
-    const Status status = save_one(context, files, load, names, *writer);
+    const Status status = save_one(context, files, load, names, budget, *writer);
     if (status.ok()) saved.push_back(load);
     if (!status.ok() && d.load_count != 0) return prefixed("desc->loads", i, status);
     // A layer that nobody asked for and that needs a format stays as it is.

@@ -62,6 +62,18 @@ Status unpack_rows(BackendStream* on, const marlin_weights& weights, int64_t fir
                          });
 }
 
+/// Blocks have no place for tensor scales: a file keeps them beside its blocks.
+Status check_tensor_scales(const marlin_weights& weights) {
+  for (size_t e = 0; e < weights.experts.size(); ++e)
+    for (const TensorScale& scale : weights.experts[e]->meta().tensor_scales)
+      if (scale.value != 1 || scale.divisor != 1)
+        return Status::error(MARLIN_E_UNSUPPORTED,
+                             "out.dtype is U8; expert %zu has a tensor scale from row %" PRId64
+                             " on, expected none or 1: blocks do not hold it",
+                             e, scale.first_row);
+  return {};
+}
+
 /// Blocks of consecutive rows of one expert: what `source` holds in the layout GGUF.
 Status write_blocks(const WeightSource& source, int64_t first, const MatrixView& out) {
   const LayoutEncoder layout = gguf_encoder();
@@ -93,6 +105,7 @@ Status unpack_blocks(const marlin_weights& weights, int64_t first, const MatrixV
   const auto* const reader = dynamic_cast<const PackedReader*>(weights.context->backend.get());
   if (reader == nullptr)
     return Status::error(MARLIN_E_UNSUPPORTED, "out.dtype is U8; only the CPU gives blocks back");
+  MARLIN_RETURN_IF_ERROR(check_tensor_scales(weights));
   const int64_t n = weights.experts.front()->meta().n;
   MARLIN_RETURN_IF_ERROR(
       check_range(first, out.rows, static_cast<int64_t>(weights.experts.size()) * n));

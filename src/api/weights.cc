@@ -2,29 +2,37 @@
 
 #include <algorithm>
 #include <cinttypes>
-#include <iterator>
 #include <vector>
 
 #include "api/errors.h"
 #include "api/operand.h"
 #include "formats/format_table.h"
+#include "formats/packed_budget.h"
 #include "layouts/layout_table.h"
 #include "layouts/source.h"
 #include "sources/concat.h"
 
 namespace metal_marlin::api {
 
-Result<Sources> make_experts(Sources parts, uint32_t expert_count) {
+Result<Sources> make_experts(marlin_context& context, size_t part_count, uint32_t expert_count,
+                             const ReadPart& read_part) {
   Sources experts;
-  const size_t parts_each = parts.size() / expert_count;
-  for (auto part = parts.begin(); part != parts.end();) {
-    const auto end = part + static_cast<std::ptrdiff_t>(parts_each);
-    auto expert = make_concat(Sources(std::move_iterator(part), std::move_iterator(end)));
+  PackedBudget budget;
+  const size_t parts_each = part_count / expert_count;
+  for (size_t e = 0; e < expert_count; ++e) {
+    Sources parts;
+    for (size_t i = e * parts_each; i < (e + 1) * parts_each; ++i) {
+      MARLIN_ASSIGN(auto part, read_part(i));
+      parts.push_back(std::move(part));
+    }
+    auto expert = make_concat(std::move(parts));
     if (!expert.ok() && expert_count > 1)
-      return prefixed("experts", static_cast<uint32_t>(experts.size()), expert.status());
+      return prefixed("experts", static_cast<uint32_t>(e), expert.status());
     if (!expert.ok()) return expert.status();
+    budget.add_own(own_bytes(expert.value()->meta()));
+    MARLIN_ASSIGN(const uint64_t bytes, context.backend->packed_bytes(*expert.value()));
+    MARLIN_RETURN_IF_ERROR(budget.take(bytes));
     experts.push_back(expert.take());
-    part = end;
   }
   MARLIN_RETURN_IF_ERROR(make_alike(experts));
   return experts;
@@ -152,16 +160,15 @@ Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* co
                          "part_count is %u, expected a multiple of expert_count = %u", part_count,
                          expert_count);
   marlin_layout first_layout = MARLIN_LAYOUT_ROWS;
-  Sources sources;
-  for (uint32_t i = 0; i < part_count; ++i) {
+  const auto read_part = [&](size_t i) -> Result<std::unique_ptr<WeightSource>> {
     marlin_layout layout = MARLIN_LAYOUT_ROWS;
     auto source = part_source(parts[i], context, layout);
-    if (!source.ok()) return prefixed("parts", i, source.status());
+    if (!source.ok()) return prefixed("parts", static_cast<uint32_t>(i), source.status());
     if (i == 0) first_layout = layout;
     warn(context, *source.value());
-    sources.push_back(source.take());
-  }
-  MARLIN_ASSIGN(const Sources experts, make_experts(std::move(sources), expert_count));
+    return source;
+  };
+  MARLIN_ASSIGN(const Sources experts, make_experts(context, part_count, expert_count, read_part));
   return make_weights(context, experts, first_layout, "");
 }
 

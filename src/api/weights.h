@@ -1,6 +1,7 @@
 // Packed weights of one context.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,10 +32,13 @@ namespace metal_marlin::api {
 
 using Sources = std::vector<std::unique_ptr<WeightSource>>;
 
-/// Concatenates the sources, which are expert-major, along N to one source per expert. Their number
-/// is a multiple of expert_count. Experts must agree in everything except the group index of their
-/// columns and the tensor scales.
-Result<Sources> make_experts(Sources parts, uint32_t expert_count);
+/// Part number i, of parts that are expert-major.
+using ReadPart = std::function<Result<std::unique_ptr<WeightSource>>(size_t i)>;
+/// Concatenates parts along N to one source per expert. Their number is a multiple of expert_count.
+/// Experts must agree in everything except the group index of their columns and the tensor scales.
+/// Parts are read until what is packed would be out of proportion (formats/packed_budget.h).
+Result<Sources> make_experts(marlin_context& context, size_t part_count, uint32_t expert_count,
+                             const ReadPart& read_part);
 /// Packs one expert per source on the device of the context. The caller owns the handle.
 Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts,
                                      marlin_layout layout, const std::string& name);

@@ -8,6 +8,7 @@
 #include "checkpoints/container/container.h"
 #include "checkpoints/experts.h"
 #include "checkpoints/gguf_parts.h"
+#include "checkpoints/rebuilt_source.h"
 #include "checkpoints/recognize.h"
 #include "checkpoints/safetensors_file.h"
 #include "checkpoints/value_table.h"
@@ -48,11 +49,39 @@ class MappedSource final : public WeightSource {
   std::span<const std::byte> values_, scales_;
 };
 
+/// Keeps the parts of a source that are copies, and says whether its rows alternate gate and up,
+/// which quantizers do not know.
+class OwningSource final : public WeightSource {
+ public:
+  OwningSource(std::unique_ptr<WeightSource> source, std::vector<std::vector<std::byte>> parts,
+               bool interleaved)
+      : parts_(std::move(parts)), source_(std::move(source)) {
+    meta_ = source_->meta();
+    meta_.gate_up_interleaved |= interleaved;
+    warning_ = source_->warning();
+  }
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    return source_->read(first, count, out);
+  }
+  int64_t column_unit() const override { return source_->column_unit(); }
+  void narrow(int64_t first, int64_t count) override {
+    source_->narrow(first, count);
+    const bool interleaved = meta_.gate_up_interleaved;
+    meta_ = source_->meta();
+    meta_.gate_up_interleaved = interleaved;
+  }
+
+ private:
+  const std::vector<std::vector<std::byte>> parts_;
+  const std::unique_ptr<WeightSource> source_;
+};
+
 /// The caller's choice for layers whose names are ambiguous.
 struct Reading {
   bool is_gguf = false;
   marlin_layout layout = MARLIN_LAYOUT_AUTO;
   marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;
+  StackOrder stack_order = StackOrder::unknown;
 };
 
 class FileCheckpoint final : public Checkpoint {
@@ -94,7 +123,7 @@ class FileCheckpoint final : public Checkpoint {
     const LayoutOperands& o = found.operands;
     for (const TensorView* view : {&o.values, &o.sparse_meta, &o.scales, &o.zeros, &o.group_index,
                                    &o.tensor_scale, &o.nested.map, &o.nested.absmax}) {
-      if (present(*view)) all.push_back(*view);
+      if (present(*view) && !view->file.empty()) all.push_back(*view);
     }
     all.insert(all.end(), found.others.begin(), found.others.end());
     return all;
@@ -116,22 +145,49 @@ class FileCheckpoint final : public Checkpoint {
     }
     const LayoutOperands one =
         found.stacked ? expert_slice(found.operands, expert, layer.experts) : found.operands;
-    MARLIN_ASSIGN(auto source, found.row != nullptr ? codes(*found.row, one, options)
-                                                    : quantize_floats(one, options));
+    MARLIN_ASSIGN(auto source, found.rearranged.empty() ? read(found.row, one, options)
+                                                        : read_rearranged(found, one, options));
     return std::unique_ptr<WeightSource>(
         std::make_unique<MappedSource>(std::move(source), *folder_, one));
   }
 
  private:
   Finder finder() const {
-    return {tensors_, config_, reading_.is_gguf, reading_.layout, reading_.zero_f};
+    return {tensors_,        config_,         reading_.is_gguf,
+            reading_.layout, reading_.zero_f, reading_.stack_order};
   }
 
-  static Result<std::unique_ptr<WeightSource>> codes(const LayoutRow& row, const LayoutOperands& o,
-                                                     const SourceOptions& options) {
-    MARLIN_ASSIGN(auto source, read_layout(row, o, Depth::full));
+  static Result<std::unique_ptr<WeightSource>> read(const LayoutRow* row, const LayoutOperands& o,
+                                                    const SourceOptions& options) {
+    if (row == nullptr) {
+      MARLIN_ASSIGN(auto source, quantize_floats(o, options));
+      if ((o.flags & MARLIN_PACK_GATE_UP_INTERLEAVED) == 0) return source;
+      return std::unique_ptr<WeightSource>(std::make_unique<OwningSource>(
+          std::move(source), std::vector<std::vector<std::byte>>(), true));
+    }
+    MARLIN_ASSIGN(auto source, read_layout(*row, o, Depth::full));
     if (options.sparse.sparsity == Sparsity::as_given) return source;
     return make_sparse(std::move(source), options.sparse);
+  }
+
+  /// A source that owns the parts which it has brought into order.
+  static Result<std::unique_ptr<WeightSource>> read_rearranged(const Finding& found,
+                                                               const LayoutOperands& one,
+                                                               const SourceOptions& options) {
+    return make_rebuilt([one, options, row = found.row,
+                         rearranged = found.rearranged]() -> Result<std::unique_ptr<WeightSource>> {
+      LayoutOperands o = one;
+      std::vector<std::vector<std::byte>> parts;
+      for (const RearrangedPart& part : rearranged) {
+        TensorView& view = o.*part.part;
+        parts.push_back(rearrange(view, part.how));
+        view.data = parts.back().data();
+        view.bytes = parts.back().size();
+      }
+      MARLIN_ASSIGN(auto source, read(row, o, options));
+      return std::unique_ptr<WeightSource>(
+          std::make_unique<OwningSource>(std::move(source), std::move(parts), false));
+    });
   }
 
   const std::unique_ptr<Folder> folder_;
@@ -148,7 +204,8 @@ class FileCheckpoint final : public Checkpoint {
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> folder,
                                                     const std::string& file,
                                                     marlin_layout override_layout,
-                                                    marlin_gptq_zero_f zero_f) {
+                                                    marlin_gptq_zero_f zero_f,
+                                                    StackOrder stack_order) {
   if (caller_layout(override_layout) == nullptr) {
     return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", override_layout);
   }
@@ -178,16 +235,18 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
     MARLIN_ASSIGN(config, read_config(*folder));
     values = config_values(config.text);
   }
-  const Reading reading{is_gguf, override_layout, zero_f};
+  const Reading reading{is_gguf, override_layout, zero_f, stack_order};
   return gather_experts(std::make_unique<FileCheckpoint>(
       std::move(folder), std::move(tensors), std::move(config), std::move(values), reading));
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path,
                                                      marlin_layout override_layout,
-                                                     marlin_gptq_zero_f zero_f) {
+                                                     marlin_gptq_zero_f zero_f,
+                                                     StackOrder stack_order) {
   MARLIN_ASSIGN(const CheckpointPath found, locate_checkpoint(path));
-  return open_checkpoint(disk_folder(found.folder), found.file, override_layout, zero_f);
+  return open_checkpoint(disk_folder(found.folder), found.file, override_layout, zero_f,
+                         stack_order);
 }
 
 }  // namespace metal_marlin

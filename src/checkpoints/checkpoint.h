@@ -31,6 +31,9 @@ struct Layer {
   Status status;           ///< why it would not load
 };
 
+/// The caller's answer about stacks of experts whose shapes fit both orders.
+enum class StackOrder : uint8_t { unknown, outputs_first, inputs_first };
+
 class Container;
 class TensorTable;
 class ValueTable;
@@ -80,7 +83,8 @@ class Checkpoint {
   /// Reads headers and config.json only.
   static Result<std::unique_ptr<Checkpoint>> open(
       const std::string& path, marlin_layout override_layout,
-      marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);
+      marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO,
+      StackOrder stack_order = StackOrder::unknown);
 
   Layers layers() const { return Layers(*this); }
   virtual size_t layer_count() const = 0;
@@ -122,7 +126,8 @@ class Checkpoint {
 /// .marlin of the folder; all other files that it needs are read from the folder, too.
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(
     std::unique_ptr<Folder> folder, const std::string& file, marlin_layout override_layout,
-    marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO);
+    marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO,
+    StackOrder stack_order = StackOrder::unknown);
 
 inline size_t Layers::size() const { return checkpoint_.layer_count(); }
 inline Layer Layers::operator[](size_t index) const { return checkpoint_.layer(index); }

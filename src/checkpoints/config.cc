@@ -11,8 +11,7 @@
 namespace metal_marlin {
 namespace {
 
-/// Takes quantization_config of config.json, or the whole of another file, whose name implies the
-/// method.
+/// Takes what the files say. A file's name may imply the method.
 void take_quantization(ConfigSection& q, const char* default_method, QuantConfig& config) {
   config.method = q.quant_method.value_or("");
   if (config.method.empty()) config.method = default_method;
@@ -26,18 +25,48 @@ void take_quantization(ConfigSection& q, const char* default_method, QuantConfig
   config.symmetric = q.sym;
   config.act_order = q.desc_act;
   config.quantizer = q.quantizer;
+  config.packing = q.packing_format ? *q.packing_format : q.backend.value_or("");
+  config.pack_dtype = q.pack_dtype.value_or("");
+  config.pack_method = q.pack_method.value_or("");
+  config.weight_dtype = q.weight_dtype.value_or("");
   if (q.block.size() == 2) config.block = q.block;
   if (q.is_marlin_format.value_or(false)) config.format = "marlin";
   const auto own = q.group_size ? q.group_size : q.q_group_size;
   if (own && *own > 0) q.config_groups.insert(q.config_groups.begin(), *own);
   config.group_sizes = GroupSizes(q.config_groups);
+  if (q.turns_activations && config.refusal.ok()) {
+    config.refusal = Status::error(
+        MARLIN_E_UNSUPPORTED,
+        "transform_config: the weights want rotated activations, which nothing here rotates");
+  }
+}
+
+/// The first parts of a layer's name, which writers add and leave out.
+constexpr std::string_view kFirstParts[] = {"model.",   "language_model.", "text_model.", "llm.",
+                                            "thinker.", "transformer.",    "backbone."};
+
+size_t first_parts_of(std::string_view name) {
+  size_t skipped = 0;
+  for (bool found = true; found;) {
+    found = false;
+    for (const std::string_view part : kFirstParts) {
+      if (!name.substr(skipped).starts_with(part) || skipped + part.size() > UINT8_MAX) continue;
+      skipped += part.size();
+      found = true;
+    }
+  }
+  return skipped;
 }
 
 void take_mlx(ConfigSection& q, QuantConfig& config) {
-  config.method = "mlx";
   config.mlx = {q.bits, q.group_size, q.mode.value_or("")};
   config.mlx_layers = std::move(q.mlx_layers);
   config.mlx_layers.shrink_to_fit();
+  for (QuantConfig::MlxLayer& layer : config.mlx_layers) {
+    // A first part with an escape in it stays, and such a name is then found as it is.
+    layer.skipped = static_cast<uint8_t>(first_parts_of(config.text.substr(layer.name, 256)));
+    layer.name += layer.skipped;
+  }
   sort_mapped(std::span(config.mlx_layers),
               [strings = JsonStrings(config.text)](const auto& a, const auto& b) {
                 return strings.compare(a.name, b.name) < 0;
@@ -62,49 +91,67 @@ Result<std::optional<ConfigSections>> read_file(Folder& folder, const char* name
 
 Result<QuantConfig> read_config(Folder& folder) {
   QuantConfig config;
-  MARLIN_ASSIGN(std::optional<ConfigSections> file, read_file(folder, "config.json", config.text));
-  if (file) {
-    ConfigSection& mlx =
-        file->quantization.is_there ? file->quantization : file->inner_quantization;
-    if (mlx.is_object) {
-      take_mlx(mlx, config);
-      return config;
-    }
-    ConfigSection& q = file->quantization_config.is_there ? file->quantization_config
-                                                          : file->inner_quantization_config;
-    if (q.is_object) {
-      take_quantization(q, "", config);
-      return config;
-    }
-  }
+  ConfigSection all;
+  const char *first = nullptr, *default_method = "";
+  const auto refuse = [&](const std::string& said, const char* file) {
+    if (said.empty() || !config.refusal.ok()) return;
+    config.refusal = first == nullptr
+                         ? Status::error(MARLIN_E_FORMAT, "%s: %.150s", file, said.c_str())
+                         : Status::error(MARLIN_E_FORMAT, "%s and %s differ in %.150s", first, file,
+                                         said.c_str());
+  };
   static constexpr struct {
     const char *file, *method;
-  } kOthers[] = {{"quantize_config.json", "gptq"},
-                 {"quant_config.json", "awq"},
-                 {"hf_quant_config.json", "modelopt"}};
-  for (const auto& other : kOthers) {
+  } kFiles[] = {{"config.json", ""},
+                {"quantize_config.json", "gptq"},
+                {"quant_config.json", "awq"},
+                {"hf_quant_config.json", "modelopt"}};
+  for (const auto& one : kFiles) {
     std::string_view text;
-    MARLIN_ASSIGN(file, read_file(folder, other.file, text));
+    MARLIN_ASSIGN(std::optional<ConfigSections> file, read_file(folder, one.file, text));
     if (!file) continue;
-    take_quantization(file->quantization.is_there ? file->quantization : file->root, other.method,
-                      config);
-    return config;
+    refuse(file->conflict, one.file);
+    ConfigSection& q = file->quantization_config;
+    if (one.method[0] == '\0') {  // config.json, where "quantization" is MLX's
+      config.text = text;
+      config.sizes = std::move(file->sizes);
+      ConfigSection mlx = std::move(file->quantization);
+      if (q.is_there && !q.quant_method) {
+        ConfigSection same = q;
+        refuse(merge(mlx, std::move(same)), one.file);
+      }
+      if (mlx.is_there) take_mlx(mlx, config);
+      if (!q.is_there) continue;
+    } else if (!q.is_there) {
+      q = file->quantization.is_there ? std::move(file->quantization) : std::move(file->root);
+    }
+    q.mlx_layers.clear();  // their names are in this file's text
+    refuse(merge(all, std::move(q)), one.file);
+    if (first == nullptr) first = one.file;
+    if (default_method[0] == '\0') default_method = one.method;
   }
+  if (first != nullptr) take_quantization(all, default_method, config);
   return config;
 }
 
 QuantConfig::Mlx QuantConfig::mlx_of(std::string_view layer) const {
   const JsonStrings strings(text);
-  const auto own = std::lower_bound(
-      mlx_layers.begin(), mlx_layers.end(), layer,
-      [&](const MlxLayer& a, std::string_view name) { return strings.compare(a.name, name) < 0; });
-  Mlx all = mlx;
-  if (own == mlx_layers.end() || strings.compare(own->name, layer) != 0) return all;
-  if (own->bits != MlxLayer::kNone) all.bits = own->bits;
-  if (own->group_size != MlxLayer::kNone) all.group_size = own->group_size;
-  const std::string mode = own->mode == 0 ? "" : config_word(strings.get(own->mode, 64));
-  if (!mode.empty()) all.mode = mode;
-  return all;
+  const size_t skipped = first_parts_of(layer);
+  const std::string_view name = layer.substr(skipped);
+  auto own = std::lower_bound(
+      mlx_layers.begin(), mlx_layers.end(), name,
+      [&](const MlxLayer& a, std::string_view text) { return strings.compare(a.name, text) < 0; });
+  const MlxLayer* best = nullptr;
+  for (; own != mlx_layers.end() && strings.compare(own->name, name) == 0; ++own) {
+    if (best == nullptr || own->skipped == skipped) best = &*own;
+  }
+  if (best == nullptr) return mlx;
+  // MLX does not take the mode of the others; of sizes that are not named, the tensors tell more.
+  Mlx one{mlx.bits, mlx.group_size,
+          best->mode == 0 ? "" : config_word(strings.get(best->mode, 64))};
+  if (best->bits != MlxLayer::kNone) one.bits = best->bits;
+  if (best->group_size != MlxLayer::kNone) one.group_size = best->group_size;
+  return one;
 }
 
 std::optional<int64_t> group_size_of(const QuantConfig& config, int64_t k, int64_t groups) {

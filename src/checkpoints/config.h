@@ -13,6 +13,14 @@
 
 namespace metal_marlin {
 
+/// Sizes of the language model that the config describes; 0 or "": it does not say.
+struct ModelSizes {
+  int64_t hidden = 0;        ///< elements of a token's state
+  int64_t intermediate = 0;  ///< rows of gate or up of one expert
+  int64_t experts = 0;       ///< of a layer
+  std::string model_type;
+};
+
 /// Everything is optional; the names and types of tensors decide if the config says nothing. Texts
 /// are in lower case and cut after 64 bytes, which is longer than any text with a meaning.
 struct QuantConfig {
@@ -28,14 +36,23 @@ struct QuantConfig {
   GroupSizes group_sizes;  ///< a whole row is not listed
   std::optional<bool> symmetric, act_order;
   std::vector<int64_t> block;  ///< of FP8: rows and columns that share a scale; or empty
-  std::string quantizer;  ///< meta.quantizer: "gptqmodel:2.0.0"; the first when there are several
+  std::string quantizer;    ///< meta.quantizer: "gptqmodel:2.0.0"; the first when there are several
+  std::string packing;      ///< packing_format or backend of AutoRound: "auto_round:auto_gptq"
+  std::string pack_dtype;   ///< of GPTQModel: "int64"
+  std::string pack_method;  ///< of Quark: "reorder"
+  std::string weight_dtype;  ///< of Quark: "uint4"
+  /// Why no quantized layer can be read, whatever its tensors are: the files contradict each other,
+  /// or the running model needs a rotation.
+  Status refusal;
+  ModelSizes sizes;
 
   struct Mlx {
     std::optional<int64_t> bits, group_size;
     std::string mode;  ///< "affine", "mxfp4", "nvfp4" or ""
   };
   Mlx mlx;  ///< for all layers
-  /// The same for one layer, with the members of `text` that belong to this layer alone.
+  /// The same for one layer, with the members of `text` that belong to this layer alone. Their
+  /// name may have other first parts ("model.", "language_model.") than the layer's.
   Mlx mlx_of(std::string_view layer) const;
 
   /// A layer that differs. A file may have any number of them, so the struct is small: its texts
@@ -44,12 +61,13 @@ struct QuantConfig {
     static constexpr int32_t kNone = INT32_MIN;
     uint32_t name = 0, mode = 0;               ///< among JsonStrings of `text`; mode 0: none
     int32_t bits = kNone, group_size = kNone;  ///< the nearest that an int32 holds
+    uint8_t skipped = 0;  ///< bytes of the first parts, which `name` leaves out
   };
-  std::vector<MlxLayer> mlx_layers;  ///< by name
+  std::vector<MlxLayer> mlx_layers;  ///< by name without its first parts
 };
 
-/// Reads config.json and, if it says nothing about quantization, quantize_config.json,
-/// quant_config.json and hf_quant_config.json. A malformed file is an error; a missing file is not.
+/// Reads config.json, quantize_config.json, quant_config.json and hf_quant_config.json. What one of
+/// them does not say, the next may. A malformed file is an error; a missing file is not.
 Result<QuantConfig> read_config(Folder& folder);
 
 /// The group size of a row of k elements that has this many scales: a size that the config names,

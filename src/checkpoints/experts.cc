@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <string>
 #include <tuple>
 
 #include "base/bits.h"
+#include "checkpoints/tensor_table.h"
 #include "checkpoints/value_table.h"
 
 namespace metal_marlin {
@@ -38,6 +40,38 @@ auto kind_of(const Layer& layer) {
   return std::tie(layer.n, layer.k, layer.group_size, layer.format, layer.layout, layer.flags,
                   layer.dtype);
 }
+
+/// The rows of the router beside "a.experts", which has one for each expert; nothing without one.
+std::optional<uint64_t> experts_of_router(const TensorTable& tensors, std::string_view experts) {
+  const size_t dot = experts.rfind('.');
+  if (dot == std::string_view::npos) return std::nullopt;
+  for (const char* router : {"gate.weight", "router.weight"}) {
+    const TensorView view = tensors.view(std::string(experts.substr(0, dot + 1)) + router);
+    if (view.dims.size() == 2) return static_cast<uint64_t>(view.dims[0]);
+  }
+  return std::nullopt;
+}
+
+/// Says that the files and config.json differ in the number of experts.
+class WarnedSource final : public WeightSource {
+ public:
+  WarnedSource(std::unique_ptr<WeightSource> source, std::string warning)
+      : source_(std::move(source)) {
+    meta_ = source_->meta();
+    warning_ = source_->warning().empty() ? std::move(warning) : source_->warning();
+  }
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    return source_->read(first, count, out);
+  }
+  int64_t column_unit() const override { return source_->column_unit(); }
+  void narrow(int64_t first, int64_t count) override {
+    source_->narrow(first, count);
+    meta_ = source_->meta();
+  }
+
+ private:
+  const std::unique_ptr<WeightSource> source_;
+};
 
 /// The number of experts that config.json gives, or nothing.
 std::optional<uint64_t> experts_of_config(const ValueTable& values) {
@@ -138,7 +172,13 @@ class GatheredCheckpoint final : public Checkpoint {
     const Group* group = group_of(index);
     if (group == nullptr) return singles_->source(single_of(index), expert, options);
     if (group->faulty) MARLIN_RETURN_IF_ERROR(check_numbers(*group));
-    if (expert < group->count) return singles_->source(members_of(*group)[expert], 0, options);
+    if (expert < group->count) {
+      MARLIN_ASSIGN(auto source, singles_->source(members_of(*group)[expert], 0, options));
+      if (expert != 0 || !expected_ || *expected_ == group->count) return source;
+      return std::unique_ptr<WeightSource>(std::make_unique<WarnedSource>(
+          std::move(source), "config.json says " + std::to_string(*expected_) +
+                                 " experts, and the files have " + std::to_string(group->count)));
+    }
     return Status::error(MARLIN_E_ARGUMENT, "layer '%.120s': expert: expected 0..%u, found %u",
                          name_of(*group), group->count - 1, expert);
   }
@@ -149,10 +189,11 @@ class GatheredCheckpoint final : public Checkpoint {
   /// Experts of one layer; their singles are members_[begin, begin + count), by number.
   struct Group {
     uint32_t begin, count;
-    uint32_t first;       // of the members in the order of the file
-    uint32_t place = 0;   // among the listed layers
-    size_t name;          // among names_
-    bool faulty = false;  // the numbers are not 0, 1, ...
+    uint32_t first;         // of the members in the order of the file
+    uint32_t place = 0;     // among the listed layers
+    size_t name;            // among names_
+    uint32_t of_block = 0;  // most members of a group of the same experts
+    bool faulty = false;    // the numbers are not 0, 1, ...
   };
 
   std::span<const uint32_t> members_of(const Group& group) const {
@@ -198,6 +239,20 @@ class GatheredCheckpoint final : public Checkpoint {
       }
       if (end - begin > 1) add_group(begin, end, name);
     }
+    // Groups of the same experts, which stand together, have the same number of them.
+    const auto before = [&](const Group& group) {
+      return parts_of_name(members_[group.begin]).before;
+    };
+    for (size_t begin = 0, end = 0; begin < groups_.size(); begin = end) {
+      uint32_t most = 0;
+      for (end = begin; end < groups_.size() && before(groups_[end]) == before(groups_[begin]);
+           ++end)
+        most = std::max(most, groups_[end].count);
+      for (size_t i = begin; i < end; ++i) {
+        groups_[i].of_block = most;
+        groups_[i].faulty = !check_numbers(groups_[i]).ok();
+      }
+    }
   }
 
   void add_group(size_t begin, size_t end, const ExpertName& name) {
@@ -207,7 +262,6 @@ class GatheredCheckpoint final : public Checkpoint {
                                            members_.begin() + static_cast<std::ptrdiff_t>(end)),
                 .name = names_.size()};
     if (!are_alike(members_of(group))) return;
-    group.faulty = !check_numbers(group).ok();
     names_.insert(names_.end(), name.before.begin(), name.before.end());
     names_.push_back('.');
     names_.insert(names_.end(), name.after.begin(), name.after.end());
@@ -231,7 +285,8 @@ class GatheredCheckpoint final : public Checkpoint {
     return true;
   }
 
-  /// The numbers must be 0, 1, ... up to that of config.json.
+  /// The numbers must be 0, 1, ... up to that of the router and of the other matrices of the
+  /// experts. Pruned models have fewer in some layers, so config.json does not decide.
   Status check_numbers(const Group& group) const {
     const std::span<const uint32_t> members = members_of(group);
     const auto missing = [&](size_t number) {
@@ -249,10 +304,12 @@ class GatheredCheckpoint final : public Checkpoint {
           MARLIN_E_FORMAT, "expert %u: expected it once in the files, found '%.100s' and '%.100s'",
           number, singles_->layer_name(members[i - 1]), singles_->layer_name(members[i]));
     }
-    if (!expected_ || *expected_ == members.size()) return {};
-    if (*expected_ > members.size()) return missing(members.size());
+    if (group.of_block > members.size()) return missing(members.size());
+    const auto routed = experts_of_router(singles_->tensors(), parts_of_name(members[0]).before);
+    if (!routed || *routed == members.size()) return {};
+    if (*routed > members.size()) return missing(members.size());
     return Status::error(MARLIN_E_FORMAT,
-                         "experts: expected %" PRIu64 " as config.json says, found %zu", *expected_,
+                         "experts: expected %" PRIu64 " as the router has rows, found %zu", *routed,
                          members.size());
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "checkpoints/config.h"
 #include "checkpoints/tensor_table.h"
 #include "layouts/layout_table.h"
+#include "layouts/rearrange.h"
 
 namespace metal_marlin {
 
@@ -22,10 +24,31 @@ struct Finder {
   bool is_gguf = false;
   marlin_layout layout = MARLIN_LAYOUT_AUTO;            ///< the caller's, which is not checked
   marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO;  ///< not checked, either
+  StackOrder stack_order = StackOrder::unknown;
+  /// Whether the codes of a matrix may be called as the layer ("experts.up_proj", whose scales are
+  /// "experts.up_proj_scale"). Tensors that are part of a layer with a longer name are not asked.
+  bool bare = false;
 
   /// The tensor base + suffix; data == nullptr if there is none.
   TensorView find(std::string_view base, std::string_view suffix) const {
-    return tensors.view(std::string(base) + std::string(suffix));
+    return bounded(tensors.view(std::string(base) + std::string(suffix)));
+  }
+  TensorView view(size_t index) const { return bounded(tensors.view(index)); }
+
+  /// The first of these that is there.
+  TensorView find_any(std::string_view base, std::span<const char* const> suffixes) const;
+  /// The layer that has the tensor `name` as its codes: the name without `suffix` (or, with an
+  /// underscore for its dot, a bare name's), or the whole name if it may be bare. Else nothing.
+  std::optional<std::string_view> base_of(std::string_view name, std::string_view suffix) const;
+
+ private:
+  /// Only a tensor without elements has longer dimensions than 2^47. They are cut, so that what
+  /// recognizers and layouts compute of one before they refuse it does not overflow.
+  static TensorView bounded(TensorView view) {
+    constexpr int64_t kLongest = int64_t{1} << 47;
+    for (int64_t& length : view.dims) length = std::min(length, kLongest);
+    view.row_stride = std::min(view.row_stride, kLongest);
+    return view;
   }
 };
 
@@ -35,8 +58,9 @@ struct Finding {
   LayoutOperands operands;  ///< of all experts
   /// The layout of the codes; null for floats (layer.format NONE) and for layers that are not read.
   const LayoutRow* row = nullptr;
-  std::vector<TensorView> others;  ///< that belong to the layer and are no operands
-  bool stacked = false;            ///< operands have the experts as first dimension
+  std::vector<TensorView> others;          ///< that belong to the layer and are no operands
+  bool stacked = false;                    ///< operands have the experts as first dimension
+  std::vector<RearrangedPart> rearranged;  ///< operands whose bytes lie in another order
 
   void set_layout(const LayoutRow& found) {
     row = &found;
@@ -52,16 +76,23 @@ struct Finding {
     layer.k = tensor.dims.back();
     layer.n = tensor.dims[tensor.dims.size() - 2];
   }
+  /// Says that this operand, whose view has its new shape, lies in another order in the file.
+  void rearrange(TensorView LayoutOperands::* part, Rearrangement how) {
+    rearranged.push_back({part, how});
+  }
+  /// Takes a stack [experts, k, n], or its scales, for [experts, n, k]. Values also set n and k.
+  void transpose(TensorView LayoutOperands::* part);
   /// Marks a layer that is listed although the files lack a part of it.
   void set_missing(std::string_view part);
 };
 
-/// The layers of a checkpoint in the order of their tensors. A hostile header can name a million
-/// layers, so an entry is small: it has only the tensor and the name of the layer. Everything else
-/// is found anew on every request.
+/// The layers of a checkpoint in the order of their tensors. Every matrix of the files belongs to
+/// one of them: what no recognizer takes is a layer with a status (unread.h). A hostile header can
+/// name a million layers, so an entry is small: it has only the tensor and the name of the layer.
+/// Everything else is found anew on every request.
 class LayerTable {
  public:
-  /// Reads only headers and weight_shape, which is as small as a header.
+  /// Reads only headers and what is as small: weight_shape, settings, some zeros.
   static LayerTable find(const Finder& finder);
   size_t size() const { return records_.size(); }
   /// Ends with a NUL; lives as long as the table.
@@ -72,10 +103,15 @@ class LayerTable {
   Finding finding(const Finder& finder, size_t index) const;
 
  private:
+  static constexpr uint8_t kUnread = UINT8_MAX;  // in place of a recognizer
   struct Record {
     size_t name;  // among names_
-    uint32_t tensor, recognizer;
+    uint32_t tensor;
+    uint8_t recognizer;
+    bool bare;  ///< Finder::bare; unread: alone
   };
+  class Search;
+
   std::vector<Record> records_;
   std::vector<char> names_;
   std::vector<uint32_t> by_name_;

@@ -112,10 +112,14 @@ TensorView TensorTable::view(size_t index) const {
   return view;
 }
 
+std::vector<uint32_t>::const_iterator TensorTable::first_from(std::string_view wanted) const {
+  return std::lower_bound(
+      by_name_.begin(), by_name_.end(), wanted,
+      [&](uint32_t index, std::string_view text) { return name(index) < text; });
+}
+
 std::optional<size_t> TensorTable::find(std::string_view wanted) const {
-  const auto at =
-      std::lower_bound(by_name_.begin(), by_name_.end(), wanted,
-                       [&](uint32_t index, std::string_view text) { return name(index) < text; });
+  const auto at = first_from(wanted);
   if (at == by_name_.end() || name(*at) != wanted) return std::nullopt;
   return *at;
 }

@@ -49,11 +49,18 @@ class TensorTable {
   struct Range {
     uint64_t offset, bytes;
   };
+  const ElementType& type(size_t index) const noexcept { return *records_[index].type; }
   Range range(size_t index) const noexcept {
     return {records_[index].offset, records_[index].bytes};
   }  ///< in its file
   TensorView view(size_t index) const;
   std::optional<size_t> find(std::string_view name) const;
+  /// Calls visit(index) for each tensor whose name begins with `prefix`, in the order of names.
+  template <class Visit>
+  void for_each_with_prefix(std::string_view prefix, Visit visit) const {
+    for (auto at = first_from(prefix); at != by_name_.end() && name(*at).starts_with(prefix); ++at)
+      visit(static_cast<size_t>(*at));
+  }
   /// A view with data == nullptr if there is no such tensor.
   TensorView view(std::string_view name) const;
 
@@ -69,6 +76,9 @@ class TensorTable {
                   // lowest first
     uint32_t name_size, file;
   };
+  /// The first tensor, by name, that is not before `name`.
+  std::vector<uint32_t>::const_iterator first_from(std::string_view name) const;
+
   std::deque<File> files_;
   std::vector<Record> records_;
   std::vector<char> pool_;  // no std::string: views into it survive a move of the table

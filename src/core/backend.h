@@ -10,12 +10,14 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
 #include "core/packed_form.h"
+#include "core/plan_key.h"
 #include "formats/weights.h"
 
 namespace metal_marlin {
@@ -45,13 +47,34 @@ class PackedWeights {
   virtual ~PackedWeights() = default;
   const WeightMeta& meta() const { return meta_; }
   virtual uint64_t bytes() const = 0;
+  /// Everything of these weights that the plans of their backend depend on.
+  virtual PlanKey plan_key() const = 0;
 
  protected:
   WeightMeta meta_;
 };
 
 /// The experts of one handle, all of one shape and format; a plain matrix is one expert.
-using ExpertStack = std::vector<std::unique_ptr<const PackedWeights>>;
+class ExpertStack {
+ public:
+  void push_back(std::unique_ptr<const PackedWeights> expert) {
+    one_plan_ = experts_.empty() || (one_plan_ && expert->plan_key() == front()->plan_key());
+    experts_.push_back(std::move(expert));
+  }
+  /// Whether the plan for some rows of one expert serves as many rows of any. Each expert has plans
+  /// of its own if not.
+  bool has_one_plan() const { return one_plan_; }
+
+  size_t size() const { return experts_.size(); }
+  const std::unique_ptr<const PackedWeights>& front() const { return experts_.front(); }
+  const std::unique_ptr<const PackedWeights>& operator[](size_t i) const { return experts_[i]; }
+  auto begin() const { return experts_.begin(); }
+  auto end() const { return experts_.end(); }
+
+ private:
+  std::vector<std::unique_ptr<const PackedWeights>> experts_;
+  bool one_plan_ = true;
+};
 
 /// Who multiplies what in a mixture of experts, checked: slot s of token t is row t top_k + s of
 /// the products.
@@ -158,10 +181,11 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) = 0;
+  /// The bytes that pack() would take, padding included.
+  virtual Result<uint64_t> packed_bytes(const WeightSource& source) = 0;
   /// Packs experts of one shape and format, in a place that suits products of a mixture of experts.
   virtual Result<ExpertStack> pack_experts(std::span<const std::unique_ptr<WeightSource>> experts) {
     ExpertStack stack;
-    stack.reserve(experts.size());
     for (const auto& expert : experts) {
       MARLIN_ASSIGN(auto one, pack(*expert));
       stack.push_back(std::move(one));

@@ -103,18 +103,6 @@ Result<Slots> assign_slots(WeightMeta& meta, const SlotCosts& costs) {
   return slots;
 }
 
-Status check_padding(const WeightMeta& meta, int64_t padded_n, uint64_t bytes) {
-  constexpr uint64_t kMostBesides = uint64_t{64} << 20;
-  const uint64_t rows = bytes / static_cast<uint64_t>(padded_n) * static_cast<uint64_t>(meta.n);
-  if (bytes / 4 <= rows + kMostBesides / 4) return {};
-  return Status::error(MARLIN_E_UNSUPPORTED,
-                       "[%" PRId64 ", %" PRId64 "]: packed as %" PRId64
-                       " rows it would take %" PRIu64
-                       " bytes, more than four times its own %" PRIu64
-                       " and 64 MiB: so few rows of this length are not packed",
-                       meta.n, meta.k, padded_n, bytes, rows);
-}
-
 std::vector<int32_t> groups_of_slots(const WeightMeta& meta, const Slots& slots) {
   std::vector<int32_t> groups(static_cast<size_t>(ceil_div(slots.count, slots.group)), -1);
   for (size_t i = 0; i < groups.size(); ++i) {

@@ -29,12 +29,6 @@ bool is_slot_group(int64_t size) noexcept;
 /// MARLIN_E_UNSUPPORTED.
 Result<Slots> assign_slots(WeightMeta& meta, const SlotCosts& costs);
 
-/// Layouts round N up to whole panels, `padded_n` columns in all, so a matrix of one row takes up
-/// to 64 times its bytes. This does not matter for the row lengths of models. MARLIN_E_UNSUPPORTED
-/// if `bytes`, the packed size, is more than 64 MiB plus four times the share of the rows
-/// themselves. With N = 1 and 64 columns per panel, this begins at about 1.9 million 4-bit codes.
-Status check_padding(const WeightMeta& meta, int64_t padded_n, uint64_t bytes);
-
 /// The group in the file for each slot group, -1 for padding: [count / group], rounded up.
 std::vector<int32_t> groups_of_slots(const WeightMeta& meta, const Slots& slots);
 

@@ -126,6 +126,17 @@ Verdict verdict_of(const std::vector<Entrant>& entrants) {
 /// Products of more rows keep the usual kernel, because measuring them takes long.
 constexpr int64_t kMostTunedRows = 4096;
 
+/// Adds the weights of a problem to those that a contest uses in turn, if the plan of the first
+/// serves them.
+void add_weights(const GemmProblem& problem, std::vector<GemmProblem>& alike) {
+  const GemmProblem& first = alike.empty() ? problem : alike.front();
+  if (!(problem.weights->plan_key() == first.weights->plan_key())) return;
+  GemmProblem added = first;
+  added.weights = problem.weights;
+  added.routing.stack = problem.routing.stack;
+  alike.push_back(added);
+}
+
 /// Differences of two orders of FP32 sums and of the rounding of the output: of the mean square,
 /// and of one element over the root mean square or itself.
 struct Tolerance {
@@ -176,7 +187,7 @@ Status tune(std::span<const GemmProblem> problems, int64_t max_m, const TuneTerm
       if (terms.profile.find(products) != nullptr) continue;
       Class& found = classes[{top, products}];
       found.m = m;
-      found.alike.push_back(problem);
+      add_weights(problem, found.alike);
     }
   }
   const double end = terms.stopwatch.now() + terms.seconds;

@@ -66,7 +66,8 @@ struct TuneTerms {
   const Logger& logger;
 };
 /// Measures a class of products, with m rows of A (with routing: tokens). `alike` are problems of
-/// the class, one or more, whose weights are used in turn. Nothing if the deadline comes first.
+/// the class, one or more, which differ in nothing but weights of one PlanKey: what is planned and
+/// allocated for the first serves all. Nothing if the deadline comes first.
 using MeasureClass = std::function<Result<std::optional<KernelChoice>>(
     std::span<const GemmProblem> alike, int64_t m, double deadline)>;
 /// Measures the classes of these problems for M (with routing: T) up to max_m that the profile does

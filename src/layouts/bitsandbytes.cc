@@ -13,6 +13,7 @@
 #include "base/bits.h"
 #include "formats/codecs.h"
 #include "formats/format_table.h"
+#include "formats/packed_budget.h"
 #include "layouts/layout_table.h"
 
 namespace metal_marlin {
@@ -106,6 +107,16 @@ void index_groups(int64_t group, WeightMeta& meta) {
     meta.group_index[k] = static_cast<int32_t>(static_cast<int64_t>(k) / group);
 }
 
+/// Each group of an index is packed as 16 elements or more, and each of these has an entry in the
+/// order of columns. An index that is out of proportion is not made.
+Status check_index(int64_t group, const WeightMeta& meta) {
+  PackedBudget budget;
+  budget.add_own(own_bytes(meta));
+  const Checked packed_k = Checked(ceil_div(meta.k, group)) * Checked(kLeastGroup);
+  const Checked bytes = packed_k * (Checked(ceil_div(meta.n, 2)) + Checked(sizeof(int32_t)));
+  return budget.take(bytes.get().value_or(UINT64_MAX));
+}
+
 Status check_nested(const NestedScales& nested, int64_t scales) {
   MARLIN_RETURN_IF_ERROR(expect_dtype(nested.map, {MARLIN_F32}));
   MARLIN_RETURN_IF_ERROR(expect_shape(nested.map, 1, 256));
@@ -134,7 +145,10 @@ Result<std::unique_ptr<WeightSource>> read_bitsandbytes(const LayoutOperands& o,
                       ceil_div(elements, 2), o.n, o.k, o.values.bytes);
   }
   if (indexed) meta.group_size = kLeastGroup;
-  if (indexed && depth == Depth::full) index_groups(o.group_size, meta);
+  if (indexed && depth == Depth::full) {
+    MARLIN_RETURN_IF_ERROR(check_index(o.group_size, meta));
+    index_groups(o.group_size, meta);
+  }
   const int64_t group = indexed ? o.group_size : meta.group_size;
   if (nested) set_nested(o, group, depth, meta);
   MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));

@@ -130,8 +130,9 @@ Result<std::unique_ptr<WeightSource>> read_mlx(const LayoutOperands& operands, D
   MARLIN_RETURN_IF_ERROR(expect_dtype(operands.values, {MARLIN_U32}));
   LayoutOperands rows = operands;
   rows.values.dtype = MARLIN_U8;
-  rows.values.dims.back() *= 4;
-  rows.values.row_stride *= 4;
+  // Words to bytes. Rows that are too long for a layer stay so.
+  for (int64_t* const length : {&rows.values.dims.back(), &rows.values.row_stride})
+    *length = std::min<int64_t>(*length, INT32_MAX) * 4;
   MARLIN_ASSIGN(RowsOperands parts, check_rows(rows, depth, CodeForm::stream));
   // `global_scale` is the largest weight, for which the largest code and scale stand.
   constexpr auto kLargest = static_cast<float>(kE4m3Max * kE2m1Max);

@@ -200,8 +200,9 @@ Status check_source_meta(const WeightMeta& meta, const LayoutOperands& operands,
 
 namespace {
 
-void slice(TensorView& view, int64_t expert, int64_t experts) {
-  if (!present(view) || view.dims.empty() || view.dims[0] != experts) return;
+/// A matrix without a dimension of experts belongs to all of them, whatever its number of rows is.
+void slice(TensorView& view, int64_t expert, int64_t experts, size_t rank) {
+  if (!present(view) || view.dims.size() < rank || view.dims[0] != experts) return;
   view.bytes /= static_cast<uint64_t>(experts);
   view.data += static_cast<uint64_t>(expert) * view.bytes;
   view.file_offset += static_cast<uint64_t>(expert) * view.bytes;
@@ -212,9 +213,11 @@ void slice(TensorView& view, int64_t expert, int64_t experts) {
 
 LayoutOperands expert_slice(const LayoutOperands& operands, int64_t expert, int64_t experts) {
   LayoutOperands one = operands;
-  for (TensorView* view :
-       {&one.values, &one.scales, &one.zeros, &one.tensor_scale, &one.sparse_meta})
-    slice(*view, expert, experts);
+  for (TensorView* view : {&one.values, &one.scales, &one.zeros, &one.sparse_meta})
+    slice(*view, expert, experts, 3);
+  slice(one.tensor_scale, expert, experts, 1);
+  slice(one.group_index, expert, experts, 2);
+  slice(one.nested.absmax, expert, experts, 2);
   return one;
 }
 

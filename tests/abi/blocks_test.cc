@@ -122,6 +122,32 @@ TEST_P(Blocks, AreAskedForAsTheyAre) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "out.dtype", marlin_weights_unpack, nullptr, weights.get(), &row_ids, int64_t{0}, &out);
 }
 
+/// Blocks would be those of other weights. A scale of 1 changes nothing.
+TEST_P(Blocks, WithATensorScaleAreRefused) {
+  const Type& type = GetParam();
+  const int64_t n = 4, k = 2 * type.elements, row = 2 * type.bytes;
+  const std::vector<uint8_t> blocks = random_blocks(type, 2 * 2 * n);
+  std::vector<uint8_t> some(static_cast<size_t>(2 * n * row));
+  const marlin_matrix out = mm::matrix_view(some.data(), 2 * n, row);
+  const float one = 1, two = 2, half = 0.5f;
+  const auto with = [&](const float* first, const float* second, uint32_t flags) {
+    std::vector<marlin_pack_desc> parts = {desc_of(type, blocks, n, k), desc_of(type, blocks, n, k, n)};
+    const float* const scales[] = {first, second};
+    for (size_t e = 0; e < 2; ++e) {
+      parts[e].flags |= flags;
+      if (scales[e] != nullptr) parts[e].tensor_scale = mm::matrix_view(scales[e], 1, 1);
+    }
+    return mm::pack(context, parts, 2);
+  };
+  if ((type.flags & kAdditive) != 0) return;  // which take no tensor scale
+  for (const uint32_t flags : {0u, static_cast<uint32_t>(MARLIN_PACK_DIVIDE_SCALE)}) {
+    EXPECT_OK(marlin_weights_unpack, nullptr, with(&one, nullptr, flags).get(), nullptr, int64_t{0}, &out);
+    for (const auto& [first, second] : {std::pair(&two, &one), {&one, &half}, {&two, &two}})
+      EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "a tensor scale", marlin_weights_unpack, nullptr, with(first, second, flags).get(),
+                   nullptr, int64_t{0}, &out);
+  }
+}
+
 TEST(BlocksOfNoType, AreRefused) {
   const mm::context context{kBackend};
   const auto values = numbers(64 * 64, 1);

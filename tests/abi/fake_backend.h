@@ -20,6 +20,7 @@ class FakeWeights final : public metal_marlin::PackedWeights {
   }
   ~FakeWeights() override { --*alive_; }
   uint64_t bytes() const override { return 4711; }
+  metal_marlin::PlanKey plan_key() const override { return {}; }
 
  private:
   int* alive_;
@@ -67,6 +68,7 @@ class FakeBackend final : public metal_marlin::Backend {
     MARLIN_RETURN_IF_ERROR(ask("pack"));
     return std::unique_ptr<metal_marlin::PackedWeights>(std::make_unique<FakeWeights>(source.meta(), &record_.weights));
   }
+  metal_marlin::Result<uint64_t> packed_bytes(const metal_marlin::WeightSource&) override { return uint64_t{4711}; }
   metal_marlin::Status unpack(metal_marlin::BackendStream*, const metal_marlin::PackedWeights&,
                               const metal_marlin::RowSelection&, const metal_marlin::MatrixView&) override {
     return ask("unpack");

@@ -51,6 +51,30 @@ inline mm::weights quantized(const mm::context& context, int64_t n, int64_t k, u
   return mm::pack(context, pack_desc(values, n, k, format));
 }
 
+/// INT4 weights of groups of 32, whose group index has runs of `run` columns that belong to a group drawn by chance: the
+/// shorter the runs, the more padding.
+inline mm::weights act_order(const mm::context& context, int64_t n, int64_t k, int64_t run, uint32_t seed) {
+  const int64_t groups = k / 32;
+  std::vector<uint8_t> codes(static_cast<size_t>(n * k / 2));
+  std::vector<float> scales(static_cast<size_t>(n * groups));
+  std::vector<int32_t> index(static_cast<size_t>(k));
+  const auto next = [&] { return (seed = seed * 1664525u + 1013904223u) >> 8; };
+  for (uint8_t& code : codes) code = static_cast<uint8_t>(next());
+  for (float& scale : scales) scale = 0.5f + static_cast<float>(next() % 64) / 64;
+  for (int64_t i = 0; i < k; ++i)
+    index[static_cast<size_t>(i)] =
+        i % run == 0 ? static_cast<int32_t>(next() % static_cast<uint32_t>(groups)) : index[static_cast<size_t>(i - 1)];
+  auto d = mm::make<marlin_pack_desc>();
+  d.format = MARLIN_INT4;
+  d.group_size = 32;
+  d.n = n;
+  d.k = k;
+  d.values = mm::matrix_view(codes.data(), n, k / 2);
+  d.scales = mm::matrix_view(scales.data(), n, groups);
+  d.group_index = mm::matrix_view(index.data(), 1, k);
+  return mm::pack(context, d);
+}
+
 /// A product with memory of its own: a is [m, k], c [m, n], both float32, c full of 77.
 struct Product {
   Product(const mm::weights& w, int64_t m, uint32_t seed = 2) {

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <limits>
 
+#include "kernels/guarded.h"
 #include "support.h"
 
 namespace abi_test::weights_tests {
@@ -293,15 +294,14 @@ TEST_F(Weights, PrepareThenScratchOfTheHostSuffices) {
       EXPECT_OK(marlin_gemm, nullptr, &p.desc);
       const std::vector<float> expected = p.c;
       for (const uint64_t misalign : {0, 1, 63}) {
-        std::vector<uint8_t> memory(bytes + misalign + 1, 0xAB);
+        const guarded::Memory memory(bytes + misalign, guarded::Edge::end);
         auto d = mm::make<marlin_stream_desc>();
-        d.scratch = mm::matrix_view(memory.data() + misalign, 1, static_cast<int64_t>(bytes));
+        d.scratch = {memory.data() + misalign, 0, 1, static_cast<int64_t>(bytes), 0, MARLIN_U8, MARLIN_MEM_HOST};
         if (bytes == 0) d.scratch = {};
         mm::stream stream(context, d);
         std::fill(p.c.begin(), p.c.end(), 0.0f);
         EXPECT_OK(marlin_gemm, stream.get(), &p.desc);
         EXPECT_EQ(p.c, expected);
-        EXPECT_EQ(memory.back(), 0xAB);
       }
     }
 }
@@ -313,15 +313,15 @@ TEST_F(Weights, ScratchOfTheHostThatIsTooSmallIsNotPrepared) {
   one.desc.compute = many.desc.compute = MARLIN_COMPUTE_INT8;
   const uint64_t for_one = mm::prepare({one.desc}, 1), for_many = mm::prepare({many.desc}, 40);
   ASSERT_LT(for_one, for_many);
-  std::vector<uint8_t> memory(for_many);
+  const guarded::Memory memory(for_many, guarded::Edge::end);
   auto d = mm::make<marlin_stream_desc>();
-  d.scratch = mm::matrix_view(memory.data(), 1, static_cast<int64_t>(for_one));
+  d.scratch = {memory.data(), 0, 1, static_cast<int64_t>(for_one), 0, MARLIN_U8, MARLIN_MEM_HOST};
   const mm::stream small(context, d);
   EXPECT_OK(marlin_gemm, small.get(), &one.desc);
   EXPECT_FAILS(MARLIN_E_NOT_PREPARED, "these products need", marlin_gemm, small.get(), &many.desc);
   EXPECT_EQ(many.c, std::vector<float>(many.c.size(), 77.0f));
   EXPECT_OK(marlin_gemm, small.get(), &one.desc);  // the stream goes on
-  d.scratch = mm::matrix_view(memory.data(), 1, static_cast<int64_t>(for_many));
+  d.scratch.cols = static_cast<int64_t>(for_many);
   const mm::stream large(context, d);
   EXPECT_OK(marlin_gemm, large.get(), &many.desc);
 }

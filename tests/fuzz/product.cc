@@ -8,7 +8,23 @@ namespace {
 
 constexpr int64_t kN = 10, kK = 64, kTopK = 2;
 
-/// Weights [10, 64] of several formats; the last ones are three experts.
+/// INT4 weights [10, 64] in groups of 16 with this index. The descriptor borrows what does not differ from static memory.
+marlin_pack_desc act_order(const int32_t* order) {
+  static const std::vector<uint8_t> codes(kN * kK / 2, 0x57);
+  static const std::vector<float> scales(kN * kK / 16, 0.5f);
+  auto d = make<marlin_pack_desc>();
+  d.format = MARLIN_INT4;
+  d.group_size = 16;
+  d.n = kN;
+  d.k = kK;
+  d.values = matrix_view(codes.data(), kN, kK / 2);
+  d.scales = matrix_view(scales.data(), kN, kK / 16);
+  d.group_index = matrix_view(order, 1, kK);
+  return d;
+}
+
+/// Weights [10, 64] of several formats; then three experts each, the last of which have orders of columns that differ; and
+/// last, plain weights of one class in orders that differ.
 const weights& some_weights(uint32_t which) {
   static const std::vector<weights> all = [] {
     std::vector<float> values(kN * kK);
@@ -27,11 +43,21 @@ const weights& some_weights(uint32_t which) {
     add(MARLIN_INT4, MARLIN_PACK_PRUNE_2_4, 1);
     add(MARLIN_INT4, 0, 3);
     add(MARLIN_MXFP4, 0, 3);
+    std::vector<marlin_pack_desc> experts;
+    int32_t orders[3][kK];
+    for (int64_t k = 0; k < kK; ++k) {
+      orders[0][k] = static_cast<int32_t>(k / 16);
+      orders[1][k] = static_cast<int32_t>(k % 4);
+      orders[2][k] = static_cast<int32_t>(k < 3 ? k : 3);
+    }
+    for (const auto& order : orders) experts.push_back(act_order(order));
+    made.push_back(pack(the_context(), experts, 3));
+    for (const size_t plain : {1, 2}) made.push_back(pack(the_context(), experts[plain]));
     return made;
   }();
   return all[which % all.size()];
 }
-constexpr uint32_t kFirstOfExperts = 6, kWeights = 8;
+constexpr uint32_t kFirstOfExperts = 6, kLastOfExperts = 8, kWeights = 11;
 
 marlin_gemm_desc take_product(Reader& in, Operands& operands) {
   static constexpr int64_t kM[] = {2, 1, 0, 5, 17};
@@ -44,7 +70,8 @@ marlin_gemm_desc take_product(Reader& in, Operands& operands) {
   d.epilogue = static_cast<marlin_epilogue>(in.choice(8));
   d.flags = in.bits(0);
   const int64_t m = kM[in.choice(5)];
-  const bool routed = which >= kFirstOfExperts || in.byte() >= 224, sums = routed && (in.byte() & 1) != 0;
+  const bool experts = which >= kFirstOfExperts && which <= kLastOfExperts;
+  const bool routed = experts || in.byte() >= 224, sums = routed && (in.byte() & 1) != 0;
   const int64_t cols = d.epilogue >= MARLIN_EPILOGUE_SWIGLU && d.epilogue <= MARLIN_EPILOGUE_SWIGLU_OAI ? kN / 2 : kN;
   d.a = operands.take(in, m, kK, MARLIN_F32);
   d.c = operands.take(in, routed && !sums ? m * kTopK : m, cols, MARLIN_F32);
@@ -73,6 +100,33 @@ void explain_and_prepare(const std::vector<const marlin_gemm_desc*>& descs, Read
   expect_typed(status, err.message);
 }
 
+/// A context that tunes, and weights of one class in orders of the input's choice.
+void tune_weights_that_differ(Reader& in) {
+  auto of = make<marlin_context_desc>();
+  of.backend = MARLIN_BACKEND_CPU;
+  of.threads = 1;
+  of.tune_ms = 1;
+  const context tuned(of);
+  std::vector<weights> packed;
+  std::vector<marlin_gemm_desc> products;
+  for (int i = 0; i < 3; ++i) {
+    int32_t order[kK];
+    for (int32_t& group : order) group = in.byte() % 4;
+    packed.push_back(pack(tuned, act_order(order)));
+    auto d = make<marlin_gemm_desc>();
+    d.weights = packed.back().get();
+    d.epilogue = static_cast<marlin_epilogue>(in.choice(4));
+    d.a = {nullptr, 0, 1, kK, 0, MARLIN_F32, MARLIN_MEM_HOST};
+    d.c = {nullptr, 0, 1, kN, 0, in.byte() % 2 == 0 ? MARLIN_F32 : MARLIN_F16, MARLIN_MEM_HOST};
+    products.push_back(d);
+  }
+  std::vector<const marlin_gemm_desc*> pointers;
+  for (const auto& d : products) pointers.push_back(&d);
+  auto err = make<marlin_error>();
+  const marlin_status status = marlin_prepare(nullptr, pointers.data(), 3, 1 + in.choice(9), nullptr, &err);
+  expect(status == MARLIN_OK, "products of one class can be tuned together", err.message);
+}
+
 }  // namespace
 }  // namespace metal_marlin::fuzz
 
@@ -83,6 +137,7 @@ MARLIN_FUZZ_TARGET(product) {
   (void)the_context();
   Operands operands;
   const uint8_t shape = in.byte();
+  if (shape == 255) return tune_weights_that_differ(in);
   const uint32_t count = shape < 128 ? 1 : (shape < 224 ? 2 + shape % 2 : 9 + shape % 3);
   std::vector<marlin_gemm_desc> descs;
   for (uint32_t i = 0; i < count; ++i) descs.push_back(take_product(in, operands));

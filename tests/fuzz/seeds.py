@@ -161,10 +161,11 @@ def write_call_seeds(out):
         for kind in range(18):
             for floats in (0, 1):
                 write(out / "pack", f"{layout}-{kind}-{floats}", bytes([0, 0, 0, 0, kind, layout, floats, 0, 1]))
-    for weights in range(8):
+    for weights in range(11):
         for shape in (0, 100, 150, 230):
             write(out / "product", f"{weights}-{shape}", bytes([shape, weights] + [0] * 40))
             write(out / "product", f"{weights}-{shape}-routed", bytes([shape, weights] + [0] * 6 + [225] + [0] * 40))
+    write(out / "product", "tuned", bytes([255] + [k % 4 for k in range(66)] + [3] * 66 + [k // 16 % 4 for k in range(66)]))
     for source in range(9):
         for scheme in range(6):
             for writes in (0, 255):

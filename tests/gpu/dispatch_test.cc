@@ -320,22 +320,20 @@ TEST(Unpack, IsOneDispatch) {
   EXPECT_TRUE(commands[2].arguments.contains(MARLIN_BUFFER_ROW_LIST));
 }
 
-/// A row is packed as 32.
-TEST(Packing, RefusesFewRowsOfExtremeLength) {
-  const auto status_of = [](int64_t n, int64_t k) {
-    metal_marlin::WeightMeta meta;
-    meta.format = MARLIN_INT4;
-    meta.n = n;
-    meta.k = k;
-    meta.group_size = 32;
-    meta.groups = k / 32;
-    return gpu::plan_packing(meta, gpu::Exponents::bytes).status();
+/// A row is packed as 32, for each expert.
+TEST(Packing, ManyThinExpertsAreRefused) {
+  const World world;
+  const auto values = abi_test::numbers(32, 1);
+  const auto part = abi_test::pack_desc(values, 1, 32);
+  const auto status_of = [&](uint32_t experts) {
+    const std::vector<const marlin_pack_desc*> parts(experts, &part);
+    mm::weights packed;
+    return abi_test::call(marlin_weights_pack, world.context.get(), parts.data(), experts, experts, packed.out());
   };
-  EXPECT_EQ(status_of(1, 32'000'000).code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_EQ(status_of(6, 320'000'000).code(), MARLIN_E_UNSUPPORTED);
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 2'000'000}, {8, 32'000'000}, {33, 32'000'000}}) {
-    EXPECT_TRUE(status_of(n, k).ok()) << status_of(n, k).message();
-  }
+  EXPECT_EQ(status_of(1000).status, MARLIN_OK);
+  const auto refused = status_of(70'000);
+  EXPECT_EQ(refused.status, MARLIN_E_UNSUPPORTED);
+  EXPECT_TRUE(abi_test::contains(refused.message, "expected up to 64 MiB and four times")) << refused.message;
 }
 
 }  // namespace

@@ -34,6 +34,8 @@ struct Planted {
   std::mt19937 random{1};
   std::map<std::string, int> runs;                 ///< dispatches of product kernels
   std::map<uint64_t, std::array<int32_t, 2>> ids;  ///< of the first token, by their place in the buffer
+  int prepared = 0;                                ///< times that rows of A were gathered
+  uint64_t prepared_end = 0;                       ///< of those that were gathered last, in scratch
 };
 
 class ClockStream final : public dv::Stream {
@@ -51,6 +53,17 @@ class ClockStream final : public dv::Stream {
     for (const dv::Argument& a : d.arguments)
       if (a.index == ids && a.buffer != nullptr)
         std::memcpy(&planted_.ids[a.offset], static_cast<const HostBuffer&>(*a.buffer).data() + a.offset, 8);
+    for (const dv::Argument& a : d.arguments) {
+      if (name.starts_with("gather") && a.index == MARLIN_BUFFER_QUANTIZED) {
+        PrepareArgs args{};
+        for (const dv::Argument& b : d.arguments)
+          if (b.index == MARLIN_BUFFER_PREPARE_ARGS) std::memcpy(&args, b.value.data(), sizeof args);
+        planted_.prepared_end = a.offset + static_cast<uint64_t>(args.m) * static_cast<uint64_t>(args.slots) * 2;
+        ++planted_.prepared;
+        EXPECT_LE(planted_.prepared_end, a.buffer->bytes());
+      }
+      if (a.index == MARLIN_BUFFER_PARTIALS) EXPECT_LE(planted_.prepared_end, a.offset) << "sums lie behind gathered rows";
+    }
     // It writes C itself, or another kernel adds its sums.
     for (const dv::Argument& a : d.arguments)
       if (spoils_ && a.index == MARLIN_BUFFER_C && a.buffer != nullptr)
@@ -309,6 +322,27 @@ TEST_F(Tuned, TheIdsOfAMixtureTakeTurns) {
     experts.insert(ids.begin(), ids.end());
   }
   EXPECT_EQ(experts, (std::set<int32_t>{0, 1, 2, 3}));
+}
+
+/// Weights of act-order are of one class, however many slots they have. Scratch is that of the first.
+TEST_F(Tuned, WeightsWhoseSlotsDifferStayInsideTheirScratch) {
+  std::mt19937 random(20261128);
+  for (int round = 0; round < 4; ++round) {
+    const mm::context context = make(60000, "");
+    std::vector<mm::weights> weights;
+    std::vector<marlin_gemm_desc> products;
+    std::vector<const marlin_gemm_desc*> pointers;
+    for (const int64_t run : {int64_t{64}, int64_t{1 + random() % 8}, int64_t{1}}) {
+      weights.push_back(abi_test::act_order(context, kN, kK, run, random()));
+      products.push_back(desc_of(weights.back(), 1));
+    }
+    std::set<int64_t> slots;
+    for (const mm::weights& w : weights) slots.insert(layout_of(w).slots);
+    EXPECT_GT(slots.size(), 1u) << "nothing differs";
+    for (const marlin_gemm_desc& d : products) pointers.push_back(&d);
+    EXPECT_OK(marlin_prepare, nullptr, pointers.data(), 3u, int64_t{6}, nullptr);
+  }
+  EXPECT_GT(planted.prepared, 100);
 }
 
 TEST_F(Tuned, ScratchOfEveryMIsPrepared) {

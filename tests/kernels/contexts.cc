@@ -9,6 +9,7 @@ namespace trial {
 
 marlin_context* chosen_context = nullptr;
 void use_context(marlin_context* context) { chosen_context = context; }
+bool on_cpu() { return chosen_context == nullptr; }
 
 marlin_context* context(uint32_t threads) {
   if (chosen_context != nullptr) return chosen_context;

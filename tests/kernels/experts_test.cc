@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "formats_under_test.h"
+#include "guarded_stream.h"
 #include "mixture.h"
 #include "unit/under_sanitizer.h"
 
@@ -112,20 +113,10 @@ TEST_P(Experts, RunInTheScratchThatPreparingAsksFor) {
       Case c = spec(MARLIN_COMPUTE_INT8, 70, 130);
       Mixture m(c, {tokens, 6, 4, Pick::random, false, scales});
       ASSERT_EQ(m.pack(2), MARLIN_OK);
-      const marlin_gemm_desc d = m.desc();
-      const marlin_gemm_desc* const descs[] = {&d};
-      uint64_t bytes = 0;
-      ASSERT_EQ(marlin_prepare(nullptr, descs, 1, tokens, &bytes, nullptr), MARLIN_OK);
       for (const auto edge : {guarded::Edge::begin, guarded::Edge::end}) {
-        const guarded::Memory scratch(bytes, edge);
-        marlin_stream_desc with{};
-        with.struct_size = sizeof with;
-        with.scratch = {scratch.data(), 0, 1, static_cast<int64_t>(bytes), 0, MARLIN_U8, MARLIN_MEM_HOST};
-        marlin_stream* stream = nullptr;
-        ASSERT_EQ(marlin_stream_create(trial::context(2), &with, &stream, nullptr), MARLIN_OK);
-        EXPECT_TRUE(m.run(stream));
+        const guarded::Stream stream(trial::context(2), m.desc(), tokens, edge);
+        EXPECT_TRUE(m.run(stream.get()));
         EXPECT_TRUE(m.check());
-        marlin_stream_destroy(stream);
       }
     }
   }
@@ -148,6 +139,44 @@ TEST(ExpertsOfActOrder, AreThoseOfFloat64) {
         }
       }
     }
+  }
+}
+
+/// Experts whose slots differ: some have the order of the file and some groups of equal or of unequal lengths, drawn by chance.
+TEST(ExpertsOfActOrder, MayDiffer) {
+  if (const std::string why = trial::unreachable_isa(); !why.empty()) GTEST_SKIP() << why;
+  std::mt19937 random(20261128);
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    const auto below = [&](uint32_t n) { return static_cast<int64_t>(random() % n); };
+    const trial::Kind& kind = trial::kKinds[below(trial::kKindCount)];
+    if (kind.sparse) continue;
+    Case c = trial::case_of(kind, seed % 2 == 0 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT, 1, 2 * (1 + below(70)),
+                            kind.group * (1 + below(6)));
+    trial::vary(c, seed);
+    if (seed % 7 == 0) c.epilogue = MARLIN_EPILOGUE_SWIGLU;
+    Mix mix{1 + below(20), 2 + below(5), 1 + below(3), Pick::random, seed % 3 == 0, seed % 4 == 0 ? MARLIN_F32 : 0};
+    mix.orders_differ = true;
+    Mixture m(c, mix);
+    ASSERT_EQ(m.pack(2), MARLIN_OK) << c.describe();
+    ASSERT_TRUE(m.run()) << c.describe();
+    EXPECT_TRUE(m.check()) << c.describe() << ", " << mix.tokens << " tokens, " << mix.experts << " experts";
+  }
+}
+
+/// More scratch than is meant for what runs at once: of one expert with very long rows, and of many with as many rows each.
+TEST(ExpertsOfActOrder, MayFillTheirScratch) {
+  if (const std::string why = trial::left_to_own_level(); !why.empty()) GTEST_SKIP() << why;
+  std::vector<int32_t> by_turns(24 * 16);
+  for (size_t i = 0; i < by_turns.size(); ++i) by_turns[i] = static_cast<int32_t>(i % 24);
+  for (const bool many : {false, true}) {
+    Case c = trial::case_of(trial::kKinds[5], MARLIN_COMPUTE_DEFAULT, 1, 2, many ? 16384 : 524288);
+    c.a_type = MARLIN_F32;
+    Mix mix{many ? 24 * 16 : 5, many ? 24 : 2, 1, Pick::last, false, 0};
+    mix.orders_differ = true;
+    Mixture m(c, mix, many ? std::span<const int32_t>(by_turns) : std::span<const int32_t>());
+    ASSERT_EQ(m.pack(2), MARLIN_OK);
+    ASSERT_TRUE(m.run());
+    EXPECT_TRUE(m.check());
   }
 }
 

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "formats_under_test.h"
+#include "guarded_stream.h"
 
 namespace {
 
@@ -18,20 +19,8 @@ class GuardPages : public testing::TestWithParam<int> {
 /// The product on a stream whose scratch is exactly what marlin_prepare asks for.
 void run_with_host_scratch(Trial& t, guarded::Edge edge) {
   const marlin_gemm_desc desc = t.gemm_desc();
-  const marlin_gemm_desc* descs[] = {&desc};
-  uint64_t bytes = 0;
-  ASSERT_EQ(marlin_prepare(nullptr, descs, 1, t.spec.m, &bytes, nullptr), MARLIN_OK);
-  const guarded::Memory scratch(bytes, edge);
-  marlin_stream_desc stream_desc{};
-  stream_desc.struct_size = sizeof stream_desc;
-  stream_desc.scratch.data = scratch.data();
-  stream_desc.scratch.rows = 1;
-  stream_desc.scratch.cols = static_cast<int64_t>(bytes);
-  stream_desc.scratch.dtype = MARLIN_U8;
-  marlin_stream* stream = nullptr;
-  ASSERT_EQ(marlin_stream_create(trial::context(t.spec.threads), &stream_desc, &stream, nullptr), MARLIN_OK);
-  EXPECT_EQ(marlin_gemm(stream, &desc, nullptr), MARLIN_OK);
-  marlin_stream_destroy(stream);
+  const guarded::Stream stream(trial::context(t.spec.threads), desc, t.spec.m, edge);
+  EXPECT_EQ(marlin_gemm(stream.get(), &desc, nullptr), MARLIN_OK);
 }
 
 TEST_P(GuardPages, NoStrayAccess) {

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <optional>
 #include <string>
+
+#include "guarded_stream.h"
 
 namespace trial {
 
@@ -23,6 +26,10 @@ Mixture::Mixture(const Case& spec, const Mix& mix, std::span<const int32_t> ids)
     Case one = like_.spec;
     one.m = 1;
     one.seed = spec.seed + static_cast<uint32_t>(7919 * e);
+    if (mix.orders_differ) {
+      const bool last = e + 1 == mix.experts;
+      one.order = e == 0 ? Order::plain : last ? Order::unequal : static_cast<Order>(random() % 3);
+    }
     experts_.push_back(std::make_unique<Trial>(one));
   }
   if (mix.tokens == 0) return;
@@ -49,7 +56,8 @@ marlin_status Mixture::pack(uint32_t threads) {
   std::vector<const marlin_pack_desc*> pointers;
   for (const marlin_pack_desc& d : descs) pointers.push_back(&d);
   marlin_weights_destroy(weights_);
-  return marlin_weights_pack(trial::context(threads), pointers.data(), static_cast<uint32_t>(pointers.size()),
+  context_ = trial::context(threads);
+  return marlin_weights_pack(context_, pointers.data(), static_cast<uint32_t>(pointers.size()),
                              static_cast<uint32_t>(mix_.experts), &weights_, nullptr);
 }
 
@@ -72,6 +80,8 @@ testing::AssertionResult Mixture::run(marlin_stream* stream) {
   const marlin_gemm_desc d = desc();
   marlin_error err{};
   err.struct_size = sizeof err;
+  std::optional<guarded::Stream> own;
+  if (stream == nullptr && on_cpu()) stream = own.emplace(context_, d, mix_.tokens).get();
   if (marlin_gemm(stream, &d, &err) == MARLIN_OK) return testing::AssertionSuccess();
   return testing::AssertionFailure() << err.message;
 }
@@ -149,7 +159,7 @@ void Mixture::expect_slots() {
   for (int64_t e = 0; e < mix_.experts; ++e) {
     Trial& expert = *experts_[static_cast<size_t>(e)];
     const std::vector<int64_t> slots = slots_of(e);
-    if (like_.spec.compute == MARLIN_COMPUTE_INT8 && like_.spec.order != trial::Order::plain && !slots.empty()) {
+    if (like_.spec.compute == MARLIN_COMPUTE_INT8 && expert.spec.order != trial::Order::plain && !slots.empty()) {
       ASSERT_TRUE(expert.pack());
       expert.expected.slot_group = std::stoi(expert.explained("slot_group"));
     }

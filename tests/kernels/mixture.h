@@ -29,6 +29,8 @@ struct Mix {
   Pick pick;
   bool row_a_slot;           ///< A has a row for every slot, as the down projection does
   marlin_dtype scales_type;  ///< 0: no sum
+  /// The first expert has the order of the file, the last one groups of unequal lengths, others any order.
+  bool orders_differ = false;
 };
 
 /// One or many rows an expert, with and without sums.
@@ -59,6 +61,7 @@ class Mixture {
 
   marlin_gemm_desc desc() const;
 
+  /// Without a stream: on one with guarded scratch, where the host has scratch.
   testing::AssertionResult run(marlin_stream* stream = nullptr);
 
   /// Every element of C against the oracle.
@@ -95,6 +98,7 @@ class Mixture {
   std::vector<int64_t> chosen_;  ///< a slot's expert, or -1
   std::vector<std::vector<oracle::Element>> expected_;
   marlin_weights* weights_ = nullptr;
+  marlin_context* context_ = nullptr;
 };
 
 }  // namespace trial

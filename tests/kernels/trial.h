@@ -70,6 +70,8 @@ class Matrix {
 /// use_context() gave, which stays the caller's (null: on the CPU again).
 marlin_context* context(uint32_t threads);
 void use_context(marlin_context* context);
+/// Whether products run on the CPU, which takes scratch of the host's memory.
+bool on_cpu();
 /// "avx512-vnni-bf16", ...: what the contexts run on.
 std::string isa();
 /// Why this run cannot be what METAL_MARLIN_ISA asks for on this processor, or why it would show nothing new; empty when it can

@@ -83,6 +83,27 @@ def missing_tensors_are_named(scratch):
 
 
 @test
+def no_tensor_is_overlooked(scratch):
+    """A model without it would be another one: what is not used is an error, whatever its name."""
+    rng = np.random.default_rng(3)
+    drawn = [(f"blk.{rng.integers(0, 4)}.{rng.choice(list('abc'))}tn_{rng.choice(list('xyz'))}.{rng.choice(['weight', 'bias', 'scale'])}",
+              (96,) if rng.random() < 0.5 else (64, 64)) for _ in range(6)]
+    for name, tensor, shape in (("llama", "blk.0.attn_q.bias", (64,)), ("llama", "blk.2.attn_q.weight", (64, 64)), ("llama", "output_norm.bias", (64,)),
+                                ("llama", "blk.1.ffn_gate_inp_shexp.weight", (64,)), ("llama", "rope_factors_long.weight", (8,)),
+                                ("qwen2", "rope_freqs.weight", (8,)), ("qwen3", "blk.1.ffn_up_shexp.weight", (96, 64)), ("gemma3", "output.bias", (64,)),
+                                *((["qwen2", "qwen3", "qwen3moe", "gemma3", "gpt-oss"][i % 5], *each) for i, each in enumerate(drawn))):
+        err = run("--prompt", "x", model=made(scratch, name, more=[(tensor, shape)]), code=1)[1]
+        expect(f"tensor '{tensor}': expected none of this name in a model of the architecture {name}" in err, f"{name}, {tensor}: {err}")
+    for values, wanted_error in ((np.zeros(8), "'rope_freqs.weight': expected numbers above 0, found 0"), (np.ones(7), "expected 8 elements, found 7")):
+        model = Model(scratch / "factors.gguf", "llama", **MODELS["llama"])
+        model.byte_pairs()
+        model.random_weights()
+        model.writer.add_tensor("rope_freqs.weight", values.astype(np.float32))
+        model.write()
+        expect(wanted_error in run("--prompt", "x", model=str(scratch / "factors.gguf"), code=1)[1], wanted_error)
+
+
+@test
 def mixtures_of_other_sizes_are_an_error(scratch):
     """The file says one thing and its tensors are another."""
     path = made(scratch, "qwen3moe")
@@ -126,13 +147,24 @@ def a_folder_with_experts_one_by_one(scratch):
             for expert, weights in enumerate(decoder.weight(f"blk.{layer}.ffn_{part}_exps")):
                 tensors[f"model.layers.{layer}.mlp.experts.{expert}.{part}_proj.weight"] = weights
     folder.mkdir()
-    write_safetensors(folder / "model.safetensors", {name: tensor.squeeze().astype(np.float16) for name, tensor in tensors.items()})
+    written = {name: tensor.squeeze().astype(np.float16) for name, tensor in tensors.items()}
+    written["model.layers.0.self_attn.rotary_emb.inv_freq"] = np.ones(16, np.float16)  # old files have it; it says what config.json says
+    write_safetensors(folder / "model.safetensors", written)
     config = {"model_type": "qwen3_moe", "num_hidden_layers": 2, "hidden_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
               "max_position_embeddings": 512, "rope_theta": 1e6, "rms_norm_eps": 1e-6, "moe_intermediate_size": 160, "num_experts": 8,
               "num_experts_per_tok": 2, "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": []}
     write = lambda **changed: (folder / "config.json").write_text(json.dumps({**config, **changed}))
     write()
     ours, _ = found(scratch, path)
+    for extra in "model.layers.0.self_attn.q_proj.bias", "model.layers.2.mlp.gate.weight", "model.layers.0.mlp.shared_expert.up_proj.weight":
+        more = {extra: np.ones(128, np.float16), "model.layers.0.self_attn.k_proj.bias": np.zeros(64, np.float16)}  # as AutoGPTQ's
+        write_safetensors(folder / "more.safetensors", more)
+        index = {name: "model.safetensors" for name in written} | {name: "more.safetensors" for name in more}
+        (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": index}))
+        err = run("--tokenizer", path, "--prompt", "x", model=str(folder), code=1)[1]
+        expect(f"tensor '{extra}': expected none of this name" in err, err)
+    (folder / "model.safetensors.index.json").unlink()
+    (folder / "more.safetensors").unlink()
     other, _ = found(scratch, str(folder), "--tokenizer", path)
     off = np.abs(ours - other)
     expect(np.median(off) < 0.02, f"half of the log-probabilities are off by {np.median(off):.2g} or more")

@@ -292,9 +292,18 @@ def other_names(scratch):
     (folder / "config.json").write_text(json.dumps({
         "model_type": "llama", "num_hidden_layers": layers, "hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9,
         "num_key_value_heads": 3, "max_position_embeddings": 8192, "rope_theta": 100000, "rms_norm_eps": 1e-5, "rope_scaling": None}))
-    whole = pathlib.Path(MODEL).read_bytes()
-    at = whole.index(b"llama.block_count") + len(b"llama.block_count") + 4
-    short.write_bytes(whole[:at] + struct.pack("<I", layers) + whole[at + 4:])
+    reader, writer = gguf.GGUFReader(MODEL), gguf.GGUFWriter(short, "llama")
+    for field in reader.fields.values():
+        if not field.name.startswith(("GGUF.", "general.architecture")):
+            value = layers if field.name == "llama.block_count" else field.contents()
+            writer.add_key_value(field.name, value, field.types[0], sub_type=field.types[-1] if len(field.types) > 1 else None)
+    for tensor in reader.tensors:
+        if tensor.name in [name + ".weight" for name in names]:
+            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
     text = excerpt(scratch, 600)
     ours = score("--text", text, model=str(short))["nats_per_token"]
     theirs = score("--text", text, "--tokenizer", MODEL, model=str(folder))["nats_per_token"]

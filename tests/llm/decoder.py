@@ -110,6 +110,8 @@ class Decoder:
     def turns(self, size, base, factor):
         """By what angle each pair turns from one position to the next, and by what queries and keys are multiplied."""
         angle = base ** (-np.arange(0, size, 2) / size)
+        if "rope_freqs.weight" in self.tensors:
+            angle = angle / self.tensor("rope_freqs.weight")
         if not self.yarn_context:
             return angle / factor, 1
         # YaRN: pairs that turn 32 times in the context turn as ever, those that turn once or less turn slower, a line is between them.

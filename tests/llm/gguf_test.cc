@@ -12,6 +12,7 @@
 namespace llm {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
@@ -92,9 +93,9 @@ TEST(HyperParameters, BadOnesAreNamed) {
   EXPECT_THAT(fails(llama().text("llama.rope.scaling.type", "yarn")),
               HasSubstr("llama.rope.scaling.type: expected none or linear, found 'yarn'"));
   EXPECT_THAT(fails(llama().number("llama.rope.dimension_count", 4, uint32_t{32})),
-              HasSubstr("rope.dimension_count: expected the size of a head, 64, found 32"));
+              HasSubstr("rope.dimension_count: expected 64, found 32"));
   EXPECT_THAT(fails(llama().number("llama.attention.value_length", 4, uint32_t{48})),
-              HasSubstr("attention.value_length: expected the size of a head, 64, found 48"));
+              HasSubstr("attention.value_length: expected 64, found 48"));
   EXPECT_THAT(fails(llama(9, 3, "gemma3").number("gemma3.final_logit_softcapping", 6, 30.0f)),
               HasSubstr("gemma3.final_logit_softcapping: expected none, found 30"));
   EXPECT_THAT(fails(llama(9, 3, "qwen3").number("qwen3.expert_count", 4, uint32_t{8})),
@@ -120,6 +121,47 @@ TEST(HyperParameters, OfMixtures) {
   const HyperParameters without = hyper_parameters(llama().read());
   EXPECT_EQ(without.feed_forward, 1536);
   EXPECT_EQ(without.experts_used, 1) << "a token has one MLP";
+}
+
+TEST(HyperParameters, NoKeyIsOverlooked) {
+  const auto fails = [](GgufBuilder file) { return failure([&] { hyper_parameters(file.read()); }); };
+  // What ordinary files have beside the hyper-parameters.
+  GgufBuilder ordinary = llama().text("general.name", "x").number("llama.vocab_size", 4, uint32_t{9});
+  ordinary.number("llama.rope.dimension_count", 4, uint32_t{64}).text("llama.tensor_data_layout", "Meta AI original pth");
+  ordinary.number("llama.expert_count", 4, uint32_t{0}).number("llama.rope.scaling.attn_factor", 6, 1.0f);
+  ordinary.number("llama.attention.causal", 7, uint8_t{1}).number("llama.attention.sliding_window", 4, uint32_t{8192});
+  EXPECT_EQ(fails(ordinary), "nothing failed");
+  // Keys of llama.cpp that would change the result, and some that nobody knows.
+  const std::pair<const char*, const char*> numbers[] = {{"attention.causal", "expected 1"},
+                                                         {"attention.clamp_kqv", "expected none"},
+                                                         {"attention.scale", "expected none"},
+                                                         {"attn_logit_softcapping", "expected none"},
+                                                         {"embedding_scale", "expected 1"},
+                                                         {"expert_count", "expected none"},
+                                                         {"expert_shared_count", "expected none"},
+                                                         {"final_logit_softcapping", "expected none"},
+                                                         {"logit_scale", "expected 1"},
+                                                         {"nextn_predict_layers", "expected none"},
+                                                         {"residual_scale", "expected 1"},
+                                                         {"rope.scale_linear", "expected 1"},
+                                                         {"rope.scaling.attn_factor", "expected 1"},
+                                                         {"rope.scaling.yarn_ext_factor", "expected none"},
+                                                         {"use_parallel_residual", "expected none"},
+                                                         {"attention.sliding_window", "expected none"},
+                                                         {"attention.temperature_scale", "does not know"},
+                                                         {"swin_norm", "does not know"}};
+  for (const auto& [key, words] : numbers) {
+    const std::string found = fails(llama().number(std::string("llama.") + key, 6, 7.0f));
+    EXPECT_THAT(found, AllOf(HasSubstr(std::string("llama.") + key + ": "), HasSubstr(words)));
+  }
+  uint32_t random = 1;
+  for (int i = 0; i < 50; ++i) {
+    std::string key = "llama.";
+    for (int letter = 0; letter < 8; ++letter) key += static_cast<char>('a' + (random = random * 1664525 + 1013904223) % 26);
+    EXPECT_THAT(fails(llama().number(key, 4, random)), HasSubstr(key + ": this program does not know what it means"));
+    EXPECT_THAT(fails(llama().texts(key, {"x"})), HasSubstr(key + ": this program does not know what it means"));
+  }
+  EXPECT_EQ(fails(llama().number("other.logit_scale", 6, 7.0f)), "nothing failed") << "of another architecture";
 }
 
 TEST(HyperParameters, MixturesOfAnotherKindAreNamed) {
@@ -163,7 +205,7 @@ TEST(HyperParameters, OfGptOss) {
   EXPECT_THAT(fails(oss("yarn")), HasSubstr("has no key 'gpt-oss.rope.scaling.original_context_length'"));
   EXPECT_THAT(fails(oss("longrope")), HasSubstr("gpt-oss.rope.scaling.type: expected none, linear or yarn, found 'longrope'"));
   EXPECT_THAT(fails(yarn().number("gpt-oss.rope.scaling.yarn_beta_fast", 6, 16.0f)),
-              HasSubstr("gpt-oss.rope.scaling.yarn_beta_fast: expected 32.000000, found 16"));
+              HasSubstr("gpt-oss.rope.scaling.yarn_beta_fast: expected 32, found 16"));
   EXPECT_EQ(fails(yarn().number("gpt-oss.rope.scaling.yarn_beta_slow", 6, 1.0f)), "nothing failed");
   EXPECT_THAT(fails(yarn().number("gpt-oss.rope.freq_base_swa", 6, 10000.0f)),
               HasSubstr("gpt-oss.rope.freq_base_swa: expected that of all layers, 150000.000000, found 10000"));
@@ -212,6 +254,14 @@ TEST(HyperParameters, OfAFolderComeFromItsConfiguration) {
   EXPECT_TRUE(found.architecture.qkv_bias);
   EXPECT_EQ(found.width, 896);
   EXPECT_FALSE(found.is_local(0)) << "Qwen2 attends to everything unless it is told otherwise";
+  const auto more = [&](const std::string& member) { return failure([&] { read("qwen2\", " + member + ", \"x\": \""); }); };
+  EXPECT_EQ(more(R"("hidden_act": "silu", "use_sliding_window": false, "rope_scaling": null)"), "nothing failed");
+  EXPECT_THAT(more(R"("hidden_act": "gelu")"), HasSubstr("config.json: hidden_act: expected \"silu\", found \"gelu\""));
+  EXPECT_THAT(more(R"("use_sliding_window": true)"), HasSubstr("use_sliding_window: expected false, found true"));
+  EXPECT_THAT(more(R"("partial_rotary_factor": 0.5)"), HasSubstr("partial_rotary_factor: expected 1, found 0.5"));
+  EXPECT_THAT(more(R"("rope_scaling": {"factor": 8})"), HasSubstr("rope_scaling"));
+  EXPECT_THAT(more(R"("rope_parameters": {"rope_type": "yarn", "rope_theta": 5})"),
+              HasSubstr("rope_parameters.rope_type: expected \"default\", found \"yarn\""));
   EXPECT_THAT(failure([&] { read("gemma3"); }), HasSubstr("(llama, qwen2, qwen3, qwen3_moe), found 'gemma3'"));
   fs::remove_all(folder);
 }

@@ -147,6 +147,7 @@ OSS = {**MIXTURE, "block_count": 4, "expert_count": 6, "expert_used_count": 2, "
        "rope.scaling.type": "yarn", "rope.scaling.factor": 32.0, "rope.scaling.original_context_length": 4096}
 MODELS = {
     "llama": {"rope.freq_base": 5e5},
+    "llama with rotation factors": {"rope.freq_base": 5e5},
     "qwen2": {"embedding_length": 96, "attention.head_count": 6},
     "qwen3": {"attention.key_length": 32, "rope.freq_base": 1e6},
     "qwen3moe": {**MIXTURE, "expert_count": 8, "expert_used_count": 2},
@@ -160,7 +161,8 @@ MODELS = {
 }
 
 
-def made(scratch, name, keys={}, **options):
+def made(scratch, name, keys={}, more=(), **options):
+    """more: names and shapes of further tensors."""
     path = scratch / (name.replace(" ", "-") + ".gguf")
     model = Model(path, name.split(" ")[0], **MODELS[name], **keys)
     if name.startswith("gemma3"):
@@ -168,5 +170,9 @@ def made(scratch, name, keys={}, **options):
     else:
         model.byte_pairs()
     model.random_weights(own_head=name.split(" ")[0] in ("llama", "gpt-oss"), **options)
+    if name.endswith("rotation factors"):  # as Llama 3.1 has them: pairs that turn fast keep their speed
+        model.writer.add_tensor("rope_freqs.weight", np.array([1, 1, 1, 1.5, 3, 8, 8, 8], np.float32))
+    for tensor, shape in more:
+        model.floats(tensor, shape, 0, 1)
     model.write()
     return str(path)

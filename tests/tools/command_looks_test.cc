@@ -10,6 +10,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <random>
+#include <set>
 #include <sstream>
 #include <thread>
 
@@ -83,11 +85,42 @@ TEST(Tables, DetailsAreLeftOutLastOnesFirst) {
     table.fit(width);
     return table.render();
   };
-  EXPECT_THAT(fitted(35), StartsWith("layer                size  N   nmse\n")) << "a narrower text is enough";
-  EXPECT_THAT(fitted(30), StartsWith("too wide for this terminal: nmse\n\n"
-                                     "layer                  size  N\n"));
+  EXPECT_THAT(fitted(38), StartsWith("too wide for this terminal: nmse\n\n"
+                                     "layer                        size  N\n"));
+  EXPECT_THAT(fitted(35), StartsWith("too wide for this terminal: size, nmse\n\n"
+                                     "layer                     N\n"));
   EXPECT_THAT(fitted(20), StartsWith("too wide for this terminal: size, nmse\n\n"
                                      "layer              N\n"));
+}
+
+/// Names of layers and of kernels, drawn by chance, at every width.
+TEST(Tables, NoTwoTextsBecomeOne) {
+  std::mt19937 random(1);
+  const auto one_of = [&](std::vector<const char*> words) { return std::string(words[random() % words.size()]); };
+  for (int round = 0; round < 200; ++round) {
+    std::set<std::string> names;
+    while (names.size() < 12) {
+      const std::string block = std::to_string(random() % 30), kind = one_of({"q", "k", "v", "gate", "up", "down"});
+      names.insert(one_of({"blk.", "model.layers.", "cpu_avx512_"}) + block +
+                   one_of({".attn_", ".mlp.", ".mlp.experts.shared.", "_m1_n16_many_"}) + kind +
+                   one_of({"", ".weight", "_proj", "_bf16"}));
+    }
+    const size_t width = 10 + random() % 60;
+    Table table({{"layer"}});
+    for (const std::string& name : names) table.row({name});
+    table.fit(width);
+    std::istringstream text(table.render());
+    std::set<std::string> lines;
+    for (std::string line; std::getline(text, line);) lines.insert(line);
+    EXPECT_EQ(lines.size(), names.size() + 2) << "round " << round << ", " << width << " columns:\n" << table.render();
+  }
+}
+
+TEST(Tables, AFrontThatSaysLessIsCutFirst) {
+  Table table({{"name"}});
+  for (const char* name : {"model.layers.10.mlp.down", "model.layers.11.mlp.down"}) table.row({name});
+  table.fit(15);
+  EXPECT_EQ(table.render(), "name\n---------------\n…rs.10.mlp.down\n…rs.11.mlp.down\n");
 }
 
 /// What the command prints on a terminal of 80 columns, line by line.

@@ -122,6 +122,7 @@ TEST_P(Judged, ARightResultPassesAndAWrongElementIsFound) {
 
   c_.set(1, 64, std::numeric_limits<float>::quiet_NaN());
   EXPECT_EQ(judge().wrong, 1);
+  EXPECT_THAT(judge().complaint(), HasSubstr("1 of 210 elements out of bounds, worst inf x at [1, 64]"));
 }
 
 constexpr Kind kKinds[] = {
@@ -130,6 +131,61 @@ constexpr Kind kKinds[] = {
     {MARLIN_FP4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},      {MARLIN_MXFP4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},
     {MARLIN_NVFP4, 16, Zeros::none, MARLIN_COMPUTE_DEFAULT},    {MARLIN_INT8, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT}};
 INSTANTIATE_TEST_SUITE_P(Kinds, Judged, testing::ValuesIn(kKinds));
+
+/// However few elements are checked, and however small they are beside the terms of their sums.
+TEST(Judged, RightResultsPassWhateverTheSeed) {
+  const Context context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
+  for (uint64_t seed = 1; seed <= 2000; ++seed) {
+    const int64_t n = 1 + static_cast<int64_t>(seed % 4), m = 1 + static_cast<int64_t>(seed % 3);
+    constexpr int64_t kK = 256;
+    const marlin_format format = measured_formats()[seed % measured_formats().size()];
+    const Weights weights = RandomWeights({.format = format, .n = n, .k = kK}, seed).pack(context.get());
+    for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
+      const HostMatrix a = HostMatrix::random(m, kK, MARLIN_BF16, seed), c(m, n, MARLIN_F32);
+      multiply(product(weights.get(), a, c, m, compute));
+      Product products[] = {{&a, &c, m, compute}};
+      check_products(weights.get(), products, every_row(n), 1);
+      EXPECT_TRUE(products[0].verdict.ok()) << "seed " << seed << ": " << products[0].verdict.complaint();
+    }
+  }
+}
+
+TEST(Judged, SaysWhichLimitIsExceeded) {
+  const Verdict verdict = {.nmse = 6.5e-4, .limit_nmse = 5e-4};
+  EXPECT_FALSE(verdict.ok());
+  EXPECT_EQ(verdict.complaint(), "nmse 6.5e-04, at most 5.0e-04");
+}
+
+/// Sums overflow on the way only where their terms do, and only there may C be infinite.
+TEST(Judged, InfinityIsRightWhereTheTermsExceedFloat32) {
+  constexpr int64_t kK = 64;
+  const Context context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
+  const std::vector<uint8_t> codes(kK / 2, 0x77), signs(kK / 2, 0xf7);  // 6; 6 and -6 in turn
+  for (const uint8_t exponent : {252, 120}) {
+    std::vector<uint8_t> values(codes), scales(2 * kK / 32, exponent);
+    values.insert(values.end(), signs.begin(), signs.end());
+    auto desc = make<marlin_pack_desc>();
+    desc.format = MARLIN_MXFP4;
+    desc.n = 2;
+    desc.k = kK;
+    desc.values = {values.data(), 0, 2, kK / 2, 0, MARLIN_U8, MARLIN_MEM_HOST};
+    desc.scales = {scales.data(), 0, 2, kK / 32, 0, MARLIN_E8M0, MARLIN_MEM_HOST};
+    const marlin_pack_desc* const part = &desc;
+    marlin_weights* packed = nullptr;
+    ASSERT_EQ(marlin_weights_pack(context.get(), &part, 1, 1, &packed, nullptr), MARLIN_OK);
+    const Weights weights(packed);
+    HostMatrix a(1, kK, MARLIN_F32), c(1, 2, MARLIN_F32);
+    for (int64_t k = 0; k < kK; ++k) a.set(0, k, 0.1f);
+    for (int64_t n = 0; n < 2; ++n) c.set(0, n, std::numeric_limits<float>::infinity());
+    Product products[] = {{&a, &c, 1, MARLIN_COMPUTE_DEFAULT}};
+    check_products(weights.get(), products, every_row(2), 1);
+    EXPECT_EQ(products[0].verdict.wrong, exponent == 252 ? 0 : 2);
+    c.set(0, 1, 0);  // the second row's true value
+    c.set(0, 0, 1);  // and not the first row's
+    check_products(weights.get(), products, every_row(2), 1);
+    EXPECT_EQ(products[0].verdict.wrong, 1);
+  }
+}
 
 TEST(Experts, EachRowIsJudgedByItsOwn) {
   constexpr int64_t kTokens = 3, kTopK = 2, kN = 40, kK = 64, kExperts = 4;

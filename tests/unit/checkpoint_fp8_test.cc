@@ -68,8 +68,9 @@ TEST(CheckpointFp8, RefusedScalesNameTheReason) {
   refused("3,3", 9, "", MARLIN_E_SHAPE, "l.weight_scale_inv': expected [2, 3], found [3, 3]");
   refused("2,3", 6, R"(,"weight_block_size":[64,64])", MARLIN_E_SHAPE, "expected [4, 5], found [2, 3]");
   refused("2,7", 14, R"(,"weight_block_size":[128,48])", MARLIN_E_UNSUPPORTED, "group_size: expected 16, 32, 64");
-  refused("100", 100, "", MARLIN_E_SHAPE, "expected [2, 3]");
-  const auto none = open_memory({{"f.safetensors", safetensors({{"l.weight", "F8_E4M3", "2,2", std::string(4, '\x38')}})}});
+  refused("100", 100, "", MARLIN_E_SHAPE, "found [100]");
+  const auto none = open_memory({{"f.safetensors", safetensors({{"l.weight", "F8_E4M3", "2,2", std::string(4, '\x38')}})},
+                                 {"config.json", R"({"quantization_config":{"quant_method":"fp8"}})"}});
   EXPECT_EQ(none.value()->layers()[0].status.code(), MARLIN_E_NOT_FOUND);
 }
 

@@ -204,7 +204,7 @@ TEST(CheckpointGptqWidths, TheTensorsTellTheWidth) {
                     four = R"({"quantization_config":{"quant_method":"gptq","group_size":32,"bits":4}})";
   const std::pair<int, marlin_format> widths[] = {{2, MARLIN_INT2}, {3, MARLIN_INT3}, {4, MARLIN_INT4}, {8, MARLIN_INT8}};
   for (const auto& [bits, format] : widths) {
-    const std::vector<uint32_t> zeros(static_cast<size_t>(bits));
+    const std::vector<uint32_t> zeros(static_cast<size_t>(bits), bits == 8 ? 0x7f7f7f7f : 0);
     for (const bool with_index : {false, true}) {
       const Layer layer = layer_of(file_of(bits, zeros, with_index), with_index ? four : silent);
       EXPECT_TRUE(layer.status.ok()) << layer.status.message();

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iostream>
+#include <random>
 
 #include "backends/gpu/kernels.h"
 #include "backends/gpu/pack.h"
@@ -89,78 +90,80 @@ void try_file(const std::string& name, const std::string& content, const std::st
 }
 
 /// Small files with every kind of tensor that has a reader.
-std::string small_safetensors() {
+std::vector<TestTensor> small_tensors() {
   const std::string z(256, '\x11');
-  return safetensors({{"g.qweight", "I32", "2,8", z.substr(0, 64)},
-                      {"g.qzeros", "I32", "1,1", z.substr(0, 4)},
-                      {"g.scales", "F16", "1,8", z.substr(0, 16)},
-                      {"h.qweight", "I32", "3,4", z.substr(0, 48)},
-                      {"h.qzeros", "I32", "2,1", z.substr(0, 8)},
-                      {"h.scales", "F16", "2,4", z.substr(0, 16)},
-                      {"h.g_idx", "I32", "32", std::string(128, '\0')},
-                      {"m.weight", "U8", "2,16", z.substr(0, 32)},
-                      {"m.weight_scale", "U8", "2,1", z.substr(0, 2)},
-                      {"v.weight_packed", "U8", "1,8", z.substr(0, 8)},
-                      {"v.weight_scale", "F8_E4M3", "1,1", z.substr(0, 1)},
-                      {"v.weight_global_scale", "F32", "1", z.substr(0, 4)},
-                      {"c.weight_packed", "I32", "1,1", z.substr(0, 4)},
-                      {"c.weight_scale", "F32", "1,1", z.substr(0, 4)},
-                      {"c.weight_shape", "I64", "2", bytes_of<int64_t>({1, 8})},
-                      {"t.weight_packed", "I32", "2,3", z.substr(0, 24)},
-                      {"t.weight_scale", "F16", "2,1", z.substr(0, 4)},
-                      {"t.weight_zero_point", "I32", "1,1", z.substr(0, 4)},
-                      {"t.weight_shape", "I64", "2", bytes_of<int64_t>({2, 32})},
-                      {"e.weight", "F8_E4M3", "2,8", z.substr(0, 16)},
-                      {"e.weight_scale_inv", "F32", "1,1", z.substr(0, 4)},
-                      {"n.weight", "U8", "8,1", z.substr(0, 8)},
-                      {"n.weight.absmax", "F32", "1", z.substr(0, 4)},
-                      {"n.weight.quant_map", "F32", "16", z.substr(0, 64)},
-                      {"n.weight.quant_state.bitsandbytes__nf4", "U8", "32", R"({"blocksize": 16,"shape":[1,16]})"},
-                      {"i.weight", "I8", "2,8", z.substr(0, 16)},
-                      {"i.weight_scale", "F32", "1", z.substr(0, 4)},
-                      {"x.e_blocks", "U8", "2,1,1,16", z.substr(0, 32)},
-                      {"x.e_scales", "U8", "2,1,1", z.substr(0, 2)},
-                      {"l.weight", "U32", "1,4", z.substr(0, 16)},
-                      {"l.scales", "U8", "1,1", z.substr(0, 1)},
-                      {"q.W_q", "U8", "1,16", z.substr(0, 16)},
-                      {"q.scale", "F16", "2,1", z.substr(0, 4)},
-                      {"q.zero", "F16", "2,1", z.substr(0, 4)},
-                      {"q.shape", "I64", "2", bytes_of<int64_t>({2, 16})},
-                      {"q.nbits", "I32", "", bytes_of<int32_t>({4})},
-                      {"q.axis", "I32", "", bytes_of<int32_t>({1})},
-                      {"q.group_size", "I32", "", bytes_of<int32_t>({16})},
-                      {"o._weight_qdata", "I8", "2,8", z.substr(0, 16)},
-                      {"o._weight_scale", "BF16", "1,2", z.substr(0, 4)},
-                      {"o._weight_zero_point", "BF16", "1,2", z.substr(0, 4)},
-                      {"u._weight_qdata", "I8", "2,8", z.substr(0, 16)},
-                      {"u._weight_scale", "F32", "2,1", z.substr(0, 8)},
-                      {"u._weight_zero_point", "I8", "2,1", z.substr(0, 2)},
-                      {"experts.0.w.weight", "F32", "1,2", z.substr(0, 8)},
-                      {"experts.1.w.weight", "F32", "1,2", z.substr(0, 8)},
-                      {"f.weight", "F32", "1,2", z.substr(0, 8)}});
+  return {{"g.qweight", "I32", "2,8", z.substr(0, 64)},
+          {"g.qzeros", "I32", "1,1", z.substr(0, 4)},
+          {"g.scales", "F16", "1,8", z.substr(0, 16)},
+          {"h.qweight", "I32", "3,4", z.substr(0, 48)},
+          {"h.qzeros", "I32", "2,1", z.substr(0, 8)},
+          {"h.scales", "F16", "2,4", z.substr(0, 16)},
+          {"h.g_idx", "I32", "32", std::string(128, '\0')},
+          {"m.weight", "U8", "2,16", z.substr(0, 32)},
+          {"m.weight_scale", "U8", "2,1", z.substr(0, 2)},
+          {"v.weight_packed", "U8", "1,8", z.substr(0, 8)},
+          {"v.weight_scale", "F8_E4M3", "1,1", z.substr(0, 1)},
+          {"v.weight_global_scale", "F32", "1", z.substr(0, 4)},
+          {"c.weight_packed", "I32", "1,1", z.substr(0, 4)},
+          {"c.weight_scale", "F32", "1,1", z.substr(0, 4)},
+          {"c.weight_shape", "I64", "2", bytes_of<int64_t>({1, 8})},
+          {"t.weight_packed", "I32", "2,3", z.substr(0, 24)},
+          {"t.weight_scale", "F16", "2,1", z.substr(0, 4)},
+          {"t.weight_zero_point", "I32", "1,1", z.substr(0, 4)},
+          {"t.weight_shape", "I64", "2", bytes_of<int64_t>({2, 32})},
+          {"e.weight", "F8_E4M3", "2,8", z.substr(0, 16)},
+          {"e.weight_scale_inv", "F32", "1,1", z.substr(0, 4)},
+          {"n.weight", "U8", "8,1", z.substr(0, 8)},
+          {"n.weight.absmax", "F32", "1", z.substr(0, 4)},
+          {"n.weight.quant_map", "F32", "16", z.substr(0, 64)},
+          {"n.weight.quant_state.bitsandbytes__nf4", "U8", "32", R"({"blocksize": 16,"shape":[1,16]})"},
+          {"i.weight", "I8", "2,8", z.substr(0, 16)},
+          {"i.weight_scale", "F32", "1", z.substr(0, 4)},
+          {"x.e_blocks", "U8", "2,1,1,16", z.substr(0, 32)},
+          {"x.e_scales", "U8", "2,1,1", z.substr(0, 2)},
+          {"l.weight", "U32", "1,4", z.substr(0, 16)},
+          {"l.scales", "U8", "1,1", z.substr(0, 1)},
+          {"q.W_q", "U8", "1,16", z.substr(0, 16)},
+          {"q.scale", "F16", "2,1", z.substr(0, 4)},
+          {"q.zero", "F16", "2,1", z.substr(0, 4)},
+          {"q.shape", "I64", "2", bytes_of<int64_t>({2, 16})},
+          {"q.nbits", "I32", "", bytes_of<int32_t>({4})},
+          {"q.axis", "I32", "", bytes_of<int32_t>({1})},
+          {"q.group_size", "I32", "", bytes_of<int32_t>({16})},
+          {"o._weight_qdata", "I8", "2,8", z.substr(0, 16)},
+          {"o._weight_scale", "BF16", "1,2", z.substr(0, 4)},
+          {"o._weight_zero_point", "BF16", "1,2", z.substr(0, 4)},
+          {"u._weight_qdata", "I8", "2,8", z.substr(0, 16)},
+          {"u._weight_scale", "F32", "2,1", z.substr(0, 8)},
+          {"u._weight_zero_point", "I8", "2,1", z.substr(0, 2)},
+          {"experts.0.w.weight", "F32", "1,2", z.substr(0, 8)},
+          {"experts.1.w.weight", "F32", "1,2", z.substr(0, 8)},
+          {"f.weight", "F32", "1,2", z.substr(0, 8)}};
 }
+std::string small_safetensors() { return safetensors(small_tensors()); }
 
 /// The same for layouts in blocks, which need more data; damaged in fewer places.
-std::string blocks_safetensors() {
+std::vector<TestTensor> blocks_tensors() {
   const std::string z(512, '\x11'), meta(256, '\x44');
-  return safetensors({{"d.B", "I32", "1,128", z},
-                      {"d.s", "F16", "1,64", z.substr(0, 128)},
-                      {"i.B", "I32", "1,128", z},
-                      {"i.s", "F16", "1,64", z.substr(0, 128)},
-                      {"i.meta", "I16", "64,2", meta},
-                      {"m.weight_packed", "I32", "1,128", z},
-                      {"m.scale_packed", "F16", "1,64", z.substr(0, 128)},
-                      {"m.meta", "I16", "1,128", meta},
-                      {"b.compressed", "F16", "1,4", z.substr(0, 8)},
-                      {"b.bitmask", "U8", "1,1", "\x33"},
-                      {"b.shape", "I64", "2,1", bytes_of<int64_t>({1, 8})},
-                      {"f.qweight", "I16", "1,64", z.substr(0, 128)},
-                      {"f.scaled_zeros", "F16", "1,4", z.substr(0, 8)},
-                      {"f.scales", "F16", "1,4", z.substr(0, 8)},
-                      {"g.qweight", "I32", "1,16", z.substr(0, 64)},
-                      {"g.qzeros", "I32", "1,1", z.substr(0, 4)},
-                      {"g.scales", "F16", "1,8", z.substr(0, 16)}});
+  return {{"d.B", "I32", "1,128", z},
+          {"d.s", "F16", "1,64", z.substr(0, 128)},
+          {"i.B", "I32", "1,128", z},
+          {"i.s", "F16", "1,64", z.substr(0, 128)},
+          {"i.meta", "I16", "64,2", meta},
+          {"m.weight_packed", "I32", "1,128", z},
+          {"m.scale_packed", "F16", "1,64", z.substr(0, 128)},
+          {"m.meta", "I16", "1,128", meta},
+          {"b.compressed", "F16", "1,4", z.substr(0, 8)},
+          {"b.bitmask", "U8", "1,1", "\x33"},
+          {"b.shape", "I64", "2,1", bytes_of<int64_t>({1, 8})},
+          {"f.qweight", "I16", "1,64", z.substr(0, 128)},
+          {"f.scaled_zeros", "F16", "1,4", z.substr(0, 8)},
+          {"f.scales", "F16", "1,4", z.substr(0, 8)},
+          {"g.qweight", "I32", "1,16", z.substr(0, 64)},
+          {"g.qzeros", "I32", "1,1", z.substr(0, 4)},
+          {"g.scales", "F16", "1,8", z.substr(0, 16)}};
 }
+std::string blocks_safetensors() { return safetensors(blocks_tensors()); }
 
 constexpr const char* kBlocksConfig = R"({"quantization_config":{"quant_method":"","bits":4,"group_size":128}})";
 
@@ -229,6 +232,45 @@ TEST(CheckpointMalformed, TheSmallFilesAreGood) {
     EXPECT_EQ(opened.value()->layers().size(), layers);
     for (const Layer& layer : opened.value()->layers()) EXPECT_TRUE(layer.status.ok()) << layer.status.message();
   }
+}
+
+/// Tensors without elements may have any other dimensions, and a tensor may give any shape of its layer. Under UBSan nothing
+/// that is computed of them overflows.
+TEST(CheckpointMalformed, GiantDimensions) {
+  std::mt19937 random(20261128);
+  const auto dimension = [&] {
+    constexpr int64_t kAround[] = {1, 32, INT64_C(1) << 31, INT64_C(1) << 47, INT64_C(1) << 58, INT64_C(1) << 61, INT64_MAX};
+    return kAround[random() % 7] - static_cast<int64_t>(random() % 2);
+  };
+  const std::string configs[] = {"{}", kConfig, kBlocksConfig, R"({"quantization":{"bits":4,"group_size":64}})",
+                                 R"({"quantization":{"bits":8,"group_size":32,"mode":"mxfp8"}})"};
+  Tally tally;
+  for (int i = 0; i < 600; ++i) {
+    std::vector<TestTensor> tensors = i % 3 == 0 ? blocks_tensors() : small_tensors();
+    for (TestTensor& tensor : tensors) {
+      if (random() % 2 == 0) continue;
+      if (tensor.dtype == "I64") {  // the shape of a layer
+        tensor.data = bytes_of<int64_t>({dimension(), dimension()});
+        continue;
+      }
+      std::vector<std::string> dims(1 + random() % 3);
+      for (std::string& d : dims) d = std::to_string(dimension());
+      dims[random() % dims.size()] = "0";
+      tensor.shape = dims[0];
+      for (size_t d = 1; d < dims.size(); ++d) tensor.shape += "," + dims[d];
+      tensor.data = "";
+    }
+    try_file("f.safetensors", safetensors(tensors), configs[random() % 5], tally);
+    GgufWriter writer;
+    for (int t = 0; t < 20; ++t)
+      writer.tensor("t" + std::to_string(t) + ".weight", {dimension(), random() % 4 == 0 ? dimension() : 0, 0}, random() % 41,
+                    "");
+    try_file("f.gguf", writer.file(), "{}", tally);
+    if (HasFatalFailure()) return;
+  }
+  RecordProperty("cases", std::to_string(tally.files / step()));
+  EXPECT_LT(tally.refused, tally.files) << "some are opened";
+  EXPECT_GT(tally.layers_refused, 1000u);
 }
 
 TEST(CheckpointMalformed, Gguf) {

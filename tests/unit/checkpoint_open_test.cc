@@ -55,7 +55,7 @@ TEST(CheckpointDetection, QweightFromConfigShapesOrTheCaller) {
       {"the caller wins", gptq, v2, MARLIN_LAYOUT_GPTQ_V1, MARLIN_LAYOUT_GPTQ_V1},
       {"gemm in capitals", awq_file(), gemm, MARLIN_LAYOUT_AUTO, MARLIN_LAYOUT_AWQ},
       {"no config: shapes of AWQ", awq_file(), "{}", MARLIN_LAYOUT_AUTO, MARLIN_LAYOUT_AWQ},
-      {"no config: shapes of GPTQ", gptq, "{}", MARLIN_LAYOUT_AUTO, MARLIN_LAYOUT_GPTQ_V1},
+      {"no config: the caller tells v1 from v2", gptq, "{}", MARLIN_LAYOUT_GPTQ_V1, MARLIN_LAYOUT_GPTQ_V1},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.about);
@@ -86,9 +86,9 @@ TEST(CheckpointDetection, OtherConfigFiles) {
   EXPECT_EQ(eight->layers()[0].status.code(), MARLIN_E_UNSUPPORTED);
   EXPECT_THAT(eight->layers()[0].status.message(), HasSubstr("expected codes of 4 bits, found 8 bits"));
   const auto unknown = opened(
-      {{"model.safetensors", file}, {"config.json", R"({"quantization_config":{"quant_method":"awq","version":"ipex"}})"}});
+      {{"model.safetensors", file}, {"config.json", R"({"quantization_config":{"quant_method":"awq","version":"odd"}})"}});
   EXPECT_EQ(unknown->layers()[0].status.code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(unknown->layers()[0].status.message(), HasSubstr("ipex"));
+  EXPECT_THAT(unknown->layers()[0].status.message(), HasSubstr("odd"));
 }
 
 TEST(CheckpointDetection, ConfigsThatAreMalformed) {
@@ -133,18 +133,19 @@ TEST(CheckpointDetection, MlxModes) {
   };
   EXPECT_EQ(opened({{"model.safetensors", file("U8", "2", 4, false)}})->layers()[0].format, MARLIN_MXFP4);
   EXPECT_EQ(opened({{"model.safetensors", file("U8", "4", 8, false)}})->layers()[0].format, MARLIN_NVFP4);
-  const auto affine = opened({{"model.safetensors", file("BF16", "2", 8, true)}});
+  const auto affine = opened(
+      {{"model.safetensors", file("BF16", "2", 8, true)}, {"config.json", R"({"quantization_config":{"group_size":32}})"}});
   EXPECT_EQ(affine->layers()[0].format, MARLIN_INT4);
   EXPECT_EQ(affine->layers()[0].group_size, 32);
   EXPECT_EQ(affine->layers()[0].dtype, MARLIN_BF16);
-  const std::string config = R"({"quantization":{"group_size":32,"bits":4,"m":{"group_size":64,"bits":8}}})";
+  const std::string config = R"({"quantization":{"group_size":32,"bits":4,"m":{"group_size":32,"bits":8}}})";
   const auto eight = opened({{"model.safetensors", file("F16", "1", 4, true)}, {"config.json", config}});
   EXPECT_EQ(eight->layers()[0].format, MARLIN_UINT8) << "this layer alone has 8 bits";
   const auto bytes = opened({{"model.safetensors", file("U8", "1", 2, false)}});
   EXPECT_EQ(bytes->layers()[0].format, MARLIN_FP8);
   EXPECT_EQ(bytes->layers()[0].k, 32);
   const auto odd =
-      opened({{"model.safetensors", file("F16", "1", 4, true)}, {"config.json", R"({"quantization":{"mode":"mxfp8"}})"}});
+      opened({{"model.safetensors", file("F16", "1", 4, false)}, {"config.json", R"({"quantization":{"mode":"mxfp8"}})"}});
   EXPECT_EQ(odd->layers()[0].status.code(), MARLIN_E_UNSUPPORTED);
 }
 
@@ -249,13 +250,15 @@ TEST(CheckpointDetection, FloatsEightBitsAndOthers) {
                                                                      {"fp8.weight", "F8_E4M3", "2,2", zeros(4)},
                                                                      {"lin.weight", "F16", "1,2", zeros(4)},
                                                                      {"lin.bias", "F16", "1", zeros(2)}})}});
-  ASSERT_EQ(checkpoint->layers().size(), 3u);
-  EXPECT_EQ(checkpoint->layers()[0].name, "x.experts.up");
-  EXPECT_EQ(checkpoint->layers()[0].experts, 2u);
-  EXPECT_EQ(checkpoint->layers()[1].name, "fp8");
-  EXPECT_EQ(checkpoint->layers()[1].status.code(), MARLIN_E_NOT_FOUND) << "no scale";
-  EXPECT_EQ(checkpoint->layers()[2].name, "lin");
-  EXPECT_EQ(checkpoint->layers()[2].format, MARLIN_FORMAT_NONE);
+  ASSERT_EQ(checkpoint->layers().size(), 4u);
+  EXPECT_EQ(checkpoint->layers()[0].name, "conv");
+  EXPECT_THAT(checkpoint->layers()[0].status.message(), HasSubstr("no reader takes floats, F32 in 3 dimensions"));
+  EXPECT_EQ(checkpoint->layers()[1].name, "x.experts.up");
+  EXPECT_EQ(checkpoint->layers()[1].experts, 2u);
+  EXPECT_EQ(checkpoint->layers()[2].name, "fp8");
+  EXPECT_TRUE(checkpoint->layers()[2].status.ok()) << "no scale and no config: a cast";
+  EXPECT_EQ(checkpoint->layers()[3].name, "lin");
+  EXPECT_EQ(checkpoint->layers()[3].format, MARLIN_FORMAT_NONE);
 }
 
 TEST(CheckpointDetection, GgufTypesThatAreNotReadAreListed) {

@@ -164,6 +164,7 @@ TEST_F(ProfileFile, WithOtherLinesIsIgnored) {
 TEST(ClassOfProducts, TellsZerosApart) {
   struct Packed final : PackedWeights {
     uint64_t bytes() const override { return 0; }
+    PlanKey plan_key() const override { return {}; }
     WeightMeta& of() { return meta_; }
   } weights;
   weights.of().format = MARLIN_INT4;

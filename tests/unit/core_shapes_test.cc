@@ -22,6 +22,7 @@ class FakeWeights final : public PackedWeights {
     meta_.k = k;
   }
   uint64_t bytes() const override { return 0; }
+  PlanKey plan_key() const override { return {}; }
 };
 
 /// A sound problem of M = 3, N = 6, K = 5 to break in one place.

@@ -366,39 +366,6 @@ TEST_F(Packing, RejectsGroupsThatDoNotFit) {
   EXPECT_THAT(packed.status().message(), testing::HasSubstr("group_size is 48"));
 }
 
-TEST_F(Packing, RefusesFewRowsOfExtremeLength) {
-  size_t asked = 0;
-  const Allocator none{[](void* self, size_t size, size_t) -> void* {
-                         *static_cast<size_t*>(self) = size;
-                         return nullptr;
-                       },
-                       [](void*, void*, size_t) {}, &asked};
-  const auto status_of = [&](int64_t n, int64_t k) {
-    MemorySource source;
-    WeightMeta& meta = source.mutable_meta();
-    meta.format = MARLIN_INT4;
-    meta.n = n;
-    meta.k = k;
-    meta.group_size = 32;
-    meta.groups = (k + 31) / 32;
-    asked = 0;
-    return pack_weights(source, none, pool_).status();
-  };
-  constexpr int64_t kLong = 33'000'000;
-  for (const int64_t n : {1, 2, 8, 14}) {
-    const Status refused = status_of(n, kLong);
-    EXPECT_EQ(refused.code(), MARLIN_E_UNSUPPORTED) << n;
-    EXPECT_THAT(refused.message(), testing::HasSubstr("[" + std::to_string(n) + ", 33000000]: packed as 64 rows"));
-    EXPECT_EQ(asked, 0u);
-  }
-  // Rows of the lengths that models have, and enough rows of any length, are packed as far as memory goes.
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1'000'000}, {2, 1'000'000}, {16, kLong}, {65, kLong}}) {
-    EXPECT_EQ(status_of(n, k).code(), MARLIN_E_MEMORY) << n;
-    EXPECT_GT(asked, static_cast<size_t>(n * k / 2));
-    EXPECT_LT(asked, static_cast<size_t>(4 * n * k) + (size_t{64} << 20));
-  }
-}
-
 TEST_F(Packing, TensorScalesBecomeColumns) {
   MemorySource source;
   WeightMeta& meta = source.mutable_meta();

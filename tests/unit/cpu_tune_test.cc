@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -18,6 +20,7 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/plan.h"
 #include "core/tuner.h"
+#include "kernels/guarded_stream.h"
 #include "temporary_folder.h"
 
 namespace metal_marlin::cpu {
@@ -176,17 +179,54 @@ TEST_F(Tuned, ProductsAreRightAndTheirScratchIsWhatPrepareSays) {
     const mm::context tuned = make(60000, own.path());
     const mm::weights u = abi_test::quantized(tuned, kN, kK);
     clock_->best = name;
-    uint64_t bytes = 0;
-    prepare(desc_of(u, 1), &bytes);
-    std::vector<std::byte> scratch(bytes);
-    auto stream_desc = mm::make<marlin_stream_desc>();
-    stream_desc.scratch = {scratch.data(), 0, 1, static_cast<int64_t>(bytes), 0, MARLIN_U8, MARLIN_MEM_HOST};
-    const mm::stream stream(tuned, stream_desc);
+    const guarded::Stream stream(tuned.get(), desc_of(u, 1), kMaxM);
     for (int64_t m = 1; m <= kMaxM; ++m) {
       abi_test::Product got(u, m), want(v, m);
       EXPECT_OK(marlin_gemm, stream.get(), &got.desc);
       EXPECT_OK(marlin_gemm, nullptr, &want.desc);
       for (size_t i = 0; i < got.c.size(); ++i) ASSERT_NEAR(got.c[i], want.c[i], 1e-3) << name << ", M " << m;
+    }
+  }
+}
+
+/// Memory of which every block ends where an inaccessible page begins.
+struct Fenced {
+  std::map<void*, guarded::Memory> blocks;
+
+  static void* alloc(void* user, size_t size, size_t) {
+    guarded::Memory memory(size, guarded::Edge::end);
+    void* const p = memory.data();
+    static_cast<Fenced*>(user)->blocks.emplace(p, std::move(memory));
+    return p;
+  }
+  static void release(void* user, void* p, size_t) { static_cast<Fenced*>(user)->blocks.erase(p); }
+};
+
+/// Of one class are weights whose slots differ, and products whose C or epilogues do.
+TEST_F(Tuned, WhatDiffersInsideAClassStaysInsideItsMemory) {
+  std::mt19937 random(20261128);
+  for (int round = 0; round < 6; ++round) {
+    Fenced fenced;
+    BackendOptions options;
+    options.allocator = {Fenced::alloc, Fenced::release, &fenced};
+    const mm::context context = make(60000, "", options);
+    std::vector<mm::weights> weights;
+    std::vector<marlin_gemm_desc> products;
+    for (int i = 0; i < 3; ++i) {
+      weights.push_back(abi_test::act_order(context, kN, kK / 4, 1 + random() % 40, random()));
+      auto d = desc_of(weights.back(), 1);
+      d.a.cols = kK / 4;
+      d.c.dtype = std::array{MARLIN_F16, MARLIN_F32, MARLIN_BF16}[random() % 3];
+      if (random() % 2 == 0) d.epilogue = MARLIN_EPILOGUE_SILU;
+      products.push_back(d);
+    }
+    std::vector<const marlin_gemm_desc*> pointers;
+    for (const marlin_gemm_desc& d : products) pointers.push_back(&d);
+    EXPECT_OK(marlin_prepare, nullptr, pointers.data(), 3u, int64_t{4}, nullptr);
+    for (const mm::weights& w : weights) {
+      abi_test::Product product(w, 3);
+      EXPECT_OK(marlin_gemm, nullptr, &product.desc);
+      EXPECT_TRUE(product.right());
     }
   }
 }

@@ -209,7 +209,7 @@ TEST(ManyProducts, GiveWhatEachGivesAlone) {
       std::fill(o.c.begin(), o.c.end(), std::byte{0});
       products.push_back({o.problem, Plan(plan_gemm(o.problem, 9, {features, ""}).value())});
     }
-    Block scratch = Block::allocate(Allocator::system(), scratch_bytes(products)).take();
+    const guarded::Memory scratch(scratch_bytes(products), guarded::Edge::end);
     SerialRunner runner(3);
     run_gemm(products, {scratch.data(), scratch.size()}, runner);
     for (size_t i = 0; i < operands.size(); ++i) EXPECT_EQ(results(operands[i].problem), alone[i]) << i;

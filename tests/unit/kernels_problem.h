@@ -18,6 +18,7 @@
 #include "core/shapes.h"
 #include "formats/codecs.h"
 #include "formats/format_table.h"
+#include "kernels/guarded.h"
 
 namespace metal_marlin::cpu {
 
@@ -419,7 +420,7 @@ inline void run(const GemmProblem& problem, const CpuFeatures& features, std::st
   auto plan = plan_gemm(problem, problem.a.rows, {features, kernel});
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   const PlannedGemm products[] = {{problem, Plan(plan.value())}};
-  Block scratch = Block::allocate(Allocator::system(), scratch_bytes(products)).take();
+  const guarded::Memory scratch(scratch_bytes(products), guarded::Edge::end);
   SerialRunner runner(width);
   run_gemm(products, {scratch.data(), scratch.size()}, runner);
 }

@@ -84,7 +84,7 @@ class Batch {
     auto plan = plan_gemm(problem, count, rules);
     EXPECT_TRUE(plan.ok()) << plan.status().message();
     const PlannedGemm products[] = {{problem, Plan(plan.value())}};
-    Block scratch = Block::allocate(Allocator::system(), scratch_bytes(products)).take();
+    const guarded::Memory scratch(scratch_bytes(products), guarded::Edge::end);
     SerialRunner runner(1 + static_cast<uint32_t>(count % 3));
     run_gemm(products, {scratch.data(), scratch.size()}, runner);
     std::vector<std::string> bits;

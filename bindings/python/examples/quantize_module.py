@@ -17,7 +17,9 @@ class Mlp(torch.nn.Module):
         return y
 
 
-(path,) = sys.argv[1:]
+if len(sys.argv) != 2:
+    sys.exit("usage: quantize_module.py FILE.pt")
+path = sys.argv[1]
 torch.manual_seed(0)
 model, x = Mlp().eval(), torch.randn(8, 256)
 with torch.no_grad():

@@ -27,9 +27,10 @@ from .linear import Linear
 from .operands import Bits
 from .products import Descriptor, Gemm, gemm, gemm_many, prepare
 from .quantize import Quantize
+from .source import Shard, Source
 from .stream import Stream
 from .values import Value, Values
-from .weights import Load, Part, Shard, Weights, load_layers, save
+from .weights import Load, Part, Weights, load_layers, save
 
 __version__ = f"{_abi.MARLIN_VERSION_MAJOR}.{_abi.MARLIN_VERSION_MINOR}.{_abi.MARLIN_VERSION_PATCH}"
 
@@ -70,6 +71,7 @@ __all__ = [
     "Scheme",
     "Shard",
     "ShapeError",
+    "Source",
     "Status",
     "Stream",
     "UnsupportedError",

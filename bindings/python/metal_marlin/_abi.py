@@ -42,6 +42,11 @@ MARLIN_LAYER_ACT_ORDER = 512
 MARLIN_LAYER_SPARSE_2_4 = 1024
 # in marlin_convert_outcome: no value of a quantized layer has changed
 MARLIN_LAYER_EXACT = 2048
+# marlin_open_desc::flags: the order of stacks of experts whose shapes and config allow both; otherwise they are not read
+# [experts, n, k]
+MARLIN_OPEN_OUTPUTS_FIRST = 1
+# [experts, k, n]
+MARLIN_OPEN_INPUTS_FIRST = 2
 # marlin_load_desc::flags
 # as the MARLIN_PACK_ flags of the same names
 MARLIN_LOAD_PRUNE_2_4 = 4
@@ -376,7 +381,7 @@ class marlin_context_desc(Structure):
     backend: int
     # marlin_device_info::index; 0 with AUTO
     device_index: int
-    # CPU threads; 0: as many as affinity and cgroup allow the process
+    # CPU threads; 0: as many as affinity and cgroup allow the process. With parallel_for: how many threads work is divided for, so it decides the number of tasks; with 1, small products call it not at all
     threads: int
     # the host's CUcontext or id<MTLDevice>; NULL: by index. NULL with AUTO and CPU
     native_device: int | None
@@ -472,7 +477,7 @@ class marlin_pack_desc(Structure):
     )
 
 
-# C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows alternate: column j of C combines row 2 j with row 2 j + 1. Other epilogues ignore the flag. Mixture of experts: weights of E experts need expert_ids [T, top_k]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids[t, s]. A token may name one expert twice. A has one row per token, [T, K] (as for gate and up), or one per routed row, [T top_k, K] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, [T, N]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside [0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED.
+# C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Sums are float32: C may be infinite or NaN where the sum of |a| |w| exceeds float32, and with NVFP4 where this sum over tensor_scale does (|a| above about 1e34). Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows alternate: column j of C combines row 2 j with row 2 j + 1. Other epilogues ignore the flag. Mixture of experts: weights of E experts need expert_ids [T, top_k]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids[t, s]. A token may name one expert twice. A has one row per token, [T, K] (as for gate and up), or one per routed row, [T top_k, K] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, [T, N]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside [0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED.
 class marlin_gemm_desc(Structure):
     struct_size: int
     compute: int

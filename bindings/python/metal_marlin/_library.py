@@ -8,7 +8,7 @@ import os
 import pathlib
 import sys
 from ctypes import byref
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar, Union
 
 from . import _abi, errors
 from ._constant import Constant
@@ -16,6 +16,8 @@ from ._constant import Constant
 Struct = TypeVar("Struct", bound=ctypes.Structure)
 Self = TypeVar("Self", bound="Handle")
 Kind = TypeVar("Kind")
+# A name of a file, as Python's own functions take it.
+PathName: TypeAlias = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"]
 # Inside this package, and the system's.
 if sys.platform == "darwin":
     OWN_NAME, SYSTEM_NAME = "libmetal-marlin.dylib", f"libmetal-marlin.{_abi.MARLIN_ABI_MAJOR}.dylib"
@@ -42,9 +44,9 @@ class Library:
     path: of the shared library. None: the one inside this package; where it has none, the system's.
     """
 
-    def __init__(self, path: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, path: PathName | None = None) -> None:
         own = pathlib.Path(__file__).with_name(OWN_NAME)
-        name = os.fspath(path) if path is not None else str(own) if own.exists() else SYSTEM_NAME
+        name = text_of(path) if path is not None else str(own) if own.exists() else SYSTEM_NAME
         try:
             loaded = ctypes.CDLL(name)
         except OSError as error:
@@ -101,11 +103,19 @@ def expected(value: object, kind: type[Kind], name: str, hint: str = "") -> Kind
 
 
 def constant(value: object, kind: type[Constant], name: str) -> None:
-    """Numbers pass, also those that only a newer library knows."""
-    if not isinstance(value, int) or isinstance(value, bool):
+    """Every constant of the ABI that a caller gives is of its class. A plain number is none: Quantize(4) would be NVFP4. One that only
+    a newer library knows is written Format(99)."""
+    if not isinstance(value, kind):
         meant = next((each for each in kind if each.name == str(value).upper()), None)
         example = meant if meant is not None else list(kind)[-1]
         raise TypeError(f"{name} is {value!r}, expected {a(kind)}, as {kind.__name__}.{example.name}")
+
+
+def text_of(path: PathName, name: str = "path") -> str:
+    try:
+        return os.fsdecode(path)
+    except TypeError:
+        raise TypeError(f"{name} is {a(type(path))}, expected a str, bytes or an os.PathLike") from None
 
 
 @functools.lru_cache(maxsize=None)

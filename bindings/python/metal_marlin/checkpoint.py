@@ -13,7 +13,7 @@ from typing import Any
 
 from . import _abi, errors
 from ._abi import DType, Format, GptqZeroF, Layout, Scheme, Status
-from ._library import Handle, Library, Owner, default_library, sized
+from ._library import Handle, Library, Owner, PathName, a, constant, default_library, expected, sized, text_of
 from .context import Log, to_logging
 from .conversion import Outcome, Team
 from .operands import BYTES, norms_of, shaped
@@ -39,7 +39,7 @@ class LayerInfo:
     dtype       of the scales; of the values when format is NONE
     bytes       in the file, or on the device
     kept_share  the share of the squared norm that pruning kept; 1.0 when nothing was pruned
-    zeros, additive_zeros, act_order, sparse_2_4, gate_up_interleaved   what is special about it
+    zeros, additive_zeros, act_order, sparse_2_4, gate_up_interleaved, two_level_scales   what is special about it
     """
 
     name: str
@@ -58,6 +58,7 @@ class LayerInfo:
     act_order: bool
     sparse_2_4: bool
     gate_up_interleaved: bool
+    two_level_scales: bool = False
 
     def __repr__(self) -> str:
         return f"LayerInfo({self.name!r}, {self.summary()})"
@@ -72,7 +73,7 @@ class LayerInfo:
         return ", ".join(parts + [self.status.name] * (self.status != Status.OK))
 
 
-SPECIAL = ("zeros", "additive_zeros", "act_order", "sparse_2_4", "gate_up_interleaved")
+SPECIAL = ("zeros", "additive_zeros", "act_order", "sparse_2_4", "gate_up_interleaved", "two_level_scales")
 
 
 def layer_info(raw: _abi.marlin_layer_info) -> LayerInfo:
@@ -88,6 +89,7 @@ def layer_info(raw: _abi.marlin_layer_info) -> LayerInfo:
         dtype=DType(raw.dtype),
         bytes=raw.bytes,
         kept_share=raw.kept_share,
+        two_level_scales=bool(raw.flags & _abi.MARLIN_PACK_TWO_LEVEL_SCALES),
         **special(raw.flags),
     )
 
@@ -130,6 +132,8 @@ def decoded(name: bytes | None) -> str:
 
 def encoded(name: str, what: str) -> bytes:
     """Names of files may hold bytes that are no UTF-8; none holds a NUL."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} is {a(type(name))}, expected a str")
     if "\0" in name:
         raise errors.argument(f"{what} has a NUL in it: {name!r}")
     return name.encode(errors="surrogateescape")
@@ -151,15 +155,18 @@ class Checkpoint(Handle):
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: PathName,
         layout: Layout = Layout.AUTO,
         gptq_zero_f: GptqZeroF = GptqZeroF.AUTO,
         library: Library | None = None,
     ) -> None:
+        constant(layout, Layout, "layout")
+        constant(gptq_zero_f, GptqZeroF, "gptq_zero_f")
         desc = sized(_abi.marlin_open_desc, layout=layout, gptq_zero_f=gptq_zero_f)
         owner = Owner(library or default_library(), _abi.marlin_checkpoint())
-        self._owner = owner.create("marlin_checkpoint_open", encoded(os.fspath(path), "the path"), byref(desc))
-        self._path = os.fspath(path)
+        self._path, self._absolute = text_of(path), os.path.abspath(text_of(path))
+        self._layout, self._gptq_zero_f = layout, gptq_zero_f
+        self._owner = owner.create("marlin_checkpoint_open", encoded(self._path, "the path"), byref(desc))
 
     def __repr__(self) -> str:
         if self._owner is None:
@@ -207,7 +214,7 @@ class Checkpoint(Handle):
 
     def convert(
         self,
-        path: str | os.PathLike[str],
+        path: PathName,
         layers: Sequence[str],
         quantize: Quantize,
         *,
@@ -245,6 +252,8 @@ class Checkpoint(Handle):
         """
         names = list(layers)
         norms = norms_of(column_norms, len(names))
+        expected(quantize, Quantize, "quantize")
+        constant(scheme, Scheme, "scheme")
         flags = flags_of(quantize, "MARLIN_CONVERT_") | _abi.MARLIN_CONVERT_ASYMMETRIC * asymmetric
         flags |= _abi.MARLIN_CONVERT_SKIP_UNFIT * skip_unfit | _abi.MARLIN_CONVERT_OVERWRITE * overwrite
         desc = sized(
@@ -263,7 +272,7 @@ class Checkpoint(Handle):
             if len(types) != len(names):
                 raise ValueError(f"types: expected one for each of {len(names)} layers, found {len(types)}")
             desc.types = names_of(types)
-        owner, to, outcomes = self._live(), encoded(os.fspath(path), "the path"), list[Outcome]()
+        owner, to, outcomes = self._live(), encoded(text_of(path), "the path"), list[Outcome]()
         with shown(progress) as told:
             watch = Watch(told)
             desc.progress = type(desc.progress)(lambda _, done, total, layer: watch.tell(done, total, decoded(layer)))

@@ -131,6 +131,7 @@ class Context(Handle):
         """A numpy array of zeros in memory that host and device both reach, as has to be what a Stream of a GPU works on. Views of
         it are such memory too. Bits, when numpy has no such type."""
         within, sizes = self._live(), (shape,) if isinstance(shape, int) else tuple(shape)
+        constant(dtype, DType, "dtype")
         if dtype not in BY_NAME.values():
             raise TypeError(f"dtype is {dtype.name}, expected one of {', '.join(each.name for each in BY_NAME.values())}")
         size = math.prod(sizes) * BYTES.get(dtype, 1)
@@ -147,4 +148,5 @@ def _shared(backend: int, device_index: int) -> Context:
 
 def shared_context(backend: Backend = Backend.AUTO, device_index: int = 0) -> Context:
     """The one of this process for this device, in which unpickled weights live and the layers of torch that are moved to it."""
+    constant(backend, Backend, "backend")
     return _shared(backend, device_index)

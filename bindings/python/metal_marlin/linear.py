@@ -12,7 +12,7 @@ from .weights import Weights
 
 @dataclasses.dataclass(frozen=True)
 class Linear:
-    """y = f(x W^T + bias): x [..., K], y [..., N], of x's type. bias [N] or None."""
+    """y = f(x W^T + bias): x [..., K], y [..., N], of x's type, a tensor for a tensor of torch. bias [N] or None."""
 
     weights: Weights
     bias: Any = None

@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import dataclasses
 import importlib
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from . import _abi, _dlpack, errors
 from ._abi import DType
-from ._library import Library, Owner
+from ._library import Library, Owner, constant
 
 # By numpy's names; those of bfloat16 and the 8-bit floats are of ml_dtypes, which need not be installed.
 BY_NAME = {
@@ -31,6 +32,7 @@ BY_NAME = {
 }
 # By DLPack's codes and bits.
 INT, UINT, FLOAT, BFLOAT, E4M3FN, E8M0FNU = 0, 1, 2, 4, 10, 14
+NAMES = {INT: "int", UINT: "uint", FLOAT: "float", BFLOAT: "bfloat", 5: "complex", 6: "bool"}
 BY_CODE = {
     (FLOAT, 32): DType.F32,
     (FLOAT, 16): DType.F16,
@@ -59,6 +61,9 @@ class Bits:
 
     array: Any
     dtype: DType
+
+    def __post_init__(self) -> None:
+        constant(self.dtype, DType, "dtype")
 
 
 def numpy_type(dtype: DType) -> np.dtype[Any] | None:
@@ -190,7 +195,7 @@ class Operand:
 def operand(array: Any, name: str, dtypes: Sequence[DType] = ALL, place: Place = ON_HOST) -> Operand:
     """array: a numpy array, a Bits, or anything with __dlpack__, in host memory or where `place` says; at least one dimension.
 
-    dtypes  what a message lists; the library itself checks types that it knows
+    dtypes  those that it may have; a message lists them
     """
     given = None
     if isinstance(array, Bits):
@@ -199,9 +204,23 @@ def operand(array: Any, name: str, dtypes: Sequence[DType] = ALL, place: Place =
         found = _of_numpy(array, name, given, dtypes)
     else:
         found = _of_dlpack(array, name, given, dtypes, place)
+    if found.dtype not in dtypes:
+        raise TypeError(f"{name} has dtype {name_of(found.dtype)}, expected {_one_of(dtypes)}")
     if not found.shape:
         raise errors.argument(f"{name} has no dimension, expected 1 or more")
     return found
+
+
+def name_of(dtype: DType) -> str:
+    return next(name for name, known in BY_NAME.items() if known == dtype)
+
+
+def new_like(array: Any, shape: tuple[int, ...], dtype: DType) -> Any:
+    """A new array of torch, on its device, where `array` is one of torch's. Else of numpy, float32 where numpy has no such type."""
+    tensors = getattr(sys.modules.get("torch"), "Tensor", ())  # who has none has not loaded torch
+    if isinstance(array, tensors):
+        return array.new_empty(shape, dtype=getattr(sys.modules["torch"], name_of(dtype)))
+    return np.empty(shape, numpy_type(dtype) or np.float32)
 
 
 def on_one_device(operands: Iterable[Operand]) -> bool:
@@ -272,8 +291,8 @@ def _of_dlpack(array: Any, name: str, given: DType | None, dtypes: Sequence[DTyp
     tensor, writable, capsule = _dlpack.read(array, name, None if device.type in _dlpack.HOST else place.stream)
     dtype = BY_CODE.get((tensor.code, tensor.bits)) if given is None else _as(given, tensor.bits // 8, name)
     if dtype is None or tensor.lanes != 1:
-        found = f"code {tensor.code} with {tensor.bits} bits and {tensor.lanes} lanes"
-        raise TypeError(f"{name} has a type that the library does not know, DLPack's {found}: expected {_one_of(dtypes)}")
+        found = f"{NAMES.get(tensor.code, f'DLPack code {tensor.code}, ')}{tensor.bits}" + f"x{tensor.lanes}" * (tensor.lanes != 1)
+        raise TypeError(f"{name} has dtype {found}, expected {_one_of(dtypes)}")
     shape = tuple(tensor.shape[: tensor.ndim])
     strides = tuple(tensor.strides[: tensor.ndim]) if tensor.strides else _contiguous(shape)
     address = tensor.data + tensor.byte_offset if tensor.data else 0

@@ -15,7 +15,7 @@ from ._abi import Compute, DType, Epilogue
 from ._dlpack import NO_ORDER
 from ._library import Owner, constant, expected, sized
 from .context import ContextOwner, place_on
-from .operands import FLOATS, INDICES, Operand, numpy_type, on_one_device, operand
+from .operands import FLOATS, INDICES, Operand, new_like, on_one_device, operand
 from .stream import Stream, number_of, submit
 from .weights import Weights
 
@@ -30,8 +30,9 @@ class Gemm:
     a           [..., K]
     weights     [N, K]
     bias        [N] or None, in the order of the weights' rows
-    out         [..., N], or N / 2 columns for SWIGLU, GEGLU_TANH and SWIGLU_OAI. None: a new numpy array, of a's type if numpy
-                has it, else float32; with `a` on a device it must be given
+    out         [..., N], or N / 2 columns for SWIGLU, GEGLU_TANH and SWIGLU_OAI. None: a new array of a's type; for a tensor of torch
+                a tensor on its device, else a numpy array, float32 if numpy has no such type. With `a` of another library on a
+                device it must be given
     compute     DEFAULT: activations as given, sums in float32; INT8: activations rounded in blocks of 32
     epilogue    f
     accumulate  add to what `out` holds
@@ -141,11 +142,12 @@ class Call:
         return ids.shape[:-1] if summed else ids.shape
 
     @staticmethod
-    def _new_out(product: Gemm, leading: tuple[int, ...], a: Operand) -> np.ndarray[Any, Any]:
-        if a.on_device:
-            raise errors.argument(f"a is {a.device}, and out is not given: expected an array on that device")
+    def _new_out(product: Gemm, leading: tuple[int, ...], a: Operand) -> Any:
         columns = product.weights.info().n // (2 if product.epilogue in TWO_INPUT else 1)
-        return np.empty((*leading, columns), numpy_type(a.dtype) or np.float32)
+        out = new_like(product.a, (*leading, columns), a.dtype)
+        if a.on_device and isinstance(out, np.ndarray):
+            raise errors.argument(f"a is {a.device}, and out is not given: expected an array on that device")
+        return out
 
 
 class Descriptor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
 import sys
 import weakref
@@ -12,17 +14,19 @@ import numpy as np
 import torch
 
 from . import errors
-from ._abi import Backend, Compute, DType, Format
+from ._abi import Backend, Compute, DType, Format, Layout
 from ._library import constant, expected
 from ._torch_streams import current_stream, release
+from .checkpoint import Checkpoint
 from .context import Context, shared_context
 from .operands import Bits
 from .products import Gemm
 from .progress import Wanted, shown
 from .quantize import Quantize
+from .source import Source
 from .weights import Part, Weights
 
-__all__ = ["Linear", "load_quantized_", "quantize_"]
+__all__ = ["Linear", "load_checkpoint_", "load_quantized_", "quantize_"]
 
 # Operators take tensors and numbers, so weights go by number: those that live. A number is never used again.
 _weights: weakref.WeakValueDictionary[int, Weights] = weakref.WeakValueDictionary()
@@ -70,23 +74,65 @@ def _shape_of(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns:
     return x.new_empty((*x.shape[:-1], columns))
 
 
+def _gradient(dy: torch.Tensor, weights: int, columns: int) -> torch.Tensor:
+    """dy W, in float32, with the rows of W decoded some at a time."""
+    found = _weights[weights]
+    _check_devices(dy, None, found)
+    info, rows = found.info(), max(1, ROWS_OF_GRADIENT // columns)
+    of_rows, out = dy.detach().reshape(-1, info.n), dy.new_zeros((*dy.shape[:-1], columns), dtype=torch.float32)
+    for first in range(0, info.n, rows):
+        some = dy.new_empty((min(rows, info.n - first), columns), dtype=torch.float32)
+        with contextlib.nullcontext() if dy.device.type == "cpu" else torch.cuda.device(dy.device):
+            found.unpack(first, out=some)
+        out.view(-1, columns).addmm_(of_rows[:, first : first + len(some)].float(), some)
+    return out.to(dy.dtype)
+
+
+def _shape_of_gradient(dy: torch.Tensor, weights: int, columns: int) -> torch.Tensor:
+    return dy.new_empty((*dy.shape[:-1], columns))
+
+
+def _keep(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
+    x, bias, ctx.weights = inputs[:3]
+    ctx.columns, ctx.bias_type = x.shape[-1], None if bias is None else bias.dtype
+    ctx.keeps = _weights.get(ctx.weights)  # the layer may go before its gradient is asked for
+
+
+def _gradients(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    of_x, of_bias = ctx.needs_input_grad[:2]
+    dx = torch.ops.metal_marlin.linear_gradient(dy, ctx.weights, ctx.columns) if of_x else None
+    return dx, dy.reshape(-1, dy.shape[-1]).sum(0).to(ctx.bias_type) if of_bias else None, None, None, None
+
+
+# Weights that are decoded at a time.
+ROWS_OF_GRADIENT = 2**22
 _operator: Any = torch.library.custom_op("metal_marlin::linear", _linear, mutates_args=(), device_types=("cpu", "cuda"))
 _operator.register_fake(_shape_of)
+_operator.register_autograd(_gradients, setup_context=_keep)
+_backward: Any = torch.library.custom_op("metal_marlin::linear_gradient", _gradient, mutates_args=(), device_types=("cpu", "cuda"))
+_backward.register_fake(_shape_of_gradient)
 
-# The tensors of a layer in a state_dict, beside its bias. `packing` says what the others are; its first number is a version.
-PACKING, VALUES, SCALES, TENSOR_SCALE = "packing", "codes", "scales", "tensor_scale"
-VERSION = 1
+# The tensors of a layer in a state_dict, beside its bias. `packing` says what the others are: a version and the numbers of PACKED.
+# `codes` are those of the layout, or the text of a Source in bytes, which has no layout.
+PACKING, VALUES, SCALES, ZEROS, TENSOR_SCALE = "packing", "codes", "scales", "zeros", "tensor_scale"
+OWN = (PACKING, VALUES, SCALES, ZEROS, TENSOR_SCALE)
+VERSION, FILE = 2, -1
+PACKED = ("layout", "format", "group_size", "n", "k", "obeys_2_4", "gate_up_interleaved", "additive_zeros", "two_level_scales")
 
 
 def _state_of(weights: Weights) -> dict[str, torch.Tensor]:
-    parts = weights.parts()
-    if len(parts) != 1:
-        raise errors.argument(f"the weights have {len(parts)} experts, expected a plain layer")
-    part, info = parts[0], weights.info()
-    numbers = [VERSION, info.format, info.group_size, info.n, info.k, info.sparse_2_4, info.gate_up_interleaved]
-    state = {PACKING: torch.tensor([int(each) for each in numbers]), VALUES: _tensor(part.values)}
-    if part.scales is not None:
-        state[SCALES] = _tensor(part.scales)
+    info, saved = weights.info(), weights.saved()
+    if info.experts != 1:
+        raise errors.argument(f"the weights have {info.experts} experts, expected a plain layer")
+    if isinstance(saved, Source):
+        text = np.frombuffer(saved.text().encode(), np.uint8)
+        state = {PACKING: torch.tensor([VERSION, FILE]), VALUES: torch.from_numpy(text.copy())}
+        return {name: tensor.to(device_of(weights)) for name, tensor in state.items()}
+    part = dataclasses.replace(saved[0], n=info.n, k=info.k)
+    state = {PACKING: torch.tensor([VERSION, *(int(getattr(part, name)) for name in PACKED)]), VALUES: _tensor(part.values)}
+    for name, array in ((SCALES, part.scales), (ZEROS, part.zeros)):
+        if array is not None:
+            state[name] = _tensor(array)
     if part.tensor_scale is not None:
         state[TENSOR_SCALE] = torch.tensor([part.tensor_scale], dtype=torch.float32)
     return {name: tensor.to(device_of(weights)) for name, tensor in state.items()}
@@ -102,23 +148,25 @@ def _tensor(array: Any) -> torch.Tensor:
 
 def _weights_of(context: Context, state: Mapping[str, Any], name: str) -> Weights:
     """name: of the layer in the state, "" or with a dot at its end."""
-    packing = state[name + PACKING].tolist()
-    if packing[0] != VERSION or len(packing) != 7:
-        raise errors.argument(f"{name}{PACKING} is of version {packing[0]}, expected {VERSION}")
-    _, number, group_size, n, k, sparse, interleaved = packing
-    format, values = Format(number), state[name + VALUES].cpu()
-    scales: Any = state.get(name + SCALES)
-    if scales is not None:
-        scales = scales.cpu()
-    tensor_scale = state.get(name + TENSOR_SCALE)
-    special: dict[str, Any] = {"obeys_2_4": bool(sparse), "gate_up_interleaved": bool(interleaved)}
-    if scales is None:
-        return Weights.pack(context, Part(format, values, **special))
-    if scales.dtype == torch.uint8:
-        scales = Bits(scales, DType.E8M0 if format == Format.MXFP4 else DType.E4M3)
-    if tensor_scale is not None:
-        special["tensor_scale"] = float(tensor_scale)
-    return Weights.pack(context, Part(format, values, scales, group_size=group_size, n=n, k=k, **special))
+    version, *packing = state[name + PACKING].tolist()
+    values = state[name + VALUES].cpu()
+    if version == 1:  # has no layout, and lacks what is behind gate_up_interleaved
+        packing = [int(Layout.AUTO), *packing, 0, 0]
+    elif version == VERSION and packing == [FILE]:
+        return Weights.restore(context, Source.of_text(bytes(values.tolist()).decode()))
+    if version not in (1, VERSION) or len(packing) != len(PACKED):
+        raise errors.argument(f"{name}{PACKING} is of version {version}, expected 1 to {VERSION}")
+    fields: dict[str, Any] = dict(zip(PACKED, packing))
+    fields |= {field: bool(fields[field]) for field in PACKED[5:]}
+    fields["format"], fields["layout"] = Format(fields["format"]), Layout(fields["layout"])
+    for field in (SCALES, ZEROS):
+        if name + field in state:
+            fields[field] = state[name + field].cpu()
+    if SCALES in fields and fields[SCALES].dtype == torch.uint8:
+        fields[SCALES] = Bits(fields[SCALES], DType.E8M0 if fields["format"] == Format.MXFP4 else DType.E4M3)
+    if name + TENSOR_SCALE in state:
+        fields["tensor_scale"] = float(state[name + TENSOR_SCALE])
+    return Weights.pack(context, Part(values=values, **fields))
 
 
 # Of weights that were moved: what they were packed into, so that layers that share weights go on to do so.
@@ -131,11 +179,9 @@ def _moved_to(weights: Weights, device: torch.device) -> Weights:
     if known is not None and known.context._owner is context._owner:
         return known
     try:
-        parts = weights.parts()
-    except errors.UnsupportedError as error:
-        why = f"{error.message}, in a context of {device}"
-        raise errors.from_status(error.status, f"to {device}: {why}") from None
-    found = Weights.pack(context, *parts, experts=weights.info().experts)
+        found = Weights.restore(context, weights.saved(floats=False), weights.info().experts)
+    except errors.MarlinError as error:
+        raise errors.from_status(error.status, f"to {device}: {error.message}") from None
     _moved[weights] = weakref.ref(found)
     return found
 
@@ -144,11 +190,12 @@ class Linear(torch.nn.Module):
     """y = x W^T + bias on packed weights: x [..., K] of float32, float16 or bfloat16 gives y [..., N] of the same type.
 
     x and the bias are on the device for which the weights are packed, a CUDA device or else the CPU. `to`, `cuda` and `cpu` of the
-    layer or of its model pack the weights anew for another device, from their codes and scales: Weights.parts() says of which
-    weights. On a CUDA device the layer runs on torch's current stream, and may be captured into a graph.
+    layer or of its model pack the weights anew for another device, from what Weights.saved() gives. On a CUDA device the layer
+    runs on torch's current stream, and may be captured into a graph.
 
-    For inference: it has no gradients. A state_dict holds codes and scales (Weights.parts() says of which weights), and
-    load_state_dict() packs them; so torch.save() works with it and with whole models.
+    x has a gradient, dy W, and so has a bias that asks for one; the weights have none. A state_dict holds what Weights.saved() gives: codes and scales, or for
+    some weights the name of the file that they come from. load_state_dict() packs or loads them; so torch.save() works with it and
+    with whole models.
 
     compute  DEFAULT: activations as given; INT8: activations rounded in blocks of 32, which is faster for many rows
     """
@@ -207,7 +254,7 @@ class Linear(torch.nn.Module):
         # local_metadata, strict, missing_keys, unexpected_keys, error_msgs
         super()._load_from_state_dict(state_dict, prefix, *arguments)
         missing, unexpected, messages = arguments[-3:]
-        own = [prefix + name for name in (PACKING, VALUES, SCALES, TENSOR_SCALE)]
+        own = [prefix + name for name in OWN]
         unexpected[:] = [name for name in unexpected if name not in own]
         absent = [name for name in own[:2] if name not in state_dict]
         missing += absent
@@ -225,6 +272,17 @@ class Linear(torch.nn.Module):
             self._take(weights)
 
 
+def _modules(model: torch.nn.Module) -> list[tuple[str, Any]]:
+    """Under all their names: each name of a layer that a model has twice is replaced."""
+    return list(model.named_modules(remove_duplicate=False))
+
+
+def _check_model(model: torch.nn.Module) -> None:
+    if isinstance(expected(model, torch.nn.Module, "model"), torch.nn.Linear):
+        how = "Linear(Weights.quantize(context, values, quantize), bias) makes one"
+        raise errors.argument(f"model is a Linear itself, which nothing can replace in place, expected a module that has some: {how}")
+
+
 def _replace(model: torch.nn.Module, name: str, layer: torch.nn.Module) -> None:
     parent, _, last = name.rpartition(".")
     setattr(model.get_submodule(parent), last, layer)
@@ -238,7 +296,8 @@ def quantize_(
     progress: Wanted = None,
     compute: Compute = Compute.DEFAULT,
 ) -> list[str]:
-    """Replaces the torch.nn.Linear layers of a model, in place, and returns their names. Each is freed when it is replaced.
+    """Replaces the torch.nn.Linear layers of a model, in place, and returns their names. Each is freed when it is replaced. All are
+    taken, a head (lm_head) as well, unless `wanted` says otherwise.
 
     quantize   format, group size and how
     context    for the new layers, whose bias goes to its device. None: one for the device of each layer
@@ -248,7 +307,8 @@ def quantize_(
     """
     expected(quantize, Quantize, "quantize")
     constant(compute, Compute, "compute")
-    layers = [(name, layer) for name, layer in model.named_modules() if type(layer) is torch.nn.Linear and wanted(name, layer)]
+    _check_model(model)
+    layers = [(name, layer) for name, layer in _modules(model) if type(layer) is torch.nn.Linear and wanted(name, layer)]
     names, total, done = [name for name, _ in layers], sum(layer.weight.numel() for _, layer in layers), 0
     packed: dict[int, Weights] = {}  # tied layers stay tied
     with shown(progress) as told:
@@ -278,12 +338,16 @@ def load_quantized_(
     compute  of the new layers
     """
     constant(compute, Compute, "compute")
+    _check_model(model)
     rest, names = dict(state), [name[: -len(PACKING) - 1] for name in state if name.endswith(f".{PACKING}")]
-    layers: list[Linear] = []
+    layers, modules = list[Linear](), dict(_modules(model))
     for name in names:
-        layer, prefix = model.get_submodule(name), f"{name}."
+        layer, prefix = modules.get(name), f"{name}."
         if not isinstance(layer, (torch.nn.Linear, Linear)):
-            raise errors.argument(f"{name} is a {type(layer).__name__} in the model, expected a Linear as in the state")
+            found = "not there" if layer is None else f"a {type(layer).__name__}"
+            raise errors.argument(f"{name} is {found} in the model, expected a Linear as in the state")
+        if prefix + VALUES not in state:
+            raise errors.argument(f"the state has {prefix}{PACKING}, expected {prefix}{VALUES} as well")
         own = context if context is not None else _context_for(state[prefix + VALUES].device)
         weights = _weights_of(own, state, prefix)
         n, k, info = int(layer.out_features), int(layer.in_features), weights.info()
@@ -291,7 +355,7 @@ def load_quantized_(
             raise errors.argument(f"{name} is [{n}, {k}] in the model, but [{info.n}, {info.k}] in the state")
         layers.append(Linear(weights, layer.bias, compute))
         _replace(model, name, layers[-1])
-        for tensor in (PACKING, VALUES, SCALES, TENSOR_SCALE):
+        for tensor in OWN:
             rest.pop(prefix + tensor, None)
     packed = {f"{name}.{tensor}" for name in names for tensor in (PACKING, VALUES)}
     missing, unexpected = model.load_state_dict(rest, strict=False, assign=True)
@@ -302,3 +366,54 @@ def load_quantized_(
         if replaced.bias is not None:
             replaced.bias.data = replaced.bias.data.to(device_of(replaced.weights))
     return names
+
+
+def load_checkpoint_(
+    model: torch.nn.Module,
+    checkpoint: Checkpoint,
+    context: Context | None = None,
+    names: Callable[[str], str | None] = lambda name: name,
+    progress: Wanted = None,
+    compute: Compute = Compute.DEFAULT,
+) -> list[str]:
+    """Replaces the torch.nn.Linear layers of a model, in place, by the quantized layers of a checkpoint, and returns their names. A
+    layer's bias is that of the checkpoint, if it has one, else the model's. All other tensors stay the model's.
+
+    context    for the new layers. None: one for the device of each layer
+    names      asked with the name of each quantized layer: its name in the model; None: leave it out. A layer that the model does
+               not have, or has in another size, is an error
+    progress   called with the done and all bytes and a layer's name; True: a bar
+    compute    of the new layers
+    """
+    _check_model(model)
+    constant(compute, Compute, "compute")
+    quantized = [info for info in expected(checkpoint, Checkpoint, "checkpoint").layers() if info.format != Format.NONE]
+    wanted = [(info, name) for info, name in ((info, names(info.name)) for info in quantized) if name is not None]
+    modules, total, done = dict(_modules(model)), sum(info.bytes for info, _ in wanted), 0
+    for info, name in wanted:  # all of them, before one is replaced
+        layer = modules.get(name)
+        if not isinstance(layer, (torch.nn.Linear, Linear)) or (layer.out_features, layer.in_features) != (info.n, info.k):
+            found = "no such module" if layer is None else f"{layer}"
+            raise errors.argument(f"{info.name} is [{info.n}, {info.k}] in the checkpoint, expected a Linear {name} of it, found {found}")
+    with shown(progress) as told:
+        for info, name in wanted:
+            layer = modules.pop(name)
+            bias = _bias_of(checkpoint, info.name, layer)
+            device = device_of(layer.weights) if isinstance(layer, Linear) else layer.weight.device
+            own = context if context is not None else _context_for(device)
+            if told is not None:
+                told(done, total, name)
+            done += info.bytes
+            _replace(model, name, Linear(Weights.load(own, checkpoint, info.name), bias, compute))
+        if told is not None and wanted:
+            told(total, total, wanted[-1][1])
+    return [name for _, name in wanted]
+
+
+def _bias_of(checkpoint: Checkpoint, name: str, layer: Any) -> torch.Tensor | None:
+    try:
+        found = _tensor(checkpoint.tensor(f"{name.removesuffix('.weight')}.bias"))
+    except errors.NotFoundError:
+        bias: torch.Tensor | None = layer.bias
+        return bias
+    return found.reshape(-1).to(found.dtype if layer.bias is None else layer.bias.dtype)

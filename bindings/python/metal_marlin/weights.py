@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import os
+import logging
 from collections.abc import Sequence
 from ctypes import POINTER, byref, pointer
 from typing import Any
@@ -12,16 +13,14 @@ import numpy as np
 
 from . import _abi, _dlpack, codes, errors
 from ._abi import Backend, DType, Format, GptqZeroF, Layout
-from ._library import Handle, Owner, constant, expected, sized
+from ._library import Handle, Owner, PathName, constant, expected, sized, text_of
 from .checkpoint import Checkpoint, LayerInfo, encoded, layer_info, names_of
 from .context import Context, place_on, shared_context
-from .operands import ALL, BYTES, FLOATS, INDICES, Bits, Operand, norms_of, numpy_type, operand
+from .operands import ALL, BYTES, FLOATS, INDICES, Bits, Operand, new_like, norms_of, numpy_type, operand
 from .progress import Wanted, Watch, shown
 from .quantize import NOT_QUANTIZED, Quantize, flags_of, group_size_of
+from .source import Shard, Source
 from .stream import Stream, number_of, submit
-
-# Two codes of these are a byte of the layout ROWS; other codes are a byte each.
-FOUR_BITS = (Format.INT4, Format.FP4, Format.MXFP4, Format.NVFP4, Format.IQ4, Format.NF4, Format.CODEBOOK4)
 
 
 @dataclasses.dataclass
@@ -74,7 +73,9 @@ class Part:
         """As the library takes it; `keeps` gets what has to live during the call."""
         constant(self.format, Format, "format")
         constant(self.layout, Layout, "layout")
-        values = operand(self.values, "values", FLOATS if self.scales is None else ALL)
+        constant(self.gptq_zero_f, GptqZeroF, "gptq_zero_f")
+        are_floats = self.scales is None and self.layout != Layout.GGUF
+        values = operand(self.values, "values", FLOATS if are_floats else ALL)
         keeps.append(values)
         k = self.k if self.k is not None else values.cols * (2 if self._two_a_byte(values) else 1)
 
@@ -105,15 +106,7 @@ class Part:
         )
 
     def _two_a_byte(self, values: Operand) -> bool:
-        return self.scales is not None and values.dtype == DType.U8 and self.format in FOUR_BITS
-
-
-@dataclasses.dataclass(frozen=True)
-class Shard:
-    """A part of a layer, in elements of N, K and experts: the first, and how many; 0: all from there on."""
-
-    first: tuple[int, int, int] = (0, 0, 0)
-    count: tuple[int, int, int] = (0, 0, 0)
+        return self.scales is not None and values.dtype == DType.U8 and self.format in codes.FOUR_BITS
 
 
 @dataclasses.dataclass
@@ -127,7 +120,7 @@ class Load:
     experts: int = 1
 
     def names(self) -> list[str]:
-        return [self.layers] if isinstance(self.layers, str) else list(self.layers)
+        return [self.layers] if isinstance(self.layers, (str, bytes)) else list(self.layers)
 
     def desc(self) -> tuple[_abi.marlin_load_desc, Any]:
         """As the library takes it, and what has to live during the call."""
@@ -166,8 +159,9 @@ class Weights(Handle):
     Made by load(), pack() and quantize(); arrays given to these are read during the call only.
     """
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, source: Source | None = None) -> None:
         self._owner = owner
+        self._source = source
 
     def __deepcopy__(self, _: object) -> Weights:
         return self
@@ -179,9 +173,9 @@ class Weights(Handle):
         return f"Weights({info.summary()}, {info.bytes} bytes)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Codes and scales are pickled, and packed again by the process that reads them. See parts()."""
+        """What saved() gives is pickled; the process that reads it packs it again, or loads it from the same file."""
         within = self.context._live()._keeps
-        return _packed, (self.context.backend, self.info().experts, self.parts(), within.device_index)
+        return _restored, (self.context.backend, within.device_index, self.info().experts, self.saved())
 
     @property
     def context(self) -> Context:
@@ -223,7 +217,12 @@ class Weights(Handle):
             watch = Watch(told)
             desc.progress = type(desc.progress)(lambda _, done, total: watch.tell(done, total, names[0]))
             with watch.during():
-                return cls(owner.create("marlin_weights_load", within.handle, file.handle, byref(desc)))
+                owner.create("marlin_weights_load", within.handle, file.handle, byref(desc))
+        if column_norms is not None:  # they are no part of a file
+            return cls(owner)
+        some = None if shards is None else tuple(shards)
+        where = checkpoint._absolute, checkpoint._layout, checkpoint._gptq_zero_f
+        return cls(owner, Source(*where, tuple(names), quantize, some, experts))
 
     @classmethod
     def pack(cls, context: Context, *parts: Part, experts: int = 1) -> Weights:
@@ -255,15 +254,54 @@ class Weights(Handle):
     def parts(self) -> list[Part]:
         """Their codes and scales in host memory, one part an expert: what pack() makes of them decodes to the same, bit for bit.
 
-        For weights that were quantized from floats (INT4, INT8, FP4, MXFP4, NVFP4, also 2:4) and for floats. Weights with zero
-        points, act-order or other formats are an UnsupportedError: load them from their file again. Products are the same, too, unless
-        the scales are float32, as those of weights above 65504 are: then the last bit of a result may differ.
+        For integers of 2 to 8 bits, with a zero point a group or symmetric, for FP4, MXFP4 and NVFP4, for 2:4 and floats, and for all of
+        a GGUF in a context of the CPU. Other weights are an UnsupportedError: those with act-order, additive zeros, or of FP8, NF4 or a
+        codebook. Products are the same, too, unless the scales are float32, as those of weights above 65504 are: then the last bit of
+        a result may differ.
         """
         info = self.info()
+        with contextlib.suppress(errors.UnsupportedError):
+            if codes.block_bytes(info) and not info.sparse_2_4:
+                return [self._blocks(info, expert) for expert in range(info.experts)]
         why = codes.why_not(info)
         if why:
-            raise codes.unsaved(why)
+            raise codes.lost(why)
         return [self._part(info, expert) for expert in range(info.experts)]
+
+    def saved(self, floats: bool = True) -> list[Part] | Source:
+        """What other weights of the same values can be made of, in another process or another context: parts(). Of weights that parts()
+        is not for, the file that they were loaded from, which has to be there then; of those that come from no file, what they
+        decode to, as FLOAT32, which takes more memory: the logger "metal_marlin" warns.
+
+        floats  False: an UnsupportedError instead of FLOAT32
+        """
+        try:
+            return self.parts()
+        except errors.UnsupportedError as error:
+            if self._source is not None:
+                return self._source.of(self)
+            if not floats:
+                raise errors.from_status(error.status, f"{error.message}, and they come from no file") from None
+            info, values = self.info(), self.unpack()
+            what = f"{info.summary()}: {error.message}, and they come from no file: they are saved as FLOAT32"
+            logging.getLogger("metal_marlin").warning("%s", what)
+            rows = (values[expert * info.n : (expert + 1) * info.n] for expert in range(info.experts))
+            return [Part(Format.FLOAT32, each, gate_up_interleaved=info.gate_up_interleaved) for each in rows]
+
+    @classmethod
+    def restore(cls, context: Context, saved: list[Part] | Source, experts: int = 1) -> Weights:
+        """Weights of what saved() gave. FileError and FormatError: the file that they came from is not there or not the same."""
+        if not isinstance(saved, Source):
+            return cls.pack(context, *saved, experts=experts)
+        file = Checkpoint(saved.path, saved.layout, saved.gptq_zero_f, context._live().library)
+        found = cls.load(context, file, saved.layers, saved.quantize, shards=saved.shards, experts=saved.experts)
+        saved.compare(found)
+        return found
+
+    def _blocks(self, info: LayerInfo, expert: int) -> Part:
+        out = np.empty((info.n, codes.block_bytes(info)), np.uint8)
+        special = {name: getattr(info, name) for name in ("additive_zeros", "gate_up_interleaved", "two_level_scales")}
+        return Part(info.format, self.unpack(expert * info.n, out=out), n=info.n, k=info.k, layout=Layout.GGUF, **special)
 
     def _part(self, info: LayerInfo, expert: int) -> Part:
         special: dict[str, Any] = {"obeys_2_4": info.sparse_2_4, "gate_up_interleaved": info.gate_up_interleaved}
@@ -275,13 +313,14 @@ class Weights(Handle):
             return Part(info.format, values, **special)
         found = codes.find(values, info)
         special |= {"n": info.n, "k": info.k, "group_size": info.group_size, "tensor_scale": found.tensor_scale}
-        return Part(info.format, found.values, found.scales, **special)
+        return Part(info.format, found.values, found.scales, found.zeros, **special)
 
     def unpack(self, first_row: int = 0, rows: int | None = None, out: Any = None, stream: Stream | None = None) -> Any:
         """Decodes rows, bit-exactly, to [T, K] in the file's order of K: `rows` of them from first_row on, None: all that follow.
         Those of expert e begin at row e N.
 
-        out     float32, float16 or bfloat16 [T, K], which says T, also on the CUDA device of the weights; None: a new float32 numpy array
+        out     float32, float16 or bfloat16 [T, K], which says T, also on the CUDA device of the weights; None: a new float32 numpy
+                array. uint8 [T, bytes of a row], on the CPU: the rows as GGUF's blocks
         stream  None: done on return
         """
         if out is None:
@@ -290,7 +329,8 @@ class Weights(Handle):
         return self._unpack(None, first_row, out, stream)
 
     def unpack_rows(self, ids: Any, out: Any = None, stream: Stream | None = None) -> Any:
-        """Decodes the rows of these numbers, an embedding: ids are integers [...], out is [..., K], as in unpack().
+        """Decodes the rows of these numbers, an embedding: ids are integers [...], out is [..., K], as in unpack(), and None gives
+        a tensor for a tensor of torch.
 
         With `out` on a CUDA device, ids are int32 there, contiguous, and an id that is no row gives NaN.
         """
@@ -301,13 +341,15 @@ class Weights(Handle):
         if given.dtype.kind not in "iu" or (numbers.reshape(given.shape) != given).any():
             raise errors.argument(f"ids have dtype {given.dtype} and may be too large, expected row numbers inside int32")
         if out is None:
-            out = np.empty((*given.shape, self.info().k), np.float32)
+            out = new_like(ids, (*given.shape, self.info().k), DType.F32)
         return self._unpack(operand(numbers, "ids"), 0, out, stream)
 
     def _unpack_listed(self, ids: Any, out: Any, stream: Stream | None) -> Any:
         found = operand(ids, "ids", INDICES, place_on(self._live()._keeps, number_of(stream)))
         if out is None:
-            raise errors.argument(f"ids are {found.device}, and out is not given: expected an array on that device")
+            out = new_like(ids, (*found.shape, self.info().k), DType.F32)
+            if isinstance(out, np.ndarray):
+                raise errors.argument(f"ids are {found.device}, and out is not given: expected an array on that device")
         if found.matrix().row_stride not in (0, found.cols):
             raise errors.argument(f"ids have strides {found.strides}, expected contiguous numbers")
         one_each = dataclasses.replace(found, shape=(found.rows * found.cols, 1), strides=(1, 1))
@@ -315,7 +357,7 @@ class Weights(Handle):
 
     def _unpack(self, ids: Operand | None, first_row: int, out: Any, stream: Stream | None) -> Any:
         owner = self._live()
-        to = operand(out, "out", FLOATS, place_on(owner._keeps, number_of(stream)))
+        to = operand(out, "out", (*FLOATS, DType.U8), place_on(owner._keeps, number_of(stream)))
         operands = [to] if ids is None else [to, ids]
         rows = None if ids is None else byref(ids.matrix())
         matrix = byref(to.matrix(written=True, library=owner.library))
@@ -327,7 +369,7 @@ class Weights(Handle):
 def save(
     context: Context,
     checkpoint: Checkpoint,
-    path: str | os.PathLike[str],
+    path: PathName,
     loads: Sequence[Load] | None = None,
     *,
     rank: int = 0,
@@ -356,11 +398,11 @@ def save(
         desc.loads = (POINTER(_abi.marlin_load_desc) * len(made))(*(pointer(each) for each, _ in made))
     within = expected(context, Context, "context")._live()
     file = expected(checkpoint, Checkpoint, "checkpoint")._live(within.library)
-    within.library.call("marlin_checkpoint_save", within.handle, file.handle, encoded(os.fspath(path), "the path"), byref(desc))
+    within.library.call("marlin_checkpoint_save", within.handle, file.handle, encoded(text_of(path), "the path"), byref(desc))
 
 
-def _packed(backend: Backend, experts: int, parts: list[Part], device_index: int = 0) -> Weights:
-    return Weights.pack(shared_context(backend, device_index), *parts, experts=experts)
+def _restored(backend: Backend, device_index: int, experts: int, saved: list[Part] | Source) -> Weights:
+    return Weights.restore(shared_context(backend, device_index), saved, experts)
 
 
 def load_layers(

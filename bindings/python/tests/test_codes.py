@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -72,20 +73,107 @@ def test_experts_and_another_process(context, tmp_path):
     assert done.stdout.strip() == repr(weights) and "[3, 32, 64], NVFP4, group_size=16" in done.stdout
 
 
-def test_weights_that_cannot_be_saved(context):
+def test_integers_of_all_kinds(context):
+    """Drawn codes with scales of either sign: what is found decodes to the same bits, those of zeros included."""
+    rng = np.random.default_rng(8)
+    for bits, format in ((2, "INT2"), (3, "INT3"), (4, "INT4"), (5, "INT5"), (6, "INT6"), (8, "UINT8"), (8, "INT8")) * 8:
+        n, k, group = int(rng.integers(1, 6)), int(rng.integers(1, 9)) * 16, int(rng.choice([16, 32, 64, 1000]))
+        groups = -(-k // group)
+        spread = int(rng.integers(1, 2**bits + 1))
+        codes = rng.integers(0, spread, (n, k)).astype(np.uint8) + np.uint8(rng.integers(0, 2**bits - spread + 1))
+        scales = rng.standard_normal((n, groups)).astype(np.float32)
+        kind = rng.choice(["F16", "F32", "BF16"])
+        scales = {"F16": scales.astype(np.float16), "F32": scales, "BF16": mm.Bits((scales.view(np.uint32) >> 16).astype(np.uint16), mm.DType.BF16)}[kind]
+        zeros = rng.integers(0, 2**bits, (n, groups)).astype(np.uint8) if format != "INT8" and rng.random() < 0.7 else None
+        if format == "INT8":
+            codes = codes.view(np.int8)
+        if bits == 4:
+            codes = codes[:, ::2] | codes[:, 1::2] << 4
+        try:
+            weights = mm.Weights.pack(context, mm.Part(mm.Format[format], codes, scales, zeros, group_size=group, k=k))
+        except mm.UnsupportedError:
+            continue
+        assert isinstance(weights.saved(), list), (format, kind, zeros is not None)
+        same_bits(weights, mm.Weights.pack(context, *weights.parts()))
+
+
+def same_bits(a, b):
+    assert (a.unpack().view(np.uint32) == b.unpack().view(np.uint32)).all(), a
+
+
+def layers_of_the_data(context):
+    for path in sorted(DATA.iterdir()):
+        try:
+            file = mm.Checkpoint(path)
+        except mm.MarlinError:
+            continue
+        for info in file.layers():
+            if info.status == mm.Status.OK and info.format != mm.Format.NONE:
+                yield f"{path.name}: {info}", mm.Weights.load(context, file, info.name)
+
+
+def test_every_layer_there_is(context):
+    """Whatever a file holds can be pickled, and decodes to the same bits in the same format."""
+    seen, files = set(), 0
+    for name, weights in layers_of_the_data(context):
+        saved = pickle.loads(pickle.dumps(weights.saved()))
+        again = mm.Weights.restore(context, saved, weights.info().experts)
+        same_bits(weights, again)
+        assert again.info().format == weights.info().format, name
+        files += isinstance(saved, mm.Source)
+        seen.add(weights.info().format)
+    assert len(seen) >= 13 and files >= 20
+
+
+def test_joined_layers_and_shards_of_a_file(context):
+    file = mm.Checkpoint(DATA / "mlx-mixed-3-6")
+    names = ["model.layers.0.mlp.gate_proj", "model.layers.0.mlp.up_proj"]
+    shards = [mm.Shard((32, 0, 0), (64, 0, 0)), mm.Shard()]
+    weights = mm.Weights.load(context, file, names, shards=shards)
+    again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(weights))))
+    same_bits(weights, again)
+    assert again.info() == weights.info() and weights.info().n == 192
+
+
+def test_files_that_are_gone_or_others(context, tmp_path, monkeypatch):
+    shutil.copytree(DATA / "gptq-v1-asym-g64-actorder", tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    weights = mm.Weights.load(context, mm.Checkpoint("model"), DOWN)
+    monkeypatch.chdir(DATA)
+    saved = pickle.dumps(weights)
+    same_bits(weights, pickle.loads(saved))
+    path = tmp_path / "model" / "model.safetensors"
+    whole = bytearray(path.read_bytes())
+    whole[-300:] = bytes(300)
+    path.write_bytes(whole)
+    with pytest.raises(mm.FormatError, match=f"{tmp_path}/model: {DOWN} decodes to other values than when it was saved"):
+        pickle.loads(saved)
+    shutil.rmtree(tmp_path / "model")
+    with pytest.raises(mm.FileError, match=f"{tmp_path}/model"):
+        pickle.loads(saved)
+
+
+def test_codes_that_are_lost(context, caplog):
+    """Of weights from no file, what they decode to is saved, and the log says so."""
     floats = np.random.default_rng(7).standard_normal((8, 64)).astype(np.float32)
-    zeros = mm.Part(mm.Format.INT4, np.zeros((8, 32), np.uint8), np.ones((8, 2), np.float16), np.full((8, 2), 3, np.uint8))
+    codes, ones = np.arange(256, dtype=np.uint8).reshape(8, 32), np.ones((8, 2), np.float16)
+    order = np.arange(64, dtype=np.int32)[::-1] // 32
     halves = (mm.Part(mm.Format.NVFP4, floats), mm.Part(mm.Format.NVFP4, floats / np.float32(3)))
-    ones = np.ones((8, 2), np.float16)
     for parts, why in (
-        ((zeros,), "they have zeros"),
-        ((mm.Part(mm.Format.INT6, np.zeros((8, 64), np.uint8), ones),), "their format is INT6, expected INT4"),
-        ((mm.Part(mm.Format.INT4, np.zeros((8, 32), np.uint8), ones, np.ones((8, 2), np.float16), additive_zeros=True),), "additive_zeros"),
+        ((mm.Part(mm.Format.NF4, codes, ones.astype(np.float32), group_size=32),), "their format is NF4, expected INT2"),
+        ((mm.Part(mm.Format.INT4, codes, ones, group_size=32, group_index=order.copy()),), "they have act_order"),
+        ((mm.Part(mm.Format.INT4, codes, ones, ones, group_size=32, additive_zeros=True),), "they have additive_zeros"),
         (halves, "no tensor scale decodes to their values"),
     ):
         weights = mm.Weights.pack(context, *parts)
-        with pytest.raises(mm.UnsupportedError, match=f"cannot be saved.*{why}.*from their file"):
-            pickle.dumps(weights)
+        for attempt in (weights.parts, lambda weights=weights: weights.saved(floats=False)):
+            with pytest.raises(mm.UnsupportedError, match=f"cannot be found again.*{why}"):
+                attempt()
+        caplog.clear()
+        again = pickle.loads(pickle.dumps(weights))
+        same_bits(weights, again)
+        assert again.info().format == mm.Format.FLOAT32
+        assert "they come from no file: they are saved as FLOAT32" in caplog.text
 
 
 def test_how_objects_show_themselves(context, gptq, weights):

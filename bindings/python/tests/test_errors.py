@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import enum
 import errno
+import inspect
+import os
+import pathlib
 import pickle
 import shutil
 import subprocess
@@ -13,7 +17,7 @@ import sys
 import metal_marlin as mm
 import numpy as np
 import pytest
-from conftest import DOWN, GPTQ, TOP
+from conftest import DATA, DOWN, GPTQ, TOP
 from metal_marlin import _abi, errors
 from numpy.lib.stride_tricks import as_strided
 
@@ -59,7 +63,9 @@ BAD_A = {
     "None": (lambda: None, TypeError, "NoneType"),
     "float64": (lambda: np.zeros((8, 384)), TypeError, r"float64 \(<f8\), expected one of float32, float16, bfloat16, or Bits$"),
     "another byte order": (lambda: np.zeros((8, 384), ">f4"), TypeError, ">f4"),
-    "integers": (lambda: np.zeros((8, 384), np.int32), mm.ArgumentError, "a.dtype"),
+    "integers": (lambda: np.zeros((8, 384), np.int32), TypeError, "a has dtype int32, expected one of float32, float16, bfloat16, or Bits$"),
+    "integers of another library": (lambda: Capsule(np.zeros((8, 384), np.int32)), TypeError, "a has dtype int32, expected one of float32"),
+    "doubles of another library": (lambda: Capsule(np.zeros((8, 384))), TypeError, "a has dtype float64, expected one of float32"),
     "K too small": (lambda: f32(8, 383), mm.ShapeError, "383"),
     "no dimension": (lambda: np.zeros((), np.float32), mm.ArgumentError, "no dimension"),
     "columns apart": (lambda: f32(8, 768)[:, ::2], mm.ArgumentError, "make it contiguous"),
@@ -76,14 +82,14 @@ BAD_A = {
     "an unknown device": (lambda: Capsule(device=(8, 3)), mm.ArgumentError, r"on device \(8, 3\) of DLPack, expected host memory"),
     "a capsule that is used up": (used_up, mm.ArgumentError, "still to be used"),
     "no capsule": (lambda: Capsule(capsule="capsule"), mm.ArgumentError, "no DLPack capsule"),
-    "complex numbers": (lambda: Capsule(np.zeros((8, 384), np.complex64)), TypeError, "code 5"),
+    "complex numbers": (lambda: Capsule(np.zeros((8, 384), np.complex64)), TypeError, "complex64"),
 }
 BAD_OUT = {
     "read-only": (read_only, mm.ArgumentError, "read-only"),
     "too few columns": (lambda: f32(8, 95), mm.ShapeError, "95"),
     "too few rows": (lambda: f32(7, 96), mm.ShapeError, r"\(8, 'N'\)"),
     "grouped otherwise": (lambda: f32(2, 4, 96), mm.ShapeError, "out"),
-    "integers": (lambda: np.zeros((8, 96), np.int32), mm.ArgumentError, "c.dtype"),
+    "integers": (lambda: np.zeros((8, 96), np.int32), TypeError, "out has dtype int32, expected one of float32"),
 }
 
 
@@ -105,9 +111,9 @@ def test_the_rest_of_a_product(weights):
     x, out = f32(8, 384), f32(8, 96)
     for options, kind in (
         ({"bias": f32(95)}, mm.ShapeError),
-        ({"compute": 99}, mm.ArgumentError),
+        ({"compute": mm.Compute(99)}, mm.ArgumentError),
         ({"compute": mm.Compute.FP8}, mm.UnsupportedError),
-        ({"epilogue": 99}, mm.ArgumentError),
+        ({"epilogue": mm.Epilogue(99)}, mm.ArgumentError),
         ({"accumulate": True, "out": None}, mm.ArgumentError),
     ):
         with pytest.raises(kind):
@@ -145,6 +151,83 @@ def test_arguments_of_other_kinds(context, weights):
         mm.Quantize(mm.Format.INT4, -1)
 
 
+def arguments_of_a_kind(kinds):
+    """Those of the package whose types are named so, as (owner, argument)."""
+    for name in mm.__all__:
+        owner = getattr(mm, name)
+        methods = [getattr(owner, each) for each in vars(owner) if not each.startswith("_")] if isinstance(owner, type) else []
+        called = [owner] if callable(owner) and owner not in RESULTS else []
+        for each in called + [each for each in methods if inspect.isroutine(each)]:
+            for argument in inspect.signature(each).parameters.values():
+                if argument.annotation in kinds:
+                    yield each.__qualname__, argument.name
+
+
+# What the package makes itself.
+RESULTS = (*(each for each in vars(mm).values() if isinstance(each, type) and issubclass(each, (BaseException, enum.Enum))),
+           mm.Device, mm.LayerInfo, mm.Outcome, mm.Source)
+CONSTANTS = {kind.__name__: kind for kind in vars(mm).values() if isinstance(kind, type) and issubclass(kind, enum.IntEnum)}
+
+
+def test_a_number_is_no_constant(context, weights, gptq, tmp_path):
+    """Quantize(4) means 4 bits to a person, and NVFP4 to the library. Whatever takes a constant refuses its number."""
+    x = f32(8, 384)
+    calls = {
+        ("Bits", "dtype"): lambda value: mm.Bits(x, value),
+        ("Checkpoint", "layout"): lambda value: mm.Checkpoint(GPTQ, value),
+        ("Checkpoint", "gptq_zero_f"): lambda value: mm.Checkpoint(GPTQ, gptq_zero_f=value),
+        ("Checkpoint.convert", "scheme"): lambda value: gptq.convert(tmp_path / "x.gguf", [DOWN], mm.Quantize(), scheme=value),
+        ("Context", "backend"): mm.Context,
+        ("Context.zeros", "dtype"): lambda value: context.zeros(3, value),
+        ("Gemm", "compute"): lambda value: mm.Gemm(x, weights, compute=value).run(),
+        ("Gemm", "epilogue"): lambda value: mm.Gemm(x, weights, epilogue=value).explain(),
+        ("Linear", "compute"): lambda value: mm.Linear(weights, compute=value)(x),
+        ("Linear", "epilogue"): lambda value: mm.Linear(weights, epilogue=value)(x),
+        ("Part", "format"): lambda value: mm.Weights.pack(context, mm.Part(value, x)),
+        ("Part", "layout"): lambda value: mm.Weights.pack(context, mm.Part(mm.Format.INT4, x, layout=value)),
+        ("Part", "gptq_zero_f"): lambda value: mm.Weights.pack(context, mm.Part(mm.Format.INT4, x, gptq_zero_f=value)),
+        ("Quantize", "format"): mm.Quantize,
+        ("gemm", "compute"): lambda value: mm.gemm(x, weights, compute=value),
+        ("gemm", "epilogue"): lambda value: mm.gemm(x, weights, epilogue=value),
+    }
+    assert set(calls) == set(arguments_of_a_kind(CONSTANTS))
+    for (owner, argument), call in calls.items():
+        for value in (0, 1, 4, np.int64(1), True, 1.0, "int4"):
+            with pytest.raises(TypeError, match=rf"{argument} is .*, expected an? \w+, as [A-Z]\w+\.[A-Z]"):
+                call(value)
+
+
+class Path:
+    def __init__(self, name):
+        self.name = name
+
+    def __fspath__(self):
+        return self.name
+
+
+def test_names_of_files(context, gptq, tmp_path):
+    """As Python's own functions take them: text, bytes, and what has a path."""
+    name, library = str(GPTQ), mm._library.default_library().path
+    target, floats = str(tmp_path / "out.marlin"), mm.Checkpoint(DATA / "float-bf16")
+    layers, int4 = [info.name for info in floats.layers() if info.format == mm.Format.NONE], mm.Quantize(mm.Format.INT4)
+    calls = {
+        ("Checkpoint", "path"): (name, mm.Checkpoint),
+        ("Checkpoint.convert", "path"): (target, lambda path: floats.convert(path, layers, int4, dry_run=True, skip_unfit=True)),
+        ("Library", "path"): (library, mm.Library),
+        ("save", "path"): (target, lambda path: mm.save(context, gptq, path, overwrite=True)),
+    }
+    assert set(calls) == set(arguments_of_a_kind({"PathName", "PathName | None"}))
+    for (owner, argument), (path, call) in calls.items():
+        for given in (path, os.fsencode(path), pathlib.Path(path), Path(path), Path(os.fsencode(path))):
+            call(given)
+        for given in (3, ["a"], Path(3)):
+            with pytest.raises(TypeError, match=f"{argument} is an? .*, expected a str, bytes or an os.PathLike"):
+                call(given)
+    for call in (lambda: gptq.tensor(b"x"), lambda: mm.Weights.load(context, gptq, b"x"), lambda: mm.load_layers(context, gptq, [b"x"])):
+        with pytest.raises(TypeError, match="name is a bytes, expected a str"):
+            call()
+
+
 def test_dlpack_of_any_age(weights):
     x = np.random.default_rng(5).standard_normal((8, 384)).astype(np.float32)
     for kind in (Capsule, OlderCapsule):
@@ -154,11 +237,11 @@ def test_dlpack_of_any_age(weights):
 
 
 PARTS = {
-    "no scales for codes": (dict(values=np.zeros((2, 16), np.uint8)), mm.MarlinError),
+    "no scales for codes": (dict(values=np.zeros((2, 16), np.uint8)), TypeError),
     "scales of another shape": (dict(values=np.zeros((2, 16), np.uint8), scales=f32(3, 1)), mm.ShapeError),
     "group size": (dict(values=f32(2, 32), group_size=7), mm.UnsupportedError),
     "a negative group size": (dict(values=f32(2, 32), group_size=-1), mm.ArgumentError),
-    "unknown format": (dict(values=f32(2, 32), format=99), mm.ArgumentError),
+    "unknown format": (dict(values=f32(2, 32), format=mm.Format(99)), mm.ArgumentError),
     "no rows": (dict(values=f32(0, 32)), mm.ShapeError),
     "three non-zeros in a block": (dict(values=np.ones((2, 32), np.float32), obeys_2_4=True), mm.FormatError),
 }
@@ -187,7 +270,7 @@ def test_bad_loads(context, gptq, tmp_path):
         (lambda: gptq.tensor("no.such.tensor"), mm.NotFoundError),
         (lambda: mm.load_layers(context, gptq, ["no.such.layer"]), mm.NotFoundError),
         (lambda: mm.Context(mm.Backend.CUDA), mm.NoDeviceError),
-        (lambda: mm.Context(99), mm.ArgumentError),
+        (lambda: mm.Context(mm.Backend(99)), mm.ArgumentError),
     ):
         with pytest.raises(kind):
             attempt()

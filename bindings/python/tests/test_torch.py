@@ -9,11 +9,12 @@ import sys
 
 import metal_marlin as mm
 import pytest
-from conftest import TOP
+from conftest import DATA, DOWN, GPTQ, TOP
+from test_codes import layers_of_the_data
 from metal_marlin.operands import operand
 
 torch = pytest.importorskip("torch", minversion="2.4")
-from metal_marlin.torch import Linear, _weights, load_quantized_, quantize_  # noqa: E402
+from metal_marlin.torch import Linear, _weights, load_checkpoint_, load_quantized_, quantize_  # noqa: E402
 
 INT8 = mm.Quantize(mm.Format.INT8)
 
@@ -42,6 +43,17 @@ def test_tensors_are_used_where_they_lie(weights, dtype):
     assert mm.gemm(x, weights, out=out) is out
     want = x.double() @ torch.from_numpy(weights.unpack()).double().T
     assert (out.double() - want).abs().max() <= want.abs().max() * (2**-7 if dtype != torch.float32 else 2**-18)
+    # Tensors in, tensors out, of the same type.
+    mine = mm.gemm(x, weights)
+    assert mine.dtype == dtype and torch.equal(mine, out)
+    assert torch.equal(mm.Linear(weights)(x[None]), out[None])
+    some = mm.gemm_many([mm.Gemm(x, weights), mm.Gemm(x[0], weights)])
+    assert torch.equal(some[0], out) and some[1].shape == (96,) and some[1].dtype == dtype
+    with mm.Stream(weights.context) as stream:
+        later = mm.gemm(x, weights, stream=stream)
+    assert torch.equal(later, out)
+    ids = torch.tensor([[3, 0], [95, 3]])
+    assert torch.equal(weights.unpack_rows(ids), torch.from_numpy(weights.unpack())[ids])
 
 
 def freed():
@@ -55,7 +67,8 @@ BAD = {
     "on no device": (lambda: torch.zeros(8, 384, device="meta"), ValueError, "meta"),
     "columns apart": (lambda: torch.zeros(384, 8).T, mm.ArgumentError, "contiguous"),
     "one row for all": (lambda: torch.zeros(384).expand(8, 384), mm.ArgumentError, "overlap"),
-    "double": (lambda: torch.zeros(8, 384, dtype=torch.float64), TypeError, "64 bits"),
+    "double": (lambda: torch.zeros(8, 384, dtype=torch.float64), TypeError, "a has dtype float64, expected one of float32"),
+    "whole numbers": (lambda: torch.zeros(8, 384, dtype=torch.int32), TypeError, "a has dtype int32, expected one of float32"),
     "wants gradients": (lambda: torch.zeros(8, 384, requires_grad=True), BufferError, "requires_grad|gradient"),
 }
 
@@ -128,6 +141,92 @@ def test_torch_is_loaded_only_when_asked_for():
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_gradients_of_what_comes_before(context, dtype):
+    """As through a torch.nn.Linear of the same weights, also when a compiler traces both directions."""
+    weights = mm.Weights.load(context, mm.Checkpoint(DATA / "gptq-v1-asym-g64-actorder"), DOWN)
+    info, bias = weights.info(), torch.randn(weights.info().n, dtype=dtype)
+    layer, same = Linear(weights, bias), torch.nn.Linear(info.k, info.n, dtype=dtype)
+    layer.bias.requires_grad_()
+    with torch.no_grad():
+        same.weight.copy_(torch.from_numpy(weights.unpack()))
+        same.bias.copy_(bias)
+    ids, table, grade = torch.tensor([[3, 1, 4], [1, 5, 9]]), torch.randn(10, info.k, dtype=dtype), torch.randn(2, 3, info.n, dtype=dtype)
+
+    def gradients(linear):
+        embedding = torch.nn.Embedding.from_pretrained(table.clone(), freeze=False)
+        y = linear(embedding(ids))
+        (y * grade).sum().backward()
+        return y, embedding.weight.grad
+
+    wanted = gradients(same)
+    for each in (layer, torch.compile(layer, fullgraph=True, backend="aot_eager")):
+        layer.bias.grad = None
+        for found, like in zip((*gradients(each), layer.bias.grad), (*wanted, same.bias.grad)):
+            assert found.dtype == dtype
+            torch.testing.assert_close(found, like, rtol=2**-6 if dtype == torch.bfloat16 else 1e-4, atol=0.1 if dtype == torch.bfloat16 else 1e-4)
+    x = table.clone().requires_grad_()
+    y = Linear(mm.Weights.load(context, mm.Checkpoint(GPTQ), DOWN))(torch.nn.functional.pad(x, (0, 384 - info.k)))
+    gc.collect()
+    y.sum().backward()  # the layer is gone
+    torch.library.opcheck(torch.ops.metal_marlin.linear.default, (table.clone().requires_grad_(), bias, layer._number, info.n))
+
+
+def test_a_whole_model_that_is_a_linear_is_an_error(context, tmp_path):
+    linear, quantized = torch.nn.Linear(64, 32), Small()
+    quantize_(quantized, INT8)
+    state = {name.removeprefix("up."): tensor for name, tensor in quantized.state_dict().items() if name.startswith("up.")}
+    for attempt in (lambda: quantize_(linear, INT8), lambda: load_quantized_(linear, state), lambda: load_checkpoint_(linear, mm.Checkpoint(GPTQ))):
+        with pytest.raises(mm.ArgumentError, match="model is a Linear itself"):
+            attempt()
+    assert not list(linear.children())
+    with pytest.raises(TypeError, match="model is a dict, expected a Module"):
+        quantize_({}, INT8)
+
+
+def test_a_layer_under_two_names(model):
+    model.again = model.up
+    assert quantize_(model, INT8) == ["up", "down", "head.1", "again"]
+    assert type(model.again) is Linear and model.again.weights is model.up.weights
+
+
+class Nested(torch.nn.Module):
+    """Has a module for each layer of a checkpoint, under its name."""
+
+    def __init__(self, checkpoint, bias):
+        super().__init__()
+        for info in checkpoint.layers():
+            parent = self
+            *parents, last = info.name.split(".")
+            for each in parents:
+                parent.add_module(each, parent._modules.get(each, torch.nn.Module()))
+                parent = getattr(parent, each)
+            parent.add_module(last, torch.nn.Linear(info.k, info.n, bias))
+
+
+def test_a_checkpoint_into_a_model(tmp_path):
+    file = mm.Checkpoint(DATA / "mlx-mixed-3-6")
+    infos = {info.name: info for info in file.layers()}
+    model, heard = Nested(file, True), []
+    own = model.lm_head.bias.detach().clone()
+    names = load_checkpoint_(model, file, progress=lambda *call: heard.append(call))
+    assert names == list(infos) and heard[0][0] == 0 and heard[-1][0] == heard[-1][1] == sum(info.bytes for info in infos.values())
+    for name, info in infos.items():
+        layer = model.get_submodule(name)
+        assert type(layer) is Linear and layer.weights.info().n == info.n and layer.weights.info().format == info.format
+    assert torch.equal(model.lm_head.bias, own)
+    some = Nested(file, False).to("meta")
+    assert load_checkpoint_(some, file, names=lambda name: name if name == "lm_head" else None, compute=mm.Compute.INT8) == ["lm_head"]
+    assert some.lm_head.compute == mm.Compute.INT8 and some.lm_head(torch.ones(1, infos["lm_head"].k)).shape == (1, infos["lm_head"].n)
+    untouched = Nested(file, False)
+    with pytest.raises(mm.ArgumentError, match=r"lm_head is \[32, 64\] in the checkpoint, expected a Linear head of it, found no such module"):
+        load_checkpoint_(untouched, file, names=lambda name: name.replace("lm_head", "head"))
+    untouched.lm_head = torch.nn.Linear(64, 31)
+    with pytest.raises(mm.ArgumentError, match=r"expected a Linear lm_head of it, found Linear\(in_features=64, out_features=31"):
+        load_checkpoint_(untouched, file)
+    assert not any(type(layer) is Linear for layer in untouched.modules())
+
+
 QUANTIZED = {
     "INT4": mm.Quantize(mm.Format.INT4, 32),
     "INT4, least error": mm.Quantize(mm.Format.INT4, 32, scales_mse=True),
@@ -161,6 +260,21 @@ def test_saved_and_loaded(model, tmp_path, case):
     assert torch.equal(torch.load(tmp_path / "model.pt", weights_only=False)(x), want)
 
 
+def test_states_of_every_layer_there_is(context, tmp_path):
+    """Whatever a file holds, torch saves and loads it with the other layers of the model."""
+    for name, weights in layers_of_the_data(context):
+        if weights.info().experts != 1:
+            continue
+        model = torch.nn.Sequential(Linear(weights), torch.nn.LayerNorm(weights.info().n))
+        torch.save(model.state_dict(), tmp_path / "state.pt")
+        state = torch.load(tmp_path / "state.pt", weights_only=True)
+        empty = torch.nn.Sequential(torch.nn.Linear(weights.info().k, weights.info().n, bias=False), torch.nn.LayerNorm(weights.info().n)).to("meta")
+        load_quantized_(empty, state)
+        assert (empty[0].weights.unpack().view("u4") == weights.unpack().view("u4")).all(), name
+        model.load_state_dict(state)
+        assert model[0].weights is not weights and (model[0].weights.unpack() == weights.unpack()).all(), name
+
+
 def test_the_example(tmp_path):
     """It saves, loads and compares, and prints the loaded module."""
     program = [sys.executable, TOP / "bindings" / "python" / "examples" / "quantize_module.py", tmp_path / "module.pt"]
@@ -184,8 +298,14 @@ def test_states_that_do_not_fit(model):
         load_quantized_(Small(), {name: tensor for name, tensor in state.items() if name != "up.bias"})
     with pytest.raises(mm.ArgumentError, match=r"up is \[96, 64\] in the model, but \[64, 96\] in the state"):
         load_quantized_(Small(), {**state, **{f"up.{name}": state[f"down.{name}"] for name in ("packing", "codes", "scales")}})
-    with pytest.raises(mm.ArgumentError, match="version 9, expected 1"):
-        load_quantized_(Small(), {**state, "up.packing": torch.full((7,), 9)})
+    with pytest.raises(mm.ArgumentError, match=r"the state has up\.packing, expected up\.codes as well"):
+        load_quantized_(Small(), lacking)
+    with pytest.raises(mm.ArgumentError, match="head.1 is not there in the model, expected a Linear as in the state"):
+        smaller = Small()
+        smaller.head = torch.nn.Sequential(torch.nn.ReLU())
+        load_quantized_(smaller, state)
+    with pytest.raises(mm.ArgumentError, match="version 9, expected 1 to 2"):
+        load_quantized_(Small(), {**state, "up.packing": torch.full((10,), 9)})
 
 
 def test_compute_of_layers(model):

@@ -70,6 +70,10 @@ class CpuBackend final : public Backend, public PackedReader {
     return packed;
   }
 
+  Result<uint64_t> packed_bytes(const WeightSource& source) override {
+    return cpu::packed_bytes(source.meta());
+  }
+
   PackedForm packed_form() const override { return cpu::packed_form(); }
   Result<PackedMatrix> packed_matrix(const PackedWeights& weights) const override {
     return cpu::packed_matrix(cpu_weights(weights));

@@ -101,7 +101,19 @@ void sort_by_expert(const TokenChunk& chunk) {
   }
 }
 
-Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, bool alike, const PlanRules& rules) {
+/// The plan of one job. A profile that has changed since scratch was counted may ask for more than
+/// there is; the usual kernel then serves.
+Result<GemmPlan> plan_job(const GemmJob& job, const PlanRules& rules, uint64_t wave_bytes) {
+  MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(job.problem, job.m, rules));
+  if (plan.bytes() <= wave_bytes || !plan.tuned) return plan;
+  PlanRules usual = rules;
+  usual.profile = nullptr;
+  return plan_gemm(job.problem, job.m, usual);
+}
+
+Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, const PlanRules& rules,
+                                     uint64_t wave_bytes) {
+  const ExpertStack& stack = *chunk.problem->routing.stack;
   size_t made = 0;
   for (int64_t e = 0; e < chunk.experts; ++e) {
     const int32_t first = chunk.first[e], m = chunk.first[e + 1] - first;
@@ -113,14 +125,14 @@ Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, bool alike, const 
       job.problem.c = {chunk.results, chunk.routed_rows(), columns, columns, MARLIN_F32};
       job.problem.accumulate = false;
     }
+    job.m = m;
     const GemmJob* const before = made > 1 ? &job - 1 : nullptr;
-    if (alike && before != nullptr && before->m == m) {
+    if (stack.has_one_plan() && before != nullptr && before->m == m) {
       job.plan = before->plan;
     } else {
-      MARLIN_ASSIGN(job.plan, plan_gemm(job.problem, m, rules));
+      MARLIN_ASSIGN(job.plan, plan_job(job, rules, wave_bytes));
     }
     job.weights = static_cast<const CpuWeights*>(job.problem.weights);
-    job.m = m;
     job.rows_of_a = chunk.rows_of_a + first;
     job.rows_of_c = chunk.rows_of_c + first;
   }
@@ -143,19 +155,26 @@ void share_lone_rows(const TokenChunk& chunk, std::span<GemmJob> jobs, size_t wa
   }
 }
 
-/// As many jobs at a time as their scratch allows.
-void run_waves(const TokenChunk& chunk, std::span<GemmJob> jobs, uint64_t wave_bytes,
-               TaskRunner& runner) {
+/// As many jobs at a time as their scratch allows, and at least one.
+Status run_waves(const TokenChunk& chunk, std::span<GemmJob> jobs, uint64_t wave_bytes,
+                 TaskRunner& runner) {
   std::fill_n(chunk.lone_job, chunk.tokens, -1);
   for (size_t begin = 0, end = 0; begin < jobs.size(); begin = end) {
-    for (uint64_t used = 0; end < jobs.size() && used + jobs[end].plan.bytes() <= wave_bytes;
-         ++end) {
+    for (uint64_t used = 0; end < jobs.size(); ++end) {
+      const uint64_t bytes = jobs[end].plan.bytes();
+      if (bytes > wave_bytes)
+        return Status::error(MARLIN_E_INTERNAL,
+                             "an expert's %" PRId64 " rows need %" PRIu64
+                             " bytes of scratch, expected at most the %" PRIu64 " of the plan",
+                             jobs[end].m, bytes, wave_bytes);
+      if (bytes > wave_bytes - used) break;
       share_lone_rows(chunk, jobs, begin, end);
       jobs[end].place(chunk.wave + used);
-      used += jobs[end].plan.bytes();
+      used += bytes;
     }
     run_jobs(jobs.subspan(begin, end - begin), runner);
   }
+  return {};
 }
 
 /// A token's results times their scales, added up in the order of its routed rows. (A function of
@@ -243,8 +262,7 @@ Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
   // Any one job must fit. What all of them need together depends on the ids; where this falls short
   // they run in more waves.
   constexpr int64_t kSome = 12;  // rows: these may be padded threefold
-  plan.alike = stack.front()->meta().group_index.empty();
-  for (size_t e = 0; e < (plan.alike ? 1 : stack.size()); ++e) {
+  for (size_t e = 0; e < (stack.has_one_plan() ? 1 : stack.size()); ++e) {
     const GemmProblem one = problem_of(problem, e);
     MARLIN_ASSIGN(const GemmPlan largest, largest_plan(one, plan.routed_rows, rules));
     MARLIN_ASSIGN(const GemmPlan lone, plan_gemm(one, 1, rules));
@@ -268,8 +286,8 @@ Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const Pla
   for (; chunk.first_token < tokens; chunk.first_token += plan.tokens) {
     chunk.tokens = std::min(plan.tokens, tokens - chunk.first_token);
     sort_by_expert(chunk);
-    MARLIN_ASSIGN(const std::span<GemmJob> jobs, make_jobs(chunk, plan.alike, rules));
-    run_waves(chunk, jobs, plan.wave_bytes, runner);
+    MARLIN_ASSIGN(const std::span<GemmJob> jobs, make_jobs(chunk, rules, plan.wave_bytes));
+    MARLIN_RETURN_IF_ERROR(run_waves(chunk, jobs, plan.wave_bytes, runner));
     finish(chunk, runner);
   }
   return {};

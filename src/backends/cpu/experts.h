@@ -17,7 +17,6 @@ namespace metal_marlin::cpu {
 /// the ids.
 struct ExpertPlan {
   int64_t tokens = 0, routed_rows = 0, experts = 0;  ///< tokens at a time, and their routed rows
-  bool alike = true;  ///< the experts' layouts are equal: one plan serves as many rows of any
   uint64_t results_bytes = 0;  ///< of all routed rows' results, where scales sum them
   uint64_t wave_bytes = 0;     ///< for the jobs that run at once
 

@@ -248,6 +248,7 @@ class CpuWeights final : public PackedWeights {
     return data.size() + slot_to_k.size() * sizeof(int32_t) +
            (column_multiplier.size() + column_divisor.size()) * sizeof(float);
   }
+  PlanKey plan_key() const override { return {meta_, layout.slots, layout.slot_group}; }
   WeightMeta& mutable_meta() { return meta_; }
 
   PanelLayout layout;

@@ -431,7 +431,6 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
   uint64_t bytes = 0;
   MARLIN_ASSIGN(Slots slots, lay_out(source.meta(), *out, &bytes));
   const WeightMeta& meta = out->meta();
-  MARLIN_RETURN_IF_ERROR(check_padding(meta, out->layout.panels() * kPanelColumns, bytes));
   MARLIN_ASSIGN(out->data, Block::allocate(allocator, bytes));
   set_tensor_scales(*out);
 
@@ -440,6 +439,13 @@ Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
   MARLIN_RETURN_IF_ERROR(for_each_item(runner, out->layout.panels(),
                                        [&] { return PanelPacker(source, *out, groups); }));
   return out;
+}
+
+Result<uint64_t> packed_bytes(const WeightMeta& meta) {
+  CpuWeights planned;
+  uint64_t bytes = 0;
+  MARLIN_ASSIGN(const Slots slots, lay_out(meta, planned, &bytes));
+  return bytes + slots.slot_to_k.size() * sizeof(int32_t) + sizeof(CpuWeights);
 }
 
 PackedMatrix packed_matrix(const CpuWeights& weights) {

@@ -18,6 +18,9 @@ namespace metal_marlin::cpu {
 Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
                                                  const Allocator& allocator, TaskRunner& runner);
 
+/// What pack_weights() of a matrix of this meta takes, or its MARLIN_E_UNSUPPORTED.
+Result<uint64_t> packed_bytes(const WeightMeta& meta);
+
 /// The bytes of these weights as a file keeps them. They live as long as the weights.
 PackedMatrix packed_matrix(const CpuWeights& weights);
 /// What a container says of one matrix, without its bytes and the entries of its group index:

@@ -6,13 +6,13 @@
 #include <atomic>
 #include <cinttypes>
 #include <cstring>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "backends/gpu/choice.h"
 #include "backends/gpu/gemm.h"
+#include "backends/gpu/pack.h"
 #include "backends/gpu/probe.h"
 #include "backends/gpu/tune.h"
 #include "backends/gpu/unpack.h"
@@ -55,7 +55,18 @@ class GpuBackend final : public Backend {
     std::vector<const WeightSource*> sources;
     for (const auto& expert : experts) sources.push_back(expert.get());
     MARLIN_ASSIGN(GpuWeightStack packed, pack_sources(sources));
-    return ExpertStack(std::move_iterator(packed.begin()), std::move_iterator(packed.end()));
+    ExpertStack stack;
+    for (auto& expert : packed) stack.push_back(std::move(expert));
+    return stack;
+  }
+
+  Result<uint64_t> packed_bytes(const WeightSource& source) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
+    MARLIN_ASSIGN(const bool as_it_is, reads_as_it_is(source));
+    const WeightMeta meta = as_it_is ? source.meta() : WidenedSource(source).meta();
+    MARLIN_ASSIGN(const PackPlan plan,
+                  plan_packing(meta, Exponents::bytes, options_.policy->order));
+    return plan.layout.bytes + plan.slot_to_k.size() * sizeof(int32_t) + sizeof(GpuWeights);
   }
 
   Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows,
@@ -154,17 +165,25 @@ class GpuBackend final : public Backend {
   }
 
  private:
+  /// Whether the kernels read these weights as they are, or widened. Wide forms may be unknown to
+  /// them, too, as those of NF4 are to CUDA's.
+  Result<bool> reads_as_it_is(const WeightSource& source) const {
+    const auto serves = [this](const WeightMeta& meta) {
+      const auto reads = options_.policy->reads;
+      return is_basic(meta) || (reads != nullptr && reads(meta));
+    };
+    if (serves(source.meta())) return true;
+    if (is_narrow(source.meta()) && serves(WidenedSource(source).meta())) return false;
+    return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
+                         format_name(source.meta().format));
+  }
+
   Result<GpuWeightStack> pack_sources(std::span<const WeightSource* const> sources) {
     MARLIN_RETURN_IF_ERROR(check_process());
     std::vector<std::unique_ptr<WidenedSource>> widened;
     std::vector<const WeightSource*> wide;
     for (const WeightSource* const source : sources) {
-      const WeightMeta& meta = source->meta();
-      const auto reads = options_.policy->reads;
-      const bool as_it_is = is_basic(meta) || (reads != nullptr && reads(meta));
-      if (!as_it_is && !is_narrow(meta))
-        return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
-                             format_name(meta.format));
+      MARLIN_ASSIGN(const bool as_it_is, reads_as_it_is(*source));
       if (!as_it_is) widened.push_back(std::make_unique<WidenedSource>(*source));
       wide.push_back(as_it_is ? source : widened.back().get());
     }

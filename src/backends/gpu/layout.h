@@ -110,6 +110,12 @@ struct RowBlockLayout {
   }
   /// Whether there are row factors and origins. CUDA's order always has them.
   bool has_row_records() const { return order == SlotOrder::mma || row_factor != kRowFactorNone; }
+  /// What plans depend on besides the kind of the weights and their slots: the scales and the order
+  /// of columns, as they are stored.
+  uint32_t plan_bits() const {
+    return static_cast<uint32_t>(scale_type) | static_cast<uint32_t>(row_factor) << 8 |
+           static_cast<uint32_t>(permuted) << 16 | static_cast<uint32_t>(steady_scales) << 17;
+  }
   /// The values of the function constants that follow from the weights.
   uint32_t scale_constant() const {
     if (nested()) return kScaleNested;

@@ -126,7 +126,6 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotO
     return Status::error(MARLIN_E_SHAPE,
                          "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space",
                          meta.n, meta.k);
-  MARLIN_RETURN_IF_ERROR(check_padding(meta, layout.row_blocks() * kRowBlock, layout.bytes));
   return plan;
 }
 

@@ -51,7 +51,8 @@ Status check_experts(const GemmProblem& problem) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "%zu experts: this backend takes up to %d in one product", stack.size(),
                          kMostExperts);
-  if (stack.size() == 1 || weights_of(problem).expert_stride != 0) return {};
+  const bool in_reach = stack.size() == 1 || weights_of(problem).expert_stride != 0;
+  if (in_reach && stack.has_one_plan()) return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
                        "the packed layouts of the experts differ, as act-order can make them do; "
                        "this backend multiplies experts of one layout in one product");

@@ -25,6 +25,11 @@ class GpuWeights final : public PackedWeights {
     meta_ = std::move(meta);
   }
   uint64_t bytes() const override { return layout.bytes; }
+  PlanKey plan_key() const override {
+    PlanKey key(meta_, layout.slots, layout.slot_group);
+    key.own = layout.plan_bits();
+    return key;
+  }
   /// A part of the layout, which begins at this byte of it.
   DevicePointer part(uint64_t at) const { return place_.at(at); }
 

@@ -5,7 +5,10 @@
 #include <string>
 
 #include "base/bits.h"
+#include "checkpoints/recognizers/comfy.h"
 #include "checkpoints/recognizers/recognizers.h"
+#include "checkpoints/recognizers/scales.h"
+#include "checkpoints/recognizers/stacks.h"
 
 namespace metal_marlin {
 namespace {
@@ -17,9 +20,21 @@ struct Shape {
 Result<Shape> read_shape(const TensorView& shape) {
   MARLIN_RETURN_IF_ERROR(expect_dtype(shape, {MARLIN_I64, MARLIN_I32}));
   const bool wide = shape.dtype == MARLIN_I64;
-  if (shape.bytes != (wide ? 16 : 8)) MARLIN_RETURN_IF_ERROR(expect_shape(shape, 1, 2));
-  return Shape{wide ? load<int64_t>(shape.data) : load<int32_t>(shape.data),
-               wide ? load<int64_t>(shape.data + 8) : load<int32_t>(shape.data + 4)};
+  const uint64_t size = wide ? 8 : 4;
+  // A stack has the shape of its experts, or [experts, n, k] itself, or a shape for each expert.
+  const uint64_t numbers = shape.bytes / size;
+  const bool whole = shape.dims.size() == 1 && numbers == 3;
+  if (numbers < 2 || (numbers != 2 && !whole && cols_of(shape) != 2))
+    MARLIN_RETURN_IF_ERROR(expect_shape(shape, 1, 2));
+  const auto at = [&](uint64_t i) {
+    const std::byte* from = shape.data + i * size;
+    return wide ? load<int64_t>(from) : load<int32_t>(from);
+  };
+  const uint64_t first = whole ? 1 : 0;
+  for (uint64_t i = 2; !whole && i < numbers; ++i)
+    if (at(i) != at(i % 2))
+      return view_error(shape, MARLIN_E_FORMAT, "expected the same shape for each expert");
+  return Shape{at(first), at(first + 1)};
 }
 
 /// Codes of one width, in a stream or in padded words.
@@ -98,7 +113,6 @@ Result<Packing> packing_without_shape(const QuantConfig& config, const std::stri
 Status take_shape(const QuantConfig& config, const TensorView& shape, Finding& found) {
   const TensorView& codes = found.operands.values;
   Packing packing{4, false};
-  found.layer.n = rows_of(codes);
   if (present(shape)) {
     MARLIN_ASSIGN(const Shape said, read_shape(shape));
     const auto [n, k] = said;
@@ -143,18 +157,26 @@ Status check_bitmask(const TensorView& shape, const LayoutOperands& o) {
 
 std::optional<Finding> recognize_compressed_tensors(const Finder& finder,
                                                     const TensorView& tensor) {
-  const auto base = without_suffix(tensor.name, ".weight_packed");
+  auto base = finder.base_of(tensor.name, ".weight_packed");
+  if (!base && finder.bare) base = finder.base_of(tensor.name, ".packed");
   if (!base || (tensor.dtype != MARLIN_I32 && tensor.dtype != MARLIN_U32)) return std::nullopt;
+  if (tensor.dims.size() < 2 || tensor.dims.size() > 3) return std::nullopt;
   if (present(finder.find(*base, ".meta"))) return std::nullopt;  // marlin-24
+  const auto part = [&](const char* dotted, const char* joined, const char* shorter) {
+    const char* const names[] = {dotted, joined, shorter};
+    return finder.find_any(*base, names);
+  };
   Finding found;
   found.layer.name = *base;
+  found.take_matrix(tensor);
   LayoutOperands& o = found.operands;
-  o.values = tensor;
-  o.scales = finder.find(*base, ".weight_scale");
-  o.zeros = finder.find(*base, ".weight_zero_point");
-  o.group_index = finder.find(*base, ".weight_g_idx");
+  o.scales = part(".weight_scale", "_weight_scale", "_scale");
+  o.zeros = part(".weight_zero_point", "_weight_zero_point", "_zero_point");
+  o.group_index = part(".weight_g_idx", "_weight_g_idx", "_g_idx");
   if (present(o.group_index)) found.layer.flags |= MARLIN_LAYER_ACT_ORDER;
-  found.layer.status = take_shape(finder.config, finder.find(*base, ".weight_shape"), found);
+  TensorView shape = part(".weight_shape", "_weight_shape", "_shape");
+  found.layer.status = take_shape(finder.config, shape, found);
+  if (present(shape)) found.others.push_back(std::move(shape));
   if (!present(o.scales)) found.set_missing(".weight_scale");
   o.n = found.layer.n;
   o.k = found.layer.k;
@@ -163,9 +185,10 @@ std::optional<Finding> recognize_compressed_tensors(const Finder& finder,
 }
 
 std::optional<Finding> recognize_int_quantized(const Finder& finder, const TensorView& tensor) {
-  const auto base = without_suffix(tensor.name, ".weight");
-  if (!base || tensor.dtype != MARLIN_I8 || tensor.dims.size() != 2) return std::nullopt;
-  const TensorView scales = finder.find(*base, ".weight_scale");
+  const auto base = finder.base_of(tensor.name, ".weight");
+  if (!base || tensor.dtype != MARLIN_I8 || tensor.dims.size() < 2 || tensor.dims.size() > 3)
+    return std::nullopt;
+  const TensorView scales = finder.find_any(*base, kScaleNames);
   if (!present(scales) || !is_float(scales.dtype)) return std::nullopt;
   Finding found;
   found.layer.name = *base;
@@ -176,20 +199,20 @@ std::optional<Finding> recognize_int_quantized(const Finder& finder, const Tenso
   o.format = MARLIN_INT8;
   o.n = found.layer.n;
   o.k = found.layer.k;
-  o.scales = scales;
-  o.zeros = finder.find(*base, ".weight_zero_point");
+  static constexpr const char* kZeros[] = {".weight_zero_point", "_weight_zero_point",
+                                           "_zero_point"};
+  o.zeros = finder.find_any(*base, kZeros);
   if (present(o.zeros)) found.layer.format = o.format = MARLIN_UINT8;
-  for (TensorView* view : {&o.scales, &o.zeros}) {
-    if (present(*view) && (view->dims.empty() || (view->dims.size() == 1 && view->dims[0] == 1)))
-      share_among_rows(*view, o.n);
-  }
-  o.group_size = group_size_of(finder.config, o.k, cols_of(o.scales)).value_or(0);
+  settle_order(finder, scales, found);
+  take_comfy(finder, "int8_tensorwise", found);
+  take_scales(finder, scales, found);
+  spread_over_rows(o.zeros, found);
   return found;
 }
 
 std::optional<Finding> recognize_bitmask(const Finder& finder, const TensorView& tensor) {
   const auto base = without_suffix(tensor.name, ".compressed");
-  if (!base || !present(finder.find(*base, ".bitmask"))) return std::nullopt;
+  if (!base) return std::nullopt;
   Finding found;
   found.layer.name = *base;
   found.layer.layout = MARLIN_LAYOUT_ROWS;
@@ -201,6 +224,10 @@ std::optional<Finding> recognize_bitmask(const Finder& finder, const TensorView&
   found.layer.n = o.n = rows_of(tensor);
   found.layer.k = o.k = found.layer.group_size =
       std::min<int64_t>(cols_of(tensor), INT32_MAX / 2) * 2;
+  if (!present(o.sparse_meta)) {
+    found.set_missing(".bitmask");
+    return found;
+  }
   found.layer.status = check_bitmask(finder.find(*base, ".shape"), o);
   return found;
 }

@@ -1,45 +1,36 @@
-// E4M3 codes: one scale for the tensor, each row or a block of rows and columns (compressed-tensors
-// "float-quantized", DeepSeek, FBGEMM, ModelOpt), or MXFP8.
+// E4M3 codes: one scale for the tensor, each row, some columns of a row or a block of rows and
+// columns (compressed-tensors "float-quantized", DeepSeek, FBGEMM, ModelOpt, ComfyUI), MXFP8, or no
+// scale at all. E5M2 without scales is float16 with fewer bits.
 #include <algorithm>
 
+#include "checkpoints/recognizers/comfy.h"
 #include "checkpoints/recognizers/recognizers.h"
+#include "checkpoints/recognizers/scales.h"
+#include "checkpoints/recognizers/stacks.h"
 
 namespace metal_marlin {
 namespace {
 
-constexpr int64_t kBlock = 128;  // if the config does not say more
+bool is_matrix(const TensorView& tensor) {
+  return tensor.dims.size() == 2 || tensor.dims.size() == 3;
+}
 
-bool is_byte_exponent(marlin_dtype dtype) { return dtype == MARLIN_U8 || dtype == MARLIN_E8M0; }
-
-/// Sets the rows and columns that share a scale, which the shape of the scales tells, but for the
-/// size of blocks.
-void set_blocks(const QuantConfig& config, Finding& found) {
-  LayoutOperands& o = found.operands;
-  TensorView& scales = o.scales;
-  const int64_t rows = rows_of(scales), cols = cols_of(scales);
-  o.group_size = std::max<int64_t>(o.k, 1);
-  if (rows == 1 && cols == 1) return share_among_rows(scales, o.n);
-  if (scales.dims.size() == 1 && scales.dims[0] == o.n) {
-    scales.dims = {o.n, 1};
-    scales.row_stride = 1;
-  }
-  if (rows_of(scales) == o.n && cols_of(scales) == 1) return;
-  if (rows == o.n && is_byte_exponent(scales.dtype)) {
-    o.group_size = 32;
-    return;
-  }
-  const bool named = config.block.size() == 2 && config.block[0] >= 1 && config.block[1] >= 1;
-  o.scale_rows = named ? config.block[0] : kBlock;
-  o.group_size = named ? config.block[1] : kBlock;
+/// A scale of 1, for codes that are nothing but a cast.
+void take_one(Finding& found) {
+  static constexpr float kOne = 1;
+  TensorView& scale = found.operands.scales;
+  scale.name = "scale";
+  scale.dtype = MARLIN_F32;
+  scale.dims = {found.operands.n, 1};
+  scale.data = reinterpret_cast<const std::byte*>(&kOne);
+  scale.bytes = sizeof kOne;
 }
 
 }  // namespace
 
 std::optional<Finding> recognize_fp8(const Finder& finder, const TensorView& tensor) {
-  const auto base = without_suffix(tensor.name, ".weight");
-  if (!base || tensor.dtype != MARLIN_E4M3 || tensor.dims.size() != 2) return std::nullopt;
-  TensorView scales = finder.find(*base, ".weight_scale_inv");
-  if (!present(scales)) scales = finder.find(*base, ".weight_scale");
+  const auto base = finder.base_of(tensor.name, ".weight");
+  if (!base || tensor.dtype != MARLIN_E4M3 || !is_matrix(tensor)) return std::nullopt;
   Finding found;
   found.layer.name = *base;
   found.layer.format = MARLIN_FP8;
@@ -49,12 +40,34 @@ std::optional<Finding> recognize_fp8(const Finder& finder, const TensorView& ten
   o.format = MARLIN_FP8;
   o.n = found.layer.n;
   o.k = found.layer.k;
-  o.scales = scales;
-  if (!present(scales)) {
-    found.set_missing(".weight_scale");
+  const TensorView scales = finder.find_any(*base, kScaleNames);
+  settle_order(finder, scales, found);
+  if (!found.layer.status.ok()) {
+    o.scales = scales;
     return found;
   }
-  set_blocks(finder.config, found);
+  take_comfy(finder, "float8_e4m3fn", found);
+  if (present(scales)) {
+    take_scales(finder, scales, found);
+  } else if (finder.config.method.empty() && !present(finder.tensors.view("scaled_fp8"))) {
+    take_one(found);
+    o.group_size = std::max<int64_t>(o.k, 1);
+  } else {
+    found.set_missing(".weight_scale");
+  }
+  return found;
+}
+
+std::optional<Finding> recognize_e5m2(const Finder& finder, const TensorView& tensor) {
+  const auto base = finder.base_of(tensor.name, ".weight");
+  if (!base || tensor.type_name != "F8_E5M2" || !is_matrix(tensor)) return std::nullopt;
+  if (present(finder.find_any(*base, kScaleNames)) || present(finder.tensors.view("scaled_fp8")) ||
+      !finder.config.method.empty() || (tensor.dims.size() == 3 && !is_stack(finder, tensor)))
+    return std::nullopt;
+  TensorView halves = tensor;
+  halves.dtype = MARLIN_F16;
+  Finding found = take_floats(finder, *base, halves);
+  found.rearrange(&LayoutOperands::values, Rearrangement::widen_e5m2);
   return found;
 }
 

@@ -1,6 +1,8 @@
 // MLX: `weight`, `scales`, and `biases` in the affine mode. The config names the mode of all layers
-// or of one.
+// or of one, and the tensors decide where they can.
 #include <algorithm>
+#include <cinttypes>
+#include <iterator>
 #include <string>
 
 #include "checkpoints/recognizers/recognizers.h"
@@ -8,28 +10,70 @@
 namespace metal_marlin {
 namespace {
 
-/// "affine", "mxfp4", "nvfp4" or "mxfp8": from the config, else from the tensors.
+/// "affine", "mxfp4", "nvfp4" or "mxfp8": from the tensors, where they tell it, else from the
+/// config. Only affine codes have biases.
 std::string mode_of(const QuantConfig::Mlx& config, const TensorView& weight,
                     const TensorView& scales, bool has_biases) {
+  if (has_biases) return "affine";
   if (!config.mode.empty()) return config.mode;
-  if (has_biases || scales.dtype != MARLIN_U8) return "affine";
+  if (scales.dtype != MARLIN_U8) return "affine";
   if (cols_of(scales) * 8 == cols_of(weight)) return "mxfp8";
   return cols_of(scales) * 4 == cols_of(weight) ? "mxfp4" : "nvfp4";
 }
 
-/// Nothing if the library has no format for affine codes of this width.
-std::optional<marlin_format> affine_format(int64_t bits) {
-  return bits == 8 ? MARLIN_UINT8 : integer_format(bits);
+/// The widths of affine codes, and the sizes of their groups.
+constexpr int64_t kAffineWidths[] = {2, 3, 4, 5, 6, 8}, kAffineSizes[] = {32, 64, 128};
+
+bool is_affine_width(int64_t bits) {
+  return std::find(std::begin(kAffineWidths), std::end(kAffineWidths), bits) !=
+         std::end(kAffineWidths);
 }
 
-void set_affine(const TensorView& biases, const QuantConfig::Mlx& mlx, marlin_format format,
-                Finding& found) {
+struct Affine {
+  int64_t bits = 0, group_size = 0;
+};
+
+/// A row of `words` words and its number of groups give the product of the bits of a code and the
+/// size of a group. The config tells one of both, and where it contradicts the shapes, they count.
+Result<Affine> affine_of(const TensorView& weight, const QuantConfig::Mlx& config, int64_t words,
+                         int64_t groups) {
+  const int64_t product = groups >= 1 && words * 32 % groups == 0 ? words * 32 / groups : 0;
+  const int64_t bits = config.bits.value_or(0), size = config.group_size.value_or(0);
+  if (product > 0 && size > 0 && product % size == 0 && is_affine_width(product / size))
+    return Affine{product / size, size};
+  if (product > 0 && is_affine_width(bits) && product % bits == 0)
+    return Affine{bits, product / bits};
+  if (product <= 0 || bits > 0 || size > 0) {
+    return view_error(weight, MARLIN_E_SHAPE,
+                      "expected rows of whole codes, found %" PRId64 " words and %" PRId64
+                      " groups, and %" PRId64 " bits in groups of %" PRId64 " in the config",
+                      words, groups, bits, size);
+  }
+  std::string fits;
+  Affine last;
+  int count = 0;
+  for (const int64_t width : kAffineWidths) {
+    for (const int64_t group : kAffineSizes) {
+      if (width * group != product) continue;
+      last = {width, group};
+      fits += (count++ == 0 ? "" : " or ") + std::to_string(width) + " bits in groups of " +
+              std::to_string(group);
+    }
+  }
+  if (count == 1) return last;
+  return view_error(weight, MARLIN_E_UNSUPPORTED,
+                    "cannot tell the codes (%s): expected bits or group_size in config.json",
+                    count == 0 ? "no width fits" : fits.c_str());
+}
+
+void set_affine(const TensorView& biases, const Affine& affine, int64_t words, Finding& found) {
   LayoutOperands& o = found.operands;
-  o.format = format;
+  found.layer.k = o.k = words * 32 / affine.bits;
+  o.format =
+      affine.bits == 8 ? MARLIN_UINT8 : integer_format(affine.bits).value_or(MARLIN_FORMAT_NONE);
   o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   o.zeros = biases;
-  const int64_t groups = std::max<int64_t>(cols_of(o.scales), 1);
-  o.group_size = mlx.group_size.value_or(o.k % groups == 0 ? o.k / groups : 0);
+  o.group_size = affine.group_size;
   if (!present(biases)) found.set_missing(".biases");
 }
 
@@ -56,30 +100,27 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
                    largest = finder.find(*base, ".global_scale");
   const QuantConfig::Mlx mlx = finder.config.mlx_of(*base);
   const std::string mode = mode_of(mlx, tensor, o.scales, present(biases));
-  const int64_t bits = mlx.bits.value_or(mode == "mxfp8" ? 8 : 4);
-  const auto format = affine_format(bits);
-  const bool own_bits = mode == "affine" || bits == (mode == "mxfp8" ? 8 : 4);
-  if (!format || !own_bits) {
-    found.layer.k = 0;
-    found.layer.status = view_error(
-        tensor, MARLIN_E_UNSUPPORTED,
-        "expected affine codes of 2 to 6 or 8 bits, mxfp8 or codes of 4 bits, the config "
-        "says %lld bits",
-        static_cast<long long>(bits));
-  } else if (present(largest) && mode != "nvfp4") {
-    found.layer.k = words * 8;
+  const int64_t bits = mlx.bits.value_or(0), own = mode == "mxfp8" ? 8 : 4;
+  if (present(largest) && mode != "nvfp4") {
     found.layer.status = view_error(largest, MARLIN_E_UNSUPPORTED,
                                     "expected codes in the mode nvfp4 beside it, found the mode "
                                     "'%.40s'",
                                     mode.c_str());
-  } else if (words * 32 % bits != 0) {
-    found.layer.k = 0;
-    found.layer.status = view_error(tensor, MARLIN_E_SHAPE,
-                                    "expected rows of whole codes of %lld bits, found %lld words",
-                                    static_cast<long long>(bits), static_cast<long long>(words));
   } else if (mode == "affine") {
-    found.layer.k = o.k = words * 32 / bits;
-    set_affine(biases, mlx, *format, found);
+    const auto affine = affine_of(tensor, mlx, words, cols_of(o.scales));
+    if (affine.ok()) {
+      set_affine(biases, affine.value(), words, found);
+    } else {
+      found.layer.k = 0;
+      found.layer.status = affine.status();
+      o.zeros = biases;
+    }
+  } else if (bits != 0 && bits != own) {
+    found.layer.k = 0;
+    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED,
+                                    "mode %.20s: expected codes of %" PRId64
+                                    " bits, the config says %" PRId64 " bits",
+                                    mode.c_str(), own, bits);
   } else if (mode == "mxfp8") {
     found.layer.k = o.k = words * 4;
     o.format = MARLIN_FP8;

@@ -1,14 +1,19 @@
-// MXFP4 in safetensors: gpt-oss expert stacks, compressed-tensors and Quark. All have rows of
-// bytes, low nibble = even k, and one byte of E8M0 for 32 codes. Only their names differ.
+// MXFP4 in safetensors: gpt-oss expert stacks, compressed-tensors, Quark and DeepSeek. All have
+// rows of bytes, low nibble = even k, and one byte of E8M0 for 32 codes. Only their names differ.
 #include <algorithm>
 #include <utility>
 
+#include "base/bits.h"
 #include "checkpoints/recognizers/recognizers.h"
+#include "checkpoints/recognizers/scales.h"
 
 namespace metal_marlin {
 namespace {
 
-bool is_bytes(const TensorView& v) { return v.dtype == MARLIN_U8 && v.dims.size() >= 2; }
+/// DeepSeek calls them I8.
+bool is_bytes(const TensorView& v) {
+  return (v.dtype == MARLIN_U8 || v.dtype == MARLIN_I8) && v.dims.size() >= 2 && v.dims.size() <= 3;
+}
 bool is_e8m0(const TensorView& v) { return v.dtype == MARLIN_U8 || v.dtype == MARLIN_E8M0; }
 
 /// [..., N, bytes of a row] and its scales [..., N, K / 32].
@@ -19,6 +24,7 @@ Finding make_finding(std::string_view name, const TensorView& values, const Tens
   found.set_layout(LayoutId::rows);
   found.take_matrix(values);
   LayoutOperands& o = found.operands;
+  o.values.dtype = MARLIN_U8;
   o.format = MARLIN_MXFP4;
   o.scales = scales;
   found.layer.k = std::min<int64_t>(found.layer.k, INT32_MAX) * 2;
@@ -49,13 +55,15 @@ std::optional<Finding> recognize_gpt_oss(const Finder& finder, const TensorView&
 }
 
 std::optional<Finding> recognize_mxfp4(const Finder& finder, const TensorView& tensor) {
-  for (const char* suffix : {".weight_packed", ".weight"}) {
-    const auto base = without_suffix(tensor.name, suffix);
+  for (const char* suffix : {".weight_packed", ".packed", ".weight"}) {
+    const auto base = finder.base_of(tensor.name, suffix);
     if (!base || !is_bytes(tensor)) continue;
-    const TensorView scales = finder.find(*base, ".weight_scale");
-    const bool has_global = present(finder.find(*base, ".weight_global_scale")) ||
-                            present(finder.find(*base, ".weight_scale_2"));
+    const TensorView scales = finder.find_any(*base, kScaleNames);
+    const bool has_global = present(finder.find_any(*base, kTensorDivisorNames)) ||
+                            present(finder.find_any(*base, kTensorScaleNames));
     if (!present(scales) || !is_e8m0(scales) || has_global) continue;
+    // Other codes in I8 have a scale for 32 bytes.
+    if (tensor.dtype == MARLIN_I8 && cols_of(scales) != ceil_div(cols_of(tensor), 16)) continue;
     return make_finding(*base, tensor, scales);
   }
   return std::nullopt;

@@ -6,16 +6,23 @@
 #include "base/bits.h"
 #include "checkpoints/recognizers/recognizers.h"
 #include "layouts/awq_gemv.h"
+#include "layouts/gptq_zeros.h"
 
 namespace metal_marlin {
 namespace {
 
 struct QweightTensors {
   TensorView qweight, scales, qzeros, g_idx;
+  bool wide = false;  ///< words of 64 bits, which are taken for twice as many of 32
 };
 
+bool is_gptq(marlin_layout layout) {
+  return layout == MARLIN_LAYOUT_GPTQ_V1 || layout == MARLIN_LAYOUT_GPTQ_V2;
+}
+
 /// The layout that the shapes allow: GPTQ [K/8, N] with scales [G, N]; AWQ gemm [K, N/8] with
-/// scales [G, N]; AWQ gemv [N, K/8] with scales [N, 8 Zw]. AUTO if they allow none or several.
+/// scales [G, N]; AWQ gemv [N, K/8] with scales [N, 8 Zw]. AUTO if they allow none or several. They
+/// do not tell GPTQ v1 from v2.
 marlin_layout layout_of_shapes(const QweightTensors& p) {
   if (p.qweight.dtype == MARLIN_I16) return MARLIN_LAYOUT_AWQ_GEMV_FAST;
   if (present(p.g_idx)) return MARLIN_LAYOUT_GPTQ_V1;
@@ -28,28 +35,88 @@ marlin_layout layout_of_shapes(const QweightTensors& p) {
   return awq ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AWQ_GEMV;
 }
 
-/// AUTO if the config names an unknown variant.
-marlin_layout layout_of_config(const QuantConfig& config, const QweightTensors& p) {
-  if (config.method == "gptq") {
-    if (config.format == "gptq_v2") return MARLIN_LAYOUT_GPTQ_V2;
-    return config.format.empty() || config.format == "gptq" ? MARLIN_LAYOUT_GPTQ_V1
-                                                            : MARLIN_LAYOUT_AUTO;
-  }
-  if (p.qweight.dtype == MARLIN_I16 || config.format == "gemv_fast" || config.format == "llm-awq") {
-    return MARLIN_LAYOUT_AWQ_GEMV_FAST;
-  }
-  if (config.format == "gemv") return MARLIN_LAYOUT_AWQ_GEMV;
-  return config.format.empty() || config.format == "gemm" ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AUTO;
+/// A layout of the config, and whether the config tells GPTQ v1 from v2.
+struct Named {
+  marlin_layout layout = MARLIN_LAYOUT_AUTO;
+  bool tells_version = true;
+};
+
+/// AutoRound writes the zeros of GPTQ v2, or lets the packers of AutoGPTQ (v1) and AutoAWQ write.
+/// Its other back ends have stored both.
+Named layout_of_autoround(const QuantConfig& config) {
+  const std::string_view packing = config.packing;
+  if (packing.find("awq") != std::string_view::npos) return {MARLIN_LAYOUT_AWQ};
+  if (packing.find("auto_gptq") != std::string_view::npos ||
+      packing.find("autogptq") != std::string_view::npos)
+    return {MARLIN_LAYOUT_GPTQ_V1};
+  if (packing == "auto_round" || packing.find("gptqmodel") != std::string_view::npos)
+    return {MARLIN_LAYOUT_GPTQ_V2};
+  return {MARLIN_LAYOUT_GPTQ_V1, false};
 }
 
-marlin_layout layout_of(const Finder& finder, const QweightTensors& p) {
-  if (finds(RecognizerId::qweight, finder.layout)) return finder.layout;
-  if (finder.config.method == "gptq" || finder.config.method == "awq")
-    return layout_of_config(finder.config, p);
+/// AUTO if the config names an unknown variant.
+Named layout_of_config(const QuantConfig& config, const QweightTensors& p) {
+  const std::string& format = config.format;
+  if (config.method == "gptq" || config.method == "gptqmodel") {
+    if (format == "gptq_v2") return {MARLIN_LAYOUT_GPTQ_V2};
+    if (format == "gptq") return {MARLIN_LAYOUT_GPTQ_V1};
+    // AutoGPTQ, which wrote v1, named no format.
+    if (format.empty()) return {MARLIN_LAYOUT_GPTQ_V1};
+    return {};
+  }
+  if (p.qweight.dtype == MARLIN_I16 || format == "gemv_fast" || format == "llm-awq")
+    return {MARLIN_LAYOUT_AWQ_GEMV_FAST};
+  if (format == "gemv") return {MARLIN_LAYOUT_AWQ_GEMV};
+  // "exllama" and "ipex" are kernels for the words of "gemm".
+  const bool gemm = format.empty() || format == "gemm" || format == "exllama" ||
+                    format == "exllamav2" || format == "ipex" || format == "marlin";
+  return {gemm ? MARLIN_LAYOUT_AWQ : MARLIN_LAYOUT_AUTO};
+}
+
+Named named_layout(const Finder& finder, const QweightTensors& p) {
+  const QuantConfig& config = finder.config;
+  if (finds(RecognizerId::qweight, finder.layout)) return {finder.layout};
+  if (config.method.find("auto-round") != std::string::npos || config.method == "auto_round")
+    return layout_of_autoround(config);
+  if (config.method.starts_with("gptq") || config.method.starts_with("awq"))
+    return layout_of_config(config, p);
   const marlin_layout layout = layout_of_shapes(p);
-  return layout == MARLIN_LAYOUT_GPTQ_V1 && finder.config.format == "gptq_v2"
-             ? MARLIN_LAYOUT_GPTQ_V2
-             : layout;
+  if (!is_gptq(layout)) return {layout};
+  if (config.format == "gptq_v2") return {MARLIN_LAYOUT_GPTQ_V2};
+  return {layout, config.format == "gptq"};
+}
+
+/// The zero that all stored zeros have, if they are all the same. Files of any size are opened, so
+/// of many zeros only the first are read here; reading the layer compares them all.
+std::optional<int> common_zero(const QweightTensors& p, int64_t n, int64_t bits) {
+  constexpr int64_t kMost = 1 << 14;
+  const int64_t groups = rows_of(p.qzeros);
+  if (!present(p.qzeros) || n < 1 || n > INT32_MAX || groups < 1 ||
+      (p.qzeros.dtype != MARLIN_I32 && p.qzeros.dtype != MARLIN_U32) ||
+      cols_of(p.qzeros) != GptqZeros::words_of_row(n, static_cast<int>(bits)))
+    return std::nullopt;
+  const int64_t some = std::clamp<int64_t>(kMost / n, 1, groups);
+  const GptqZeros zeros(p.qzeros.data, n, some, static_cast<int>(bits), ZeroReading::as_stored);
+  const int first = zeros.at(0, 0);
+  return zeros.find_other_than(first) ? std::nullopt : std::optional(first);
+}
+
+/// Decides between v1 and v2, which differ in the zeros alone. The zero of symmetric codes is in
+/// the middle, so zeros that are all stored as the middle or one below it tell the version,
+/// whatever the config calls it. Otherwise the config must tell it.
+Status settle_version(const Finder& finder, const QweightTensors& p, int64_t bits, Named& named) {
+  if (!is_gptq(named.layout) || finder.layout != MARLIN_LAYOUT_AUTO) return {};
+  if (!present(p.qzeros)) return {};
+  const auto zero = common_zero(p, cols_of(p.qweight), bits);
+  const int middle = 1 << bits >> 1;
+  if (zero && finder.config.symmetric.value_or(true) && (*zero == middle || *zero == middle - 1)) {
+    named.layout = *zero == middle ? MARLIN_LAYOUT_GPTQ_V2 : MARLIN_LAYOUT_GPTQ_V1;
+    return {};
+  }
+  if (named.tells_version) return {};
+  return view_error(p.qzeros, MARLIN_E_UNSUPPORTED,
+                    "cannot tell GPTQ v1 (zeros less 1) from v2: expected checkpoint_format or "
+                    "packing_format in a config, or the layout when opening");
 }
 
 Status unknown_layout(const Finder& finder, const QweightTensors& p) {
@@ -57,10 +124,24 @@ Status unknown_layout(const Finder& finder, const QweightTensors& p) {
     return view_error(p.qweight, MARLIN_E_UNSUPPORTED,
                       "the format gptq_p, which stores codes in planes of bits, is not read");
   }
-  return view_error(
-      p.qweight, MARLIN_E_UNSUPPORTED,
-      "cannot tell the layout (method '%.20s', format '%.20s'): name one when opening the file",
-      finder.config.method.c_str(), finder.config.format.c_str());
+  return view_error(p.qweight, MARLIN_E_UNSUPPORTED,
+                    "cannot tell the layout (method '%.20s', format '%.20s'): expected GPTQ or AWQ "
+                    "in a config, or the layout when opening",
+                    finder.config.method.c_str(), finder.config.format.c_str());
+}
+
+/// GPTQModel's pack_dtype int64: each word is two words of 32 bits of its column, or for zeros of
+/// its row.
+void take_wide_words(QweightTensors& p) {
+  p.wide = p.qweight.dtype == MARLIN_I64 && p.qweight.dims.size() == 2;
+  for (TensorView* view : {&p.qweight, &p.qzeros}) {
+    if (view->dtype != MARLIN_I64 || view->dims.size() != 2 || view->dims[0] > INT32_MAX ||
+        view->dims[1] > INT32_MAX)
+      continue;
+    view->dims[view == &p.qweight ? 0 : 1] *= 2;
+    view->row_stride = view->dims[1];
+    view->dtype = MARLIN_I32;
+  }
 }
 
 /// Sets the group size of a "gemv" layer whose scales are padded to this many groups. It is a size
@@ -154,7 +235,12 @@ Status set_format(const Finder& finder, const QweightTensors& p, bool gptq, int6
                       "expected codes of %s bits, found %" PRId64 " bits",
                       gptq ? "2, 3, 4 or 8" : "4", bits);
   }
-  const bool zeros = present(p.qzeros) && !finder.config.symmetric.value_or(true);
+  // Symmetric codes of 8 bits are INT8, and others UINT8. A config may say "symmetric" of all
+  // layers although one is not.
+  const auto zero = common_zero(p, cols_of(p.qweight), bits);
+  const int stored = found.operands.layout == MARLIN_LAYOUT_GPTQ_V2 ? 128 : 127;
+  const bool zeros = present(p.qzeros) && bits == 8 &&
+                     (!finder.config.symmetric.value_or(true) || !zero || *zero != stored);
   found.layer.format = found.operands.format =
       *format == MARLIN_INT8 && zeros ? MARLIN_UINT8 : *format;
   return {};
@@ -191,29 +277,39 @@ void set_gemv(const Finder& finder, const QweightTensors& p, Finding& found) {
       set_padded_group_size(finder, fast ? rows_of(p.scales) : cols_of(p.scales), found);
 }
 
-}  // namespace
+/// The first of `experts` matrices: what a part of a stack is but for its first dimension.
+void peel(TensorView& view, int64_t experts, size_t rank) {
+  if (!present(view) || view.dims.size() != rank || view.dims[0] != experts || experts < 1) return;
+  view.dims.erase(view.dims.begin());
+  view.bytes /= static_cast<uint64_t>(experts);
+}
 
-std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView& tensor) {
-  const auto base = without_suffix(tensor.name, ".qweight");
-  if (!base) return std::nullopt;
-  QweightTensors p{tensor, finder.find(*base, ".scales"), finder.find(*base, ".qzeros"),
-                   finder.find(*base, ".g_idx")};
-  if (!present(p.qzeros)) p.qzeros = finder.find(*base, ".scaled_zeros");  // llm-awq
-  const marlin_layout layout = layout_of(finder, p);
+void stack(TensorView& view, int64_t experts) {
+  if (!present(view)) return;
+  view.dims.insert(view.dims.begin(), experts);
+  view.bytes *= static_cast<uint64_t>(experts);
+}
+
+Finding find_matrix(const Finder& finder, std::string_view base, const QweightTensors& p) {
+  Named named = named_layout(finder, p);
   Finding found;
-  found.layer.name = *base;
+  found.layer.name = base;
   LayoutOperands& o = found.operands;
   o.values = p.qweight;
   o.scales = p.scales;
   o.zeros = p.qzeros;
-  const bool gptq = layout == MARLIN_LAYOUT_GPTQ_V1 || layout == MARLIN_LAYOUT_GPTQ_V2;
-  if (layout == MARLIN_LAYOUT_AUTO) {
+  o.group_index = p.g_idx;
+  const bool gptq = is_gptq(named.layout);
+  const int64_t bits = gptq ? gptq_bits(finder, p) : finder.config.bits.value_or(4);
+  Status status = named.layout == MARLIN_LAYOUT_AUTO ? unknown_layout(finder, p)
+                                                     : settle_version(finder, p, bits, named);
+  if (!status.ok()) {
     found.layer.layout = o.layout = MARLIN_LAYOUT_AUTO;
-    found.layer.status = unknown_layout(finder, p);
+    found.layer.status = status;
     return found;
   }
-  found.set_layout(*caller_layout(layout));
-  const int64_t bits = gptq ? gptq_bits(finder, p) : finder.config.bits.value_or(4);
+  if (p.wide) found.rearrange(&LayoutOperands::values, Rearrangement::halve_words);
+  found.set_layout(*caller_layout(named.layout));
   found.layer.status = set_format(finder, p, gptq, bits, found);
   if (!found.layer.status.ok()) return found;
   if (!present(p.scales)) {
@@ -224,11 +320,66 @@ std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView&
     found.set_missing(".qzeros");
     return found;
   }
-  if (layout == MARLIN_LAYOUT_AWQ_GEMV || layout == MARLIN_LAYOUT_AWQ_GEMV_FAST) {
+  if (!gptq) o.group_index = {};
+  if (named.layout == MARLIN_LAYOUT_AWQ_GEMV || named.layout == MARLIN_LAYOUT_AWQ_GEMV_FAST) {
     set_gemv(finder, p, found);
     return found;
   }
   gptq ? set_gptq(finder, p, bits, found) : set_awq(p, found);
+  o.n = found.layer.n;
+  o.k = found.layer.k;
+  o.group_size = group_size_of(finder.config, o.k, rows_of(p.scales)).value_or(0);
+  return found;
+}
+
+}  // namespace
+
+std::optional<Finding> recognize_qweight(const Finder& finder, const TensorView& tensor) {
+  const auto base = finder.base_of(tensor.name, ".qweight");
+  if (!base) return std::nullopt;
+  const auto part = [&](const char* dotted, const char* joined, const char* other = "") {
+    const char* const names[] = {dotted, joined, other};
+    return finder.find_any(*base, std::span(names).first(*other == 0 ? 2 : 3));
+  };
+  QweightTensors p{tensor, part(".scales", "_scales"),
+                   part(".qzeros", "_qzeros", ".scaled_zeros"),  // the last: llm-awq
+                   part(".g_idx", "_g_idx")};
+  const bool stacked = tensor.dims.size() == 3 && tensor.dims[0] > 0;
+  const int64_t experts = stacked ? tensor.dims[0] : 1;
+  if (stacked) {
+    for (TensorView* view : {&p.qweight, &p.scales, &p.qzeros}) peel(*view, experts, 3);
+    peel(p.g_idx, experts, 2);
+  }
+  take_wide_words(p);
+  Finding found = find_matrix(finder, *base, p);
+  if (!stacked) return found;
+  LayoutOperands& o = found.operands;
+  for (TensorView* view : {&o.values, &o.scales, &o.zeros, &o.group_index}) stack(*view, experts);
+  found.stacked = true;
+  found.layer.experts = static_cast<uint32_t>(std::min<int64_t>(experts, UINT32_MAX));
+  return found;
+}
+
+std::optional<Finding> recognize_quark(const Finder& finder, const TensorView& tensor) {
+  const auto base = without_suffix(tensor.name, ".weight");
+  if (!base || finder.config.method != "quark" || tensor.dtype != MARLIN_I32 ||
+      tensor.dims.size() != 2)
+    return std::nullopt;
+  const QweightTensors p{
+      tensor, finder.find(*base, ".weight_scale"), finder.find(*base, ".weight_zero_point"), {}};
+  const bool known = finder.config.pack_method == "reorder" &&
+                     finder.config.weight_dtype == "uint4" && present(p.scales) &&
+                     present(p.qzeros);
+  if (!known) return std::nullopt;
+  Finding found;
+  found.layer.name = *base;
+  LayoutOperands& o = found.operands;
+  o.values = p.qweight;
+  o.scales = p.scales;
+  o.zeros = p.qzeros;
+  found.set_layout(LayoutId::awq);
+  found.layer.format = o.format = MARLIN_INT4;
+  set_awq(p, found);
   o.n = found.layer.n;
   o.k = found.layer.k;
   o.group_size = group_size_of(finder.config, o.k, rows_of(p.scales)).value_or(0);

@@ -44,11 +44,6 @@ std::optional<marlin_format> integer_format(int64_t bits) {
   }
 }
 
-void share_among_rows(TensorView& scale, int64_t n) {
-  scale.dims = {n, 1};
-  scale.row_stride = 0;
-}
-
 std::optional<uint32_t> take_number(std::string_view& text) {
   uint32_t number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

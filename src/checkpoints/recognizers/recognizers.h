@@ -27,8 +27,8 @@ struct Recognizer {
 std::span<const Recognizer> recognizers();
 /// The format of integer codes of this width that have one zero point for all, or nothing.
 std::optional<marlin_format> integer_format(int64_t bits);
-/// Makes one scale an operand of n rows, which all read it.
-void share_among_rows(TensorView& scale, int64_t n);
+/// The layer of a matrix of floats.
+Finding take_floats(const Finder& finder, std::string_view base, const TensorView& tensor);
 /// Takes a number without a sign, up to 2^32 - 1, from the front of `text`; nothing if none is
 /// there.
 std::optional<uint32_t> take_number(std::string_view& text);

@@ -1,9 +1,10 @@
 // TorchAO: a tensor X.weight is stored in parts, X._weight_qdata and others. The type of its zeros
-// tells Int4Tensor ("plain") from IntxUnpackedToInt8Tensor.
+// tells Int4Tensor ("plain") from IntxUnpackedToInt8Tensor; Float8Tensor has none.
 #include <algorithm>
 #include <cinttypes>
 
 #include "checkpoints/recognizers/recognizers.h"
+#include "checkpoints/recognizers/scales.h"
 
 namespace metal_marlin {
 namespace {
@@ -50,6 +51,16 @@ Status take_parts(Finding& found) {
   return set_group(found, o.scales.dims[0]);
 }
 
+/// Float8Tensor has no zeros.
+void take_float8(const Finder& finder, const TensorView& scales, Finding& found) {
+  LayoutOperands& o = found.operands;
+  found.layer.format = o.format = MARLIN_FP8;
+  found.take_matrix(o.values);
+  o.n = found.layer.n;
+  o.k = found.layer.k;
+  take_scales(finder, scales, found);
+}
+
 }  // namespace
 
 std::optional<Finding> recognize_torchao(const Finder& finder, const TensorView& tensor) {
@@ -66,6 +77,8 @@ std::optional<Finding> recognize_torchao(const Finder& finder, const TensorView&
   o.zeros = finder.find(*base, "._weight_zero_point");
   if (!present(o.scales))
     found.set_missing("._weight_scale");
+  else if (tensor.dtype == MARLIN_E4M3 && tensor.dims.size() == 2)
+    take_float8(finder, o.scales, found);
   else if (!present(o.zeros))
     found.set_missing("._weight_zero_point");
   else

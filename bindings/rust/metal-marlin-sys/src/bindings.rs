@@ -261,6 +261,11 @@ pub const MARLIN_LAYER_ACT_ORDER: u32 = 512;
 pub const MARLIN_LAYER_SPARSE_2_4: u32 = 1024;
 /// in marlin_convert_outcome: no value of a quantized layer has changed
 pub const MARLIN_LAYER_EXACT: u32 = 2048;
+/// marlin_open_desc::flags: the order of stacks of experts whose shapes and config allow both; otherwise they are not read
+/// \[experts, n, k\]
+pub const MARLIN_OPEN_OUTPUTS_FIRST: u32 = 1;
+/// \[experts, k, n\]
+pub const MARLIN_OPEN_INPUTS_FIRST: u32 = 2;
 /// marlin_load_desc::flags
 /// as the MARLIN_PACK_ flags of the same names
 pub const MARLIN_LOAD_PRUNE_2_4: u32 = 4;
@@ -364,7 +369,7 @@ pub struct marlin_context_desc {
     pub backend: marlin_backend,
     /// marlin_device_info::index; 0 with AUTO
     pub device_index: i32,
-    /// CPU threads; 0: as many as affinity and cgroup allow the process
+    /// CPU threads; 0: as many as affinity and cgroup allow the process. With parallel_for: how many threads work is divided for, so it decides the number of tasks; with 1, small products call it not at all
     pub threads: u32,
     /// the host's CUcontext or id\<MTLDevice\>; NULL: by index. NULL with AUTO and CPU
     pub native_device: *mut c_void,
@@ -453,7 +458,7 @@ impl Default for marlin_pack_desc {
     }
 }
 
-/// C\[M, N\] = f(A\[M, K\] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows alternate: column j of C combines row 2 j with row 2 j + 1. Other epilogues ignore the flag. Mixture of experts: weights of E experts need expert_ids \[T, top_k\]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids\[t, s\]. A token may name one expert twice. A has one row per token, \[T, K\] (as for gate and up), or one per routed row, \[T top_k, K\] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, \[T, N\]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside \[0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED.
+/// C\[M, N\] = f(A\[M, K\] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Sums are float32: C may be infinite or NaN where the sum of |a| |w| exceeds float32, and with NVFP4 where this sum over tensor_scale does (|a| above about 1e34). Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows alternate: column j of C combines row 2 j with row 2 j + 1. Other epilogues ignore the flag. Mixture of experts: weights of E experts need expert_ids \[T, top_k\]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids\[t, s\]. A token may name one expert twice. A has one row per token, \[T, K\] (as for gate and up), or one per routed row, \[T top_k, K\] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, \[T, N\]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside \[0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct marlin_gemm_desc {
@@ -792,9 +797,9 @@ extern "C" {
     /// The host's view of the memory; NULL for NULL and for a handle of another kind.
     pub fn marlin_buffer_host(buffer: *mut marlin_buffer) -> *mut c_void;
     pub fn marlin_buffer_destroy(buffer: *mut marlin_buffer);
-    /// Packs part_count matrices, concatenated along N, into one handle. The parts must agree in k, format, group size and kinds of scales and zeros. With expert_count above 1, the parts belong to that many experts: all parts of the first expert come first, and every expert has the same number of parts with the same n. 0 means 1. The parts may be freed afterwards. PRUNE_2_4 keeps the two weights of largest |w| in every 4 along K, the lower k on ties, before any scale is chosen; codes are compared by their decoded values. Sparse weights stay as they are. k must be a multiple of 4, and the format must have 4-bit codes and no group_index.
+    /// Packs part_count matrices, concatenated along N, into one handle. The parts must agree in k, format, group size and kinds of scales and zeros. With expert_count above 1, the parts belong to that many experts: all parts of the first expert come first, and every expert has the same number of parts with the same n. 0 means 1. The parts may be freed afterwards. Rows and columns are padded. Weights that would take more than 64 MiB and four times the bytes of their codes, scales and zeros are MARLIN_E_UNSUPPORTED, here, in marlin_weights_load and in marlin_checkpoint_save. PRUNE_2_4 keeps the two weights of largest |w| in every 4 along K, the lower k on ties, before any scale is chosen; codes are compared by their decoded values. Sparse weights stay as they are. k must be a multiple of 4, and the format must have 4-bit codes and no group_index.
     pub fn marlin_weights_pack(context: *mut marlin_context, parts: *const *const marlin_pack_desc, part_count: u32, expert_count: u32, out: *mut *mut marlin_weights, err: *mut marlin_error) -> marlin_status;
-    /// Decodes rows to floats, bit-exact: the true value is rounded once to float32, and then once to out's dtype. out is \[T, K\], F32, F16 or BF16, in the file's order of k. row_ids is \[T, 1\] I32, and first_row is then ignored; with several experts row_ids is MARLIN_E_UNSUPPORTED. row_ids NULL selects the T rows from first_row on; rows of expert e start at e N. An id outside \[0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL. On the CPU, an out of U8 \[T, bytes of a row\] without row_ids receives the rows as GGUF's blocks, the bytes that were packed with layout GGUF. Codes of -0 in MXFP4 and NVFP4 are +0 there, and scales of NVFP4 have no sign, as ggml reads them. Weights that no block type holds, NVFP4 with a scale byte 0xFF and 2:4 sparse weights are MARLIN_E_UNSUPPORTED.
+    /// Decodes rows to floats, bit-exact: the true value is rounded once to float32, and then once to out's dtype. out is \[T, K\], F32, F16 or BF16, in the file's order of k. row_ids is \[T, 1\] I32, and first_row is then ignored; with several experts row_ids is MARLIN_E_UNSUPPORTED. row_ids NULL selects the T rows from first_row on; rows of expert e start at e N. An id outside \[0, N) is MARLIN_E_ARGUMENT; on a GPU's stream it gives a row of NaN. stream may be NULL. On the CPU, an out of U8 \[T, bytes of a row\] without row_ids receives the rows as GGUF's blocks, the bytes that were packed with layout GGUF. Codes of -0 in MXFP4 and NVFP4 are +0 there, and scales of NVFP4 have no sign, as ggml reads them. Weights that no block type holds, weights with a tensor scale other than 1, NVFP4 with a scale byte 0xFF and 2:4 sparse weights are MARLIN_E_UNSUPPORTED.
     pub fn marlin_weights_unpack(stream: *mut marlin_stream, weights: *const marlin_weights, row_ids: *const marlin_matrix, first_row: i64, out: *const marlin_matrix, err: *mut marlin_error) -> marlin_status;
     /// The name is the first layer's name if the weights were loaded from a file, and "" otherwise.
     pub fn marlin_weights_info(weights: *const marlin_weights, out: *mut marlin_layer_info, err: *mut marlin_error) -> marlin_status;

@@ -193,6 +193,8 @@ import Testing
     expect(MARLIN_LAYER_ACT_ORDER, 512)
     expect(MARLIN_LAYER_SPARSE_2_4, 1024)
     expect(MARLIN_LAYER_EXACT, 2048)
+    expect(MARLIN_OPEN_OUTPUTS_FIRST, 1)
+    expect(MARLIN_OPEN_INPUTS_FIRST, 2)
     expect(MARLIN_LOAD_PRUNE_2_4, 4)
     expect(MARLIN_LOAD_SCALES_MSE, 16)
     expect(MARLIN_LOAD_OBEYS_2_4, 32)

@@ -262,6 +262,10 @@ fn constants() {
     assert_eq!(value, 1024);
     let value: u32 = MARLIN_LAYER_EXACT;
     assert_eq!(value, 2048);
+    let value: u32 = MARLIN_OPEN_OUTPUTS_FIRST;
+    assert_eq!(value, 1);
+    let value: u32 = MARLIN_OPEN_INPUTS_FIRST;
+    assert_eq!(value, 2);
     let value: u32 = MARLIN_LOAD_PRUNE_2_4;
     assert_eq!(value, 4);
     let value: u32 = MARLIN_LOAD_SCALES_MSE;
