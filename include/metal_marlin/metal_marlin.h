@@ -555,7 +555,8 @@ MARLIN_EXPORT marlin_status marlin_checkpoint_layer(const marlin_checkpoint* che
                                                     marlin_error* err);
 /* Gives a borrowed, read-only view of one stored tensor (bias, norm, router), valid while the checkpoint lives. All dimensions
  * but the last count as rows; a tensor with one dimension or none has one row. The view starts where the file has the tensor:
- * copy it to its natural alignment before it becomes an operand. A type without a marlin_dtype is MARLIN_E_UNSUPPORTED. */
+ * copy it to its natural alignment before it becomes an operand. A type without a marlin_dtype is MARLIN_E_UNSUPPORTED. A
+ * dimension above 2^31 - 1 of a tensor without elements counts as 0. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_tensor(const marlin_checkpoint* checkpoint, const char* name, marlin_matrix* out,
                                                      marlin_error* err);
 MARLIN_EXPORT void marlin_checkpoint_destroy(marlin_checkpoint* checkpoint);

@@ -107,19 +107,12 @@ class GatheredCheckpoint final : public Checkpoint {
   Layer layer(size_t index) const override {
     const Group* group = group_of(index);
     if (group == nullptr) return singles_->layer(single_of(index));
-    const std::span<const uint32_t> members = members_of(*group);
-    Layer all = singles_->layer(members[0]);
-    for (const uint32_t member : members.subspan(1)) {
-      Layer one = singles_->layer(member);
-      const uint64_t bytes = all.bytes + one.bytes;
-      const Status first = all.status.ok() ? one.status : all.status;
-      if (!all.status.ok() && one.status.ok()) all = std::move(one);
-      all.bytes = bytes;
-      all.status = first;
-    }
+    Layer all = singles_->layer(group->common.shown);
+    if (group->common.failed != kNone) all.status = singles_->layer(group->common.failed).status;
+    if (group->faulty) all.status = check_numbers(*group);
+    all.bytes = group->common.bytes;
     all.name = name_of(*group);
-    all.experts = static_cast<uint32_t>(members.size());
-    if (const Status status = check_numbers(*group); !status.ok()) all.status = status;
+    all.experts = group->count;
     return all;
   }
 
@@ -185,13 +178,22 @@ class GatheredCheckpoint final : public Checkpoint {
 
  private:
   static constexpr uint32_t kGroup = 1u << 31;  // a bit of `listed_`: the rest is a group's number
+  static constexpr uint32_t kNone = UINT32_MAX;
 
+  /// What the experts of one layer have in common. They are described once: a host may ask for
+  /// the layer as often as it has experts.
+  struct Common {
+    uint64_t bytes = 0;       // of all
+    uint32_t shown = kNone;   // the first that can be read, or the first
+    uint32_t failed = kNone;  // the first that cannot be read
+  };
   /// Experts of one layer; their singles are members_[begin, begin + count), by number.
   struct Group {
     uint32_t begin, count;
-    uint32_t first;         // of the members in the order of the file
-    uint32_t place = 0;     // among the listed layers
-    size_t name;            // among names_
+    uint32_t first;      // of the members in the order of the file
+    uint32_t place = 0;  // among the listed layers
+    size_t name;         // among names_
+    Common common;
     uint32_t of_block = 0;  // most members of a group of the same experts
     bool faulty = false;    // the numbers are not 0, 1, ...
   };
@@ -261,7 +263,9 @@ class GatheredCheckpoint final : public Checkpoint {
                 .first = *std::min_element(members_.begin() + static_cast<std::ptrdiff_t>(begin),
                                            members_.begin() + static_cast<std::ptrdiff_t>(end)),
                 .name = names_.size()};
-    if (!are_alike(members_of(group))) return;
+    const auto common = describe(members_of(group));
+    if (!common) return;
+    group.common = *common;
     names_.insert(names_.end(), name.before.begin(), name.before.end());
     names_.push_back('.');
     names_.insert(names_.end(), name.after.begin(), name.after.end());
@@ -269,20 +273,28 @@ class GatheredCheckpoint final : public Checkpoint {
     groups_.push_back(group);
   }
 
-  /// Whether the experts that can be read agree. The others are a fault of the whole layer.
-  bool are_alike(std::span<const uint32_t> members) const {
+  /// Nothing if the experts that can be read do not agree. The others are a fault of the whole
+  /// layer.
+  std::optional<Common> describe(std::span<const uint32_t> members) const {
+    Common common;
     std::optional<Layer> first;
     for (const uint32_t member : members) {
       Layer layer = singles_->layer(member);
-      if (!layer.status.ok()) continue;
-      if (layer.experts != 1) return false;
+      common.bytes += layer.bytes;
+      if (!layer.status.ok()) {
+        if (common.failed == kNone) common.failed = member;
+        continue;
+      }
+      if (layer.experts != 1) return std::nullopt;
       if (!first) {
+        common.shown = member;
         first = std::move(layer);
       } else if (kind_of(*first) != kind_of(layer)) {
-        return false;
+        return std::nullopt;
       }
     }
-    return true;
+    if (common.shown == kNone) common.shown = members[0];
+    return common;
   }
 
   /// The numbers must be 0, 1, ... up to that of the router and of the other matrices of the

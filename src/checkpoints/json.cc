@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include "checkpoints/sort_mapped.h"
@@ -211,6 +212,29 @@ class Characters {
   uint32_t decoded_ = 0;  // bytes of one character that are still to come, the lowest first
 };
 
+/// Where the first word of a text begins that is too long: a key, a number or another word above
+/// 128 KiB, or the text of a value above 256 KiB. A parser keeps copies of a word, which would take
+/// several times the bytes of a header.
+std::optional<size_t> too_long(std::string_view text) {
+  constexpr size_t kMostWord = size_t{128} << 10, kMostText = size_t{256} << 10;
+  for (size_t at = 0; at < text.size();) {
+    const size_t begin = at;
+    const bool is_string = text[at] == '"';
+    if (is_string) {
+      for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\';
+      at = std::min(at + 1, text.size());
+    } else {
+      at = std::min(text.find_first_of(" \t\r\n{}[]:,\"", at), text.size());
+      if (at == begin) ++at;
+    }
+    if (at - begin <= kMostWord) continue;
+    const size_t next = text.find_first_not_of(" \t\r\n", at);
+    const bool is_value = is_string && (next == std::string_view::npos || text[next] != ':');
+    if (!is_value || at - begin > kMostText) return begin;
+  }
+  return std::nullopt;
+}
+
 int sign(int a, int b) { return (a > b) - (a < b); }
 
 }  // namespace
@@ -228,6 +252,15 @@ Status walk_json(const JsonText& json, const std::function<Status(const JsonEven
     return Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": JSON: found a NUL byte",
                          static_cast<int>(json.file.size()), json.file.data(),
                          json.file_offset + at);
+  }
+  if (const auto at = too_long(json.text)) {
+    return Status::error(
+        MARLIN_E_FORMAT,
+        "%.*s: byte %" PRIu64
+        ": JSON: expected keys and numbers of up to 128 KiB and texts of up to 256 "
+        "KiB, found a longer one",
+        static_cast<int>(std::min<size_t>(json.file.size(), 80)), json.file.data(),
+        json.file_offset + *at);
   }
   Handler handler(json, visit);
   const char* begin = json.text.data();

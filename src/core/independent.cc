@@ -67,6 +67,7 @@ void Independence::reserve(size_t products) {
   const size_t operands = products * (1 + kInputs);
   operands_.reserve(operands);
   for (auto* places : {&strides_, &all_begins_, &all_ends_}) places->reserve(operands);
+  for (auto* some : {&singles_, &several_}) some->reserve(operands);
   begins_.reserve(operands);
   ends_.reserve(operands);
   sweep_.reserve(operands * kPieces);
@@ -184,13 +185,50 @@ void Independence::add_rows(const Operand& operand, uint64_t offset, uint64_t st
   sweep_.add({last, last + 1, 0, end % stride, written});
 }
 
-/// Whether a written operand meets another, among the single rows and the matrices of this stride.
-bool Independence::rows_conflict(Operands operands, uint64_t stride, size_t last_writer) {
-  sweep_.clear();
-  for (const Operand& o : operands)
-    if (o.matrix->rows == 1 || row_stride(*o.matrix) == stride)
-      add_rows(o, o.begin - operands[0].begin, stride, o.is_c && o.product <= last_writer);
-  return sweep_.meet();
+/// Whether a written operand meets another, of a cluster without a conflict of strides: each stride
+/// has a sweep over its matrices and the single rows in their range, of which those that are only
+/// read matter to written matrices alone. A range with a written matrix meets no other stride's.
+bool Independence::rows_conflict(Operands operands, size_t last_writer) {
+  singles_.clear();
+  several_.clear();
+  uintptr_t longest = 0;
+  for (const Operand& o : operands) {
+    ++steps_;
+    const bool single = o.matrix->rows == 1;
+    (single ? singles_ : several_).push_back(o);
+    if (single) longest = std::max(longest, o.end - o.begin);
+  }
+  if (first_rows_conflict(singles_, last_writer)) return true;
+  std::sort(several_.begin(), several_.end(), [&](const Operand& x, const Operand& y) {
+    ++steps_;
+    return std::pair(row_stride(*x.matrix), x.begin) < std::pair(row_stride(*y.matrix), y.begin);
+  });
+  const auto is_written = [&](const Operand& o) { return o.is_c && o.product <= last_writer; };
+  for (size_t begin = 0, end = 0; begin < several_.size(); begin = end) {
+    const uint64_t stride = row_stride(*several_[begin].matrix);
+    const uintptr_t first = several_[begin].begin;
+    uintptr_t reach = 0;
+    bool written = false;
+    sweep_.clear();
+    for (; end < several_.size() && row_stride(*several_[end].matrix) == stride; ++end) {
+      const Operand& o = several_[end];
+      add_rows(o, o.begin - operands[0].begin, stride, is_written(o));
+      reach = std::max(reach, o.end);
+      written = written || is_written(o);
+    }
+    auto single =
+        std::lower_bound(singles_.begin(), singles_.end(), first - std::min(first, longest),
+                         [](const Operand& o, uintptr_t place) { return o.begin < place; });
+    bool writes = written;
+    for (; single != singles_.end() && single->begin < reach; ++single) {
+      ++steps_;
+      if (single->end <= first || !(written || is_written(*single))) continue;
+      add_rows(*single, single->begin - operands[0].begin, stride, is_written(*single));
+      writes = true;
+    }
+    if (writes && sweep_.meet()) return true;
+  }
+  return false;
 }
 
 /// Whether the C of a product up to `last_writer` overlaps any other operand.
@@ -211,9 +249,7 @@ bool Independence::conflict(size_t last_writer) {
       if (first_rows_conflict(some, last_writer)) return true;
       continue;
     }
-    if (strides_conflict(some, last_writer)) return true;
-    for (const uint64_t stride : strides_)
-      if (rows_conflict(some, stride, last_writer)) return true;
+    if (strides_conflict(some, last_writer) || rows_conflict(some, last_writer)) return true;
   }
   return false;
 }

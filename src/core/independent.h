@@ -22,8 +22,9 @@ class Independence {
   /// Checks that no C overlaps another product's C or inputs, in the sense of overlap(). Each
   /// problem must have passed check_gemm(). If there are several conflicts, the error names the
   /// first product whose C has one, and the first other product that this C touches, its C before
-  /// its inputs. Takes n log n steps for n products, and once more for each further row stride
-  /// among matrices whose ranges intersect; log n times as many to find which products conflict.
+  /// its inputs. Takes n log n steps for n products, and more only where single rows that are
+  /// written lie in the ranges of matrices of many row strides; log n times as many to find which
+  /// products conflict.
   Status check(std::span<const PlannedGemm> products);
   /// Comparisons and visits of operands, of all checks of more than a few products so far.
   uint64_t steps() const { return steps_ + sweep_.steps(); }
@@ -43,7 +44,7 @@ class Independence {
   bool lie_in_the_same_rows(Operands operands);
   bool first_rows_conflict(Operands operands, size_t last_writer);
   bool strides_conflict(Operands operands, size_t last_writer);
-  bool rows_conflict(Operands operands, uint64_t stride, size_t last_writer);
+  bool rows_conflict(Operands operands, size_t last_writer);
   void add_rows(const Operand& operand, uint64_t offset, uint64_t stride, bool written);
 
   std::vector<Operand> operands_;  ///< by their begin
@@ -52,6 +53,7 @@ class Independence {
   std::vector<uint64_t> strides_;
   std::vector<std::pair<uint64_t, uint64_t>> begins_, ends_;
   std::vector<uint64_t> all_begins_, all_ends_;
+  std::vector<Operand> singles_, several_;  ///< of a cluster: single rows, and the others
   RowSweep sweep_;
   uint64_t steps_ = 0;
 };

@@ -93,6 +93,9 @@ TEST(CheckpointManyLayers, Experts) {
     expect_quick("list", [&] {
       for (const Layer& layer : checkpoint->layers()) ASSERT_TRUE(layer.status.ok()) << layer.status.message();
     });
+    expect_quick("ask for one layer as often as it may have experts", [&] {
+      for (int i = 0; i < 2000; ++i) ASSERT_EQ(checkpoint->layer(0).experts, experts);
+    });
     expect_quick("find", [&] {
       for (size_t i = 0; i < kMany; ++i) {
         if (i < checkpoint->layer_count()) {

@@ -175,6 +175,30 @@ TEST(CheckpointMemory, TensorsOfSafetensors) {
   expect_tensors("metadata", safetensors("{\"__metadata__\":{" + metadata + "}}", ""));
 }
 
+// A parser keeps copies of a word, so none is long.
+TEST(CheckpointMemory, WordsOfJson) {
+  const auto expect_word = [](const char* what, const std::string& header, marlin_status expected) {
+    Crafted files;
+    files.add("m.safetensors", safetensors(header, ""));
+    expect_bounded(std::move(files), what, expected);
+  };
+  const auto name = [](size_t bytes, char c = 'n') {
+    return "{\"" + std::string(bytes, c) + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})";
+  };
+  const auto text = [](const std::string& word) { return R"({"__metadata__":{"a":")" + word + R"("},"b":[]})"; };
+  for (const size_t bytes : {size_t{131'000}, size_t{131'080}, size_t{4'000'000}}) {
+    const marlin_status expected = bytes < 131'072 ? MARLIN_OK : MARLIN_E_FORMAT;
+    expect_word("key", name(bytes), expected);
+    expect_word("number", "{\"a\":" + std::string(bytes, '1') + "}", MARLIN_E_FORMAT);
+    expect_word("letters", "{\"a\":" + std::string(bytes, 'n') + "}", MARLIN_E_FORMAT);
+    expect_word("name without end", "{\"" + std::string(bytes, 'n'), MARLIN_E_FORMAT);
+    expect_word("escapes", "{\"" + std::string(bytes, '\\'), MARLIN_E_FORMAT);
+  }
+  expect_word("text", R"({"__metadata__":{"a":")" + std::string(260'000, 't') + "\"}}", MARLIN_OK);
+  expect_word("long text", text(std::string(263'000, 't')), MARLIN_E_FORMAT);
+  expect_word("longer text", text(std::string(4'000'000, 't')), MARLIN_E_FORMAT);
+}
+
 TEST(CheckpointMemory, Config) {
   const auto expect_config = [](const char* what, const std::string& config) {
     Crafted files;

@@ -45,6 +45,7 @@ class RandomProducts {
   std::vector<GemmProblem> some() {
     stride_ = pick(0, 1) == 0 ? pick(4, 24) : pick(100, 1000);
     words_ = pick(1, 20) * 1000;
+    mixed_ = pick(0, 3) == 0 ? 15 : 1;
     std::vector<GemmProblem> problems;
     for (int64_t left = pick(2, 30); left > 0;) {
       GemmProblem p;
@@ -71,7 +72,7 @@ class RandomProducts {
   MatrixView matrix() {
     MatrixView m;
     m.dtype = MARLIN_F32;
-    m.stride = pick(0, 29) == 0 ? pick(1, 24) : stride_;
+    m.stride = pick(0, 29) < mixed_ ? pick(1, 24) : stride_;
     m.rows = pick(0, 2) == 0 ? 1 : pick(0, 5);
     m.cols = pick(0, 9) == 0 ? pick(0, m.stride) : pick(1, 2);
     m.cols = std::min(m.cols, m.stride);
@@ -80,7 +81,7 @@ class RandomProducts {
   }
 
   std::mt19937 random_;
-  int64_t stride_ = 0, words_ = 0;
+  int64_t stride_ = 0, words_ = 0, mixed_ = 1;
   alignas(4) unsigned char memory_[90000] = {};
 };
 
@@ -165,7 +166,24 @@ uint64_t steps_of_staggered_columns(int64_t count) {
   return independence.steps();
 }
 
+/// Each product has an A of a stride of its own, and a C in the gaps of this A; all A lie over each other in one cluster.
+uint64_t steps_of_many_strides(int64_t count) {
+  const int64_t longest = 16 + count;
+  std::vector<float> memory(static_cast<size_t>(3 * longest + 8 * count));
+  std::vector<GemmProblem> problems(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    GemmProblem& p = problems[static_cast<size_t>(i)];
+    p.a = {memory.data(), 3, 4, 16 + i, MARLIN_F32};
+    p.c = {memory.data() + 3 * longest + 4 * i, 2, 2, 2, MARLIN_F32};
+    if (i == 0) p.c = {memory.data() + 5, 1, 2, 2, MARLIN_F32};  // a single row that all A have around them
+  }
+  Independence independence;
+  EXPECT_TRUE(independence.check(without_plans(problems)).ok());
+  return independence.steps();
+}
+
 TEST(IndependenceOfMany, TakesNLogNSteps) {
+  EXPECT_LT(steps_of_many_strides(4000), 2.3 * static_cast<double>(steps_of_many_strides(2000)));
   const double of_5000 = static_cast<double>(steps_of_staggered_columns(5000)),
                of_10000 = static_cast<double>(steps_of_staggered_columns(10000));
   EXPECT_LT(of_10000, 100 * 10000 * std::log2(10000.0));
