@@ -59,18 +59,12 @@ std::string quantized_types() {
   return names + fmt::format("{}", fmt::join(block_types(), ", "));
 }
 
-/// What a name of quantized_types() means: a format, or the type of blocks.
-struct QuantizedType {
-  marlin_format format = MARLIN_FORMAT_NONE;
-  const char* block = nullptr;
-};
-std::optional<QuantizedType> parse_quantized_type(std::string_view name) {
-  const auto format = parse_format(name);
+std::optional<WeightType> parse_quantized_type(std::string_view name) {
+  const auto type = parse_weight_type(name);
   const auto formats = quantize_formats();
-  if (format && std::count(formats.begin(), formats.end(), *format) != 0)
-    return QuantizedType{*format, nullptr};
-  const char* block = parse_block_type(name);
-  return block != nullptr ? std::optional(QuantizedType{MARLIN_FORMAT_NONE, block}) : std::nullopt;
+  const bool is_one = type && (type->block != nullptr ||
+                               std::count(formats.begin(), formats.end(), type->format) != 0);
+  return is_one ? type : std::nullopt;
 }
 
 std::vector<std::string> excludes_of(const Options& options) {
@@ -150,7 +144,10 @@ Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
 marlin_convert_desc describe(const Options& options, const Choice& choice) {
   auto desc = make<marlin_convert_desc>();
   desc.scheme = known(parse_scheme(options.scheme));
-  if (!options.format.empty()) desc.format = known(parse_quantized_type(options.format)).format;
+  if (!options.format.empty()) {
+    const WeightType type = known(parse_quantized_type(options.format));
+    if (type.block == nullptr) desc.format = type.format;
+  }
   desc.types = choice.types.empty() ? nullptr : choice.types.data();
   desc.group_size = options.group;
   desc.layers = choice.names.data();
