@@ -267,8 +267,8 @@ TEST(Bench, ALayerOfAFileAndATable) {
 }
 
 TEST(Bench, AllLayersOfAFileAndWhatATokenTakes) {
-  const std::vector<std::string> command = {"bench", "--file", data("gguf-llama-q4km"), "-m", "1", "--seconds", "0.001", "--compute",
-                                            "default"};
+  const std::vector<std::string> command = {"bench",     "--file", data("gguf-llama-q4km"), "-m", "1", "--seconds", "0.001",
+                                            "--compute", "default"};
   const Ran ran = run_command(command);
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("1 row of bf16 activations through all 8 products, default compute"));
@@ -283,8 +283,9 @@ TEST(Bench, AllLayersOfAFileAndWhatATokenTakes) {
 }
 
 TEST(Bench, EveryFormatAndTypeOfBlocks) {
-  const std::string types = "INT2,int3,int4,int5,int6,uint8,iq4,fp4,mxfp4,nvfp4,fp8,nf4,codebook4,int8,float32,float16,bfloat16,"
-                            "Q2_K,Q3_K,Q4_0,Q4_1,Q4_K,Q5_0,Q5_1,Q5_K,Q6_K,Q8_0,IQ4_NL,IQ4_XS";
+  const std::string types =
+      "INT2,int3,int4,int5,int6,uint8,iq4,fp4,mxfp4,nvfp4,fp8,nf4,codebook4,int8,float32,float16,bfloat16,"
+      "Q2_K,Q3_K,Q4_0,Q4_1,Q4_K,Q5_0,Q5_1,Q5_K,Q6_K,Q8_0,IQ4_NL,IQ4_XS";
   const Ran ran = run_command({"bench", "--format", types, "-n", "32", "-k", "256", "-m", "1", "--seconds", "0.001", "--json"});
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_EQ(records_of(ran.out).size(), 2u * 29);

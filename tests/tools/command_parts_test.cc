@@ -104,7 +104,8 @@ TEST(RandomWeights, AreFiniteAndOfEveryType) {
   for (std::string name; names >> name; ++types) {
     if (name.ends_with(',')) name.pop_back();
     const WeightType type = parse_weight_type(name).value();
-    const Weights weights = RandomWeights({.format = type.format, .n = 3, .k = 256, .block = type.block}, 1).pack(context.get());
+    const Weights weights =
+        RandomWeights({.format = type.format, .n = 3, .k = 256, .block = type.block}, 1).pack(context.get());
     const marlin_layer_info info = info_of(weights.get());
     EXPECT_EQ(info.format, type.format) << name;
     if (type.block != nullptr) {
@@ -190,6 +191,16 @@ TEST(Judged, RightResultsPassWhateverTheSeed) {
       check_products(weights.get(), products, every_row(n), 1);
       EXPECT_TRUE(products[0].verdict.ok()) << "seed " << seed << ": " << products[0].verdict.complaint();
     }
+  }
+}
+
+TEST(Judged, SamplesAsManyRowsAsAskedFor) {
+  for (const int64_t count : {1, 2, 3, 4, 48, 99, 100, 200}) {
+    std::set<int64_t> rows;
+    for (const RowRange& range : sampled_rows(100, count))
+      for (int64_t i = 0; i < range.count; ++i) EXPECT_TRUE(rows.insert(range.first + i).second) << count;
+    EXPECT_EQ(static_cast<int64_t>(rows.size()), std::min<int64_t>(count - (count < 100 && count >= 3 ? count % 3 : 0), 100));
+    EXPECT_LT(*rows.rbegin(), 100);
   }
 }
 

@@ -97,7 +97,8 @@ TEST(Quantize, TypesOfBlocks) {
     EXPECT_GT(layer.at("squared_norm").get<double>(), 50 * layer.at("squared_error").get<double>()) << type.name;
     EXPECT_EQ(run_command({"verify", scratch.at("out.gguf")}).exit_code, 0);
   }
-  const Ran named = run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out.gguf"), "--format", "q4_k", "--force"});
+  const Ran named =
+      run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out.gguf"), "--format", "q4_k", "--force"});
   EXPECT_THAT(named.out, HasSubstr("names no architecture: this library reads it, llama.cpp does not"));
   const Ran other = run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out"), "--format", "q4_k"});
   EXPECT_EQ(other.exit_code, 3);
