@@ -2,8 +2,10 @@
 # users of pkg-config expect it. With another prefix (`cmake --install --prefix`), all follows from the place of the file itself.
 
 # What the static library needs besides itself: the C++ runtime that this compiler links by default.
-list(JOIN metal_marlin_runtime " -l" pc_libs_private)
-string(PREPEND pc_libs_private " -l")
+set(pc_libs_private "")
+foreach(library IN LISTS metal_marlin_runtime)
+  string(APPEND pc_libs_private " -l${library}")
+endforeach()
 foreach(library IN LISTS CMAKE_DL_LIBS)
   string(APPEND pc_libs_private " -l${library}")
 endforeach()

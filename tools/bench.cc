@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <vector>
 
 #include "command.h"
@@ -57,11 +59,13 @@ std::vector<Job> jobs_of(const Options& options) {
   return jobs;
 }
 
-constexpr size_t kColumns = 16;
+constexpr size_t kColumns = 18;
 
 Table empty_table() {
   using enum Table::Align;
-  return Table({{"format"},
+  return Table({{"times", right},
+                {"N x K", right},
+                {"format"},
                 {"group", right},
                 {"compute"},
                 {"A"},
@@ -80,12 +84,16 @@ Table empty_table() {
 }
 
 void add_row(Table& table, Notes& notes, const Measurement& m) {
-  std::string weights = format_name(m.format);
+  const std::string times = m.times != 0 ? std::to_string(m.times) : "",
+                    shape = m.times != 0 ? fmt::format("{} x {}", m.n, m.k) : "";
+  std::string weights = m.type.empty() ? format_name(m.format) : m.type;
   if (m.sparse) weights += " 2:4";
   if (m.job.top_k != 0) weights += fmt::format(", {} of {} experts", m.distinct_experts, m.experts);
   if (!m.not_served.empty()) {
     const size_t note = notes.add(weights + " with " + compute_name(m.job.compute), m.not_served);
-    std::vector<std::string> cells = {weights,
+    std::vector<std::string> cells = {times,
+                                      shape,
+                                      weights,
                                       std::to_string(m.group),
                                       compute_name(m.job.compute),
                                       dtype_name(m.job.dtype),
@@ -96,9 +104,9 @@ void add_row(Table& table, Notes& notes, const Measurement& m) {
     table.row(std::move(cells));
     return;
   }
-  table.row({weights, std::to_string(m.group), compute_name(m.job.compute), dtype_name(m.job.dtype),
-             std::to_string(m.job.m), std::to_string(m.threads), m.kernel, seconds_text(m.seconds),
-             m.device_seconds != 0 ? seconds_text(m.device_seconds) : "",
+  table.row({times, shape, weights, std::to_string(m.group), compute_name(m.job.compute),
+             dtype_name(m.job.dtype), std::to_string(m.job.m), std::to_string(m.threads), m.kernel,
+             seconds_text(m.seconds), m.device_seconds != 0 ? seconds_text(m.device_seconds) : "",
              fmt::format("{:.1f}", m.byte_rate() / 1e9), fmt::format("{:.0f}", m.rate() / 1e9),
              fmt::format("{:.0f}%", 100 * m.fraction_of_limit()), m.limit(),
              m.dense_seconds != 0 ? fmt::format("{:.2f}x", m.dense_seconds / m.seconds) : "",
@@ -112,27 +120,60 @@ template <class Report>
 void measure_all(const Options& options, const Report& report) {
   const marlin_device_info device = device_of(known(parse_backend(options.backend)));
   const std::vector<Job> jobs = jobs_of(options);
-  const auto formats = options.shape.formats();
-  Progress progress("measuring", static_cast<double>(formats.size() * options.threads.size()));
+  const auto subjects = options.shape.subjects();
+  Progress progress("measuring", static_cast<double>(subjects.size() * options.threads.size()));
   double done = 0;
   for (unsigned asked : options.threads) {
     const unsigned threads = asked ? asked : usable_threads();
     const Context context = make_context({.backend = device.backend, .threads = threads});
     Limits limits(threads);
-    for (marlin_format format : formats) {
-      progress.at(done, format == MARLIN_FORMAT_NONE ? "" : format_name(format));
+    for (const Subject& subject : subjects) {
+      progress.at(done,
+                  subject.file != nullptr ? subject.layer.name : weight_type_name(subject.type));
       std::vector<Rotation> rotations;
-      for (const bool sparse : options.shape.sparsities(format)) {
-        rotations.emplace_back(options.shape.make(context.get(), format, sparse), rotation_bytes(),
+      for (const bool sparse : options.shape.sparsities(subject.type)) {
+        rotations.emplace_back(options.shape.make(context.get(), subject, sparse), rotation_bytes(),
                                kMostCopies);
       }
       const double budget = options.seconds * static_cast<double>(jobs.size() * rotations.size());
-      for (const Measurement& m :
-           measure({context.get(), device, &limits, budget}, rotations, jobs))
+      for (Measurement& m : measure({context.get(), device, &limits, budget}, rotations, jobs)) {
+        if (subject.times != 0) {
+          m.layer = subject.layer.name;
+          m.times = subject.times;
+        }
         report(m);
+      }
       progress.at(++done);
     }
   }
+}
+
+/// What all products of a token take together, for each kind of job that all of them serve.
+void print_sums(std::span<const Measurement> all) {
+  struct Sum {
+    double seconds = 0;
+    uint64_t products = 0, bytes = 0;
+  };
+  std::map<std::tuple<unsigned, int64_t, std::string, std::string>, Sum> sums;
+  uint64_t most = 0;
+  for (const Measurement& m : all) {
+    if (m.times == 0) return;
+    Sum& sum = sums[{m.threads, m.job.m, compute_name(m.job.compute), dtype_name(m.job.dtype)}];
+    sum.seconds += m.seconds * static_cast<double>(m.times);
+    sum.bytes += m.bytes * m.times;
+    sum.products += m.times;
+    most = std::max(most, sum.products);
+  }
+  for (const auto& [job, sum] : sums) {
+    const auto& [threads, rows, compute, dtype] = job;
+    if (sum.products != most) continue;
+    fmt::print("{} of {} activations through all {}, {} compute, {}: {}, {} of weights{}\n",
+               counted(static_cast<size_t>(rows), "row"), dtype, counted(sum.products, "product"),
+               compute, counted(threads, "thread"), seconds_text(sum.seconds),
+               bytes_text(static_cast<double>(sum.bytes)),
+               rows == 1 ? fmt::format("; {:.1f} tokens a second", 1 / sum.seconds) : "");
+  }
+  fmt::print("\n");
 }
 
 void print_limits(std::span<const Measurement> all) {
@@ -144,6 +185,27 @@ void print_limits(std::span<const Measurement> all) {
   }
   if (const std::string noise = noise_text(all); !noise.empty())
     fmt::print("{}\n", red("noise: " + noise, stdout));
+}
+
+/// What the columns mean.
+void print_words(std::span<const Measurement> all, const Options& options) {
+  fmt::print(
+      "GB/s counts the packed weights that are read, GFLOP/s 2 M N K (of experts: for each that "
+      "a row has). The limit is "
+      "the\n"
+      "longer of reading the weights and multiplying at the peak of the instruction; 'of limit' "
+      "is its time over ours. All\n"
+      "are medians of samples taken in turn.\n");
+  const bool raced = std::any_of(all.begin(), all.end(),
+                                 [](const Measurement& m) { return m.dense_seconds != 0; });
+  if (raced)
+    fmt::print(
+        "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same "
+        "shape.\n");
+  if (options.row_invariant)
+    fmt::print(
+        "'over usual' is the time with MARLIN_GEMM_ROW_INVARIANT over the time without, of the "
+        "line above.\n");
 }
 
 ExitCode run(const Options& options) {
@@ -177,28 +239,15 @@ ExitCode run(const Options& options) {
     throw Failure("no kernel of this backend does any of these products");
   }
   if (!options.json) {
-    fmt::print("{} x {} (N x K) on {}\n\n", all.front().n, all.front().k, cpu_info().model);
+    const std::string shape = fmt::format("{} x {} (N x K)", all.front().n, all.front().k);
+    fmt::print("{} on {}\n\n", all.front().times == 0 ? shape : "each kind of layers of a file",
+               cpu_info().model);
     table.print();
     notes.print();
     fmt::print("\n");
+    print_sums(all);
     print_limits(all);
-    fmt::print(
-        "GB/s counts the packed weights that are read, GFLOP/s 2 M N K (of experts: for each that "
-        "a row has). The limit is "
-        "the\n"
-        "longer of reading the weights and multiplying at the peak of the instruction; 'of limit' "
-        "is its time over ours. All\n"
-        "are medians of samples taken in turn.\n");
-    const bool raced = std::any_of(all.begin(), all.end(),
-                                   [](const Measurement& m) { return m.dense_seconds != 0; });
-    if (raced)
-      fmt::print(
-          "'over dense' is the time by dense weights over the time by 2:4 sparse ones of the same "
-          "shape.\n");
-    if (options.row_invariant)
-      fmt::print(
-          "'over usual' is the time with MARLIN_GEMM_ROW_INVARIANT over the time without, of the "
-          "line above.\n");
+    print_words(all, options);
   }
   if (svg) {
     svg->write(render_roofline(roofline_of(all)));
@@ -260,6 +309,7 @@ constexpr const char* kFooter =
     "  metal-marlin bench --format fp4,int4 --sparse both -m 1,4\n"
     "  metal-marlin bench --format int4,nvfp4 --row-invariant -m 1,4,64\n"
     "  metal-marlin bench --format mxfp4 --experts 128 --top-k 4 -n 2880 -k 2880 -m 1,64\n"
+    "  metal-marlin bench --file model.gguf -m 1              what all layers take for a token\n"
     "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg\n"
     "  metal-marlin bench --metal-counters --format mxfp4 -m 1,32\n"
     "  metal-marlin bench --metal-counters --experts 32 --top-k 4";

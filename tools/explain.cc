@@ -21,9 +21,9 @@ struct Options {
 
 ExitCode run(const Options& options) {
   const Context context = make_context({.backend = known(parse_backend(options.backend))});
-  const marlin_format format = options.shape.formats().front();
+  const Subject subject = options.shape.subjects().front();
   const Weights weights =
-      options.shape.make(context.get(), format, options.shape.sparsities(format).front())();
+      options.shape.make(context.get(), subject, options.shape.sparsities(subject.type).front())();
   const marlin_layer_info info = info_of(weights.get());
   bool first = true;
   for (int64_t m : options.m) {

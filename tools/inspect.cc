@@ -110,7 +110,7 @@ struct Account {
     }
     const std::string read =
         counted(layers.loadable, "layer") + (layers.loadable == 1 ? " is read" : " are read");
-    if (layers.unread() == 0) return read;
+    if (layers.unread() == 0) return read + by;
     return fmt::format(
         "{}; {} with {} of the bytes {} not read{}", read,
         layers.unread() == 1 ? "1 matrix" : fmt::format("{} matrices", layers.unread()),

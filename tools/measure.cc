@@ -132,6 +132,7 @@ Measurement described(const Bench& bench, const marlin_layer_info& info, const J
   made.job = job;
   made.backend = backend_name(bench.device.backend);
   made.format = info.format;
+  if (info.layout == MARLIN_LAYOUT_GGUF) made.type = block_type_of(info.format, info.flags);
   made.n = info.n;
   made.k = info.k;
   made.group = info.group_size;
@@ -308,6 +309,11 @@ nlohmann::ordered_json to_json(const Measurement& m) {
                                  {"sparse", m.sparse ? "2:4" : "none"},
                                  {"limit_spread", m.limit_spread},
                                  {"other_processors", m.other_processors}};
+  if (!m.type.empty()) json["type"] = m.type;
+  if (m.times != 0) {
+    json["layer"] = m.layer;
+    json["times_a_token"] = m.times;
+  }
   if (m.device_seconds != 0) json["device_seconds"] = m.device_seconds;
   if (m.usual_seconds != 0) json["over_usual"] = m.seconds / m.usual_seconds;
   if (m.dense_seconds != 0) json["dense_over_sparse"] = m.dense_seconds / m.seconds;

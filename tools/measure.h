@@ -35,6 +35,7 @@ struct Measurement {
   Job job;
   std::string backend, kernel;
   marlin_format format;
+  std::string type;  ///< of GGUF's blocks, or ""
   int64_t n, k;
   uint32_t group;
   bool sparse;  ///< 2:4
@@ -54,6 +55,8 @@ struct Measurement {
   double limit_spread =
       0;  ///< of the samples of read_rate: the middle 80 % of them over the median
   double other_processors = 0;  ///< that other processes had during the race (Neighbors)
+  std::string layer;            ///< of a file: the first of its kind
+  uint64_t times = 0;           ///< that a token of the file's model takes such a product
   std::string not_served;       ///< why no kernel does it; then nothing was measured
 
   double operations() const {

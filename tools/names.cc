@@ -12,7 +12,8 @@ namespace {
 template <class T>
 using Names = std::span<const std::pair<T, std::string_view>>;
 
-/// All that the command knows of a format. The format table of the library is behind its border.
+/// All that the command knows of a format. The format table of the library is behind its border; a
+/// test compares the two.
 struct FormatRow {
   marlin_format format;
   std::string_view name;
@@ -34,12 +35,12 @@ constexpr FormatRow kFormats[] = {
     {MARLIN_INT6, "int6", 6, 32, kQuantized},
     {MARLIN_IQ4, "iq4", 4, 32},
     {MARLIN_UINT8, "uint8", 8, 32, kQuantized},
-    {MARLIN_FP8, "fp8", 8, 32},
-    {MARLIN_NF4, "nf4", 4, 32},
-    {MARLIN_CODEBOOK4, "codebook4", 4, 32},
-    {MARLIN_FLOAT32, "float32", 32, 32},
-    {MARLIN_FLOAT16, "float16", 16, 32},
-    {MARLIN_BFLOAT16, "bfloat16", 16, 32},
+    {MARLIN_FP8, "fp8", 8, 128},
+    {MARLIN_NF4, "nf4", 4, 64},
+    {MARLIN_CODEBOOK4, "codebook4", 4, 64},
+    {MARLIN_FLOAT32, "float32", 32, INT32_MAX},
+    {MARLIN_FLOAT16, "float16", 16, INT32_MAX},
+    {MARLIN_BFLOAT16, "bfloat16", 16, INT32_MAX},
 };
 constexpr std::pair<marlin_compute, std::string_view> kComputes[] = {
     {MARLIN_COMPUTE_DEFAULT, "default"},
@@ -198,11 +199,6 @@ std::optional<marlin_dtype> parse_activation_dtype(std::string_view name) {
   return dtype == MARLIN_F32 || dtype == MARLIN_F16 || dtype == MARLIN_BF16 ? dtype : std::nullopt;
 }
 
-const char* parse_block_type(std::string_view name) {
-  for (const BlockRow& row : kBlockTypes)
-    if (is_name(name, row.name)) return row.ggml;
-  return nullptr;
-}
 std::vector<std::string_view> block_types() {
   std::vector<std::string_view> names;
   for (const BlockRow& row : kBlockTypes) names.push_back(row.name);
@@ -214,6 +210,25 @@ std::string block_type_of(marlin_format format, uint32_t flags) {
   return "";
 }
 
+std::optional<WeightType> parse_weight_type(std::string_view name) {
+  if (const auto format = parse_format(name)) return WeightType{*format};
+  for (const BlockRow& row : kBlockTypes)
+    if (is_name(name, row.name)) return WeightType{row.format, row.ggml, row.flags};
+  return std::nullopt;
+}
+std::string weight_type_name(const WeightType& type) {
+  for (const BlockRow& row : kBlockTypes)
+    if (type.block != nullptr && std::string_view(row.ggml) == type.block)
+      return std::string(row.name);
+  return format_name(type.format);
+}
+std::string weight_types() {
+  std::vector<std::string_view> names;
+  for (const FormatRow& row : kFormats) names.push_back(row.name);
+  for (const BlockRow& row : kBlockTypes) names.push_back(row.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
 std::span<const marlin_format> measured_formats() {
   static const std::vector<marlin_format> formats = formats_for(kMeasured);
   return formats;
@@ -221,6 +236,11 @@ std::span<const marlin_format> measured_formats() {
 std::span<const marlin_format> quantize_formats() {
   static const std::vector<marlin_format> formats = formats_for(kQuantized);
   return formats;
+}
+
+bool has_sparse_form(marlin_format format) {
+  const FormatRow* const row = row_of(format);
+  return row != nullptr && row->bits == 4 && (row->uses & kMeasured) != 0;
 }
 
 int code_bits(marlin_format format) {

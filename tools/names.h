@@ -35,18 +35,29 @@ std::optional<marlin_scheme> parse_scheme(
 std::optional<marlin_compute> parse_compute(std::string_view name);
 std::optional<marlin_dtype> parse_activation_dtype(std::string_view name);  ///< f32, f16, bf16
 
-/// ggml's name of a type of blocks that people write "q4_k"; null if there is no such type.
-const char* parse_block_type(std::string_view name);
-/// All that it takes.
+/// The types of GGUF's blocks that can be written, as people write them: "q4_k".
 std::vector<std::string_view> block_types();
 /// The type of blocks that holds weights of a format with these flags of marlin_layer_info; "" if
 /// none of block_types() does.
 std::string block_type_of(marlin_format format, uint32_t flags);
 
+/// A format, or a type of GGUF's blocks and the flags of marlin_pack_desc that go with it.
+struct WeightType {
+  marlin_format format = MARLIN_FORMAT_NONE;
+  const char* block = nullptr;  ///< ggml's name
+  uint32_t flags = 0;
+};
+std::optional<WeightType> parse_weight_type(std::string_view name);
+std::string weight_type_name(const WeightType& type);  ///< "int4", "q4_k"
+/// All that parse_weight_type() takes, for people.
+std::string weight_types();
+
 /// The formats that bench, report, verify and the quickstart take where none is named.
 std::span<const marlin_format> measured_formats();
 /// The formats that `quantize --format` takes, beside types of blocks.
 std::span<const marlin_format> quantize_formats();
+/// Whether 2:4 sparse weights of a format have a packed form of their own.
+bool has_sparse_form(marlin_format format);
 /// Bits of a code.
 int code_bits(marlin_format format);
 /// The group of a format if none is requested.

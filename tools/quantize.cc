@@ -59,18 +59,12 @@ std::string quantized_types() {
   return names + fmt::format("{}", fmt::join(block_types(), ", "));
 }
 
-/// What a name of quantized_types() means: a format, or the type of blocks.
-struct QuantizedType {
-  marlin_format format = MARLIN_FORMAT_NONE;
-  const char* block = nullptr;
-};
-std::optional<QuantizedType> parse_quantized_type(std::string_view name) {
-  const auto format = parse_format(name);
+std::optional<WeightType> parse_quantized_type(std::string_view name) {
+  const auto type = parse_weight_type(name);
   const auto formats = quantize_formats();
-  if (format && std::count(formats.begin(), formats.end(), *format) != 0)
-    return QuantizedType{*format, nullptr};
-  const char* block = parse_block_type(name);
-  return block != nullptr ? std::optional(QuantizedType{MARLIN_FORMAT_NONE, block}) : std::nullopt;
+  const bool is_one = type && (type->block != nullptr ||
+                               std::count(formats.begin(), formats.end(), type->format) != 0);
+  return is_one ? type : std::nullopt;
 }
 
 std::vector<std::string> excludes_of(const Options& options) {
@@ -150,7 +144,10 @@ Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
 marlin_convert_desc describe(const Options& options, const Choice& choice) {
   auto desc = make<marlin_convert_desc>();
   desc.scheme = known(parse_scheme(options.scheme));
-  if (!options.format.empty()) desc.format = known(parse_quantized_type(options.format)).format;
+  if (!options.format.empty()) {
+    const WeightType type = known(parse_quantized_type(options.format));
+    if (type.block == nullptr) desc.format = type.format;
+  }
   desc.types = choice.types.empty() ? nullptr : choice.types.data();
   desc.group_size = options.group;
   desc.layers = choice.names.data();
@@ -174,9 +171,26 @@ bool writes_gguf(const Options& options, bool from_gguf) {
          (from_gguf && !options.output.ends_with(".safetensors"));
 }
 
+bool is_gguf(const marlin_checkpoint* checkpoint) {
+  auto layer = make<marlin_layer_info>();
+  return marlin_checkpoint_layer(checkpoint, 0, &layer, nullptr) == MARLIN_OK &&
+         layer.layout == MARLIN_LAYOUT_GGUF;
+}
+
+/// What programs make of another container with the same names.
+const char* about_names(bool from_gguf, bool to_gguf) {
+  if (from_gguf == to_gguf) return "";
+  return to_gguf ? "the GGUF has the names of the input and names no architecture: this library "
+                   "reads it, llama.cpp does not\n"
+                 : "the tensors have the names of the GGUF: this library reads them, programs for "
+                   "safetensors know others\n";
+}
+
 /// Names the types of blocks, and adds the layers that do not load.
 void complete(std::vector<LayerOutcome>& outcomes, const Options& options, const Choice& choice,
               const marlin_checkpoint* checkpoint) {
+  Context context;
+  if (!choice.unread.empty()) context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
   for (const marlin_layer_info& layer : choice.unread) {
     LayerOutcome& outcome = outcomes.emplace_back();
     outcome.numbers = make<marlin_convert_outcome>();
@@ -188,14 +202,10 @@ void complete(std::vector<LayerOutcome>& outcomes, const Options& options, const
     outcome.numbers.from = outcome.numbers.format = layer.format;
     outcome.numbers.bytes_before = outcome.numbers.bytes_after = layer.bytes;
     outcome.name = layer.name;
-    const Context context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
     outcome.reason = why_not(context.get(), checkpoint, layer);
     outcome.unread = true;
   }
-  bool from_gguf = false;
-  for_each_layer(checkpoint, [&](const marlin_layer_info& layer) {
-    from_gguf = from_gguf || layer.layout == MARLIN_LAYOUT_GGUF;
-  });
+  const bool from_gguf = is_gguf(checkpoint);
   for (LayerOutcome& outcome : outcomes) {
     if (from_gguf) outcome.from_type = tensor_type(checkpoint, outcome.name.c_str());
     if (outcome.quantized() && writes_gguf(options, from_gguf))
@@ -216,20 +226,23 @@ ExitCode run(const Options& options) {
     auto error = make<marlin_error>();
     const marlin_status status =
         marlin_checkpoint_convert(checkpoint.get(), options.output.c_str(), &desc, &error);
+    host.hide_bar();
     if (status == MARLIN_E_CANCELLED) {
       fmt::print(stderr, "metal-marlin: interrupted; nothing was written\n");
       ConvertHost::end_if_interrupted();
     }
-    const bool hint = status == MARLIN_E_UNSUPPORTED && choice.quantized_already != 0;
+    const bool unlisted = std::string_view(error.message).find("list it too") != std::string::npos;
+    const bool hint = status == MARLIN_E_UNSUPPORTED && choice.quantized_already != 0 && !unlisted;
     if (status == MARLIN_E_FILE && error.native_code == EEXIST && !options.force) {
       throw Failure(
           fmt::format("cannot write {}: {} (--force replaces it)", options.output, error.message));
     }
     check(status, error,
           fmt::format("cannot write {}{}", options.output,
-                      hint ? fmt::format(" (quantized already: {}, see --requantize)",
-                                         counted(choice.quantized_already, "layer"))
-                           : ""));
+                      unlisted ? " (--include '*' lists every layer)"
+                      : hint   ? fmt::format(" (quantized already: {}, see --requantize)",
+                                             counted(choice.quantized_already, "layer"))
+                               : ""));
     outcomes = host.outcomes();
   }
   complete(outcomes, options, choice, checkpoint.get());
@@ -240,6 +253,8 @@ ExitCode run(const Options& options) {
                          options.dry_run);
   } else {
     print_quantized(outcomes, choice.untouched, all_bytes, options.dry_run);
+    const bool from_gguf = is_gguf(checkpoint.get());
+    fmt::print("{}", about_names(from_gguf, writes_gguf(options, from_gguf)));
   }
   const bool all = std::all_of(outcomes.begin(), outcomes.end(),
                                [](const LayerOutcome& layer) { return layer.quantized(); });

@@ -38,6 +38,8 @@ class ConvertHost {
   /// Sets the callbacks of a descriptor; *this must outlive the call.
   void attach(marlin_convert_desc& desc);
   const std::vector<LayerOutcome>& outcomes() const { return outcomes_; }
+  /// Removes the progress bar, for a line of other output.
+  void hide_bar() { bar_.hide(); }
   /// Ends the process by the signal that asked to stop, if one did, as if it had never been caught.
   static void end_if_interrupted();
 

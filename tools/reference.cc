@@ -313,7 +313,8 @@ std::vector<RowRange> every_row(int64_t n) { return {{0, n}}; }
 
 std::vector<RowRange> sampled_rows(int64_t n, int64_t count) {
   if (n <= count) return every_row(n);
-  const int64_t piece = std::max<int64_t>(1, count / 3);
+  if (count < 3) return {{0, 1}, {n - 1, count - 1}};
+  const int64_t piece = count / 3;
   return {{0, piece}, {(n - piece) / 2, piece}, {n - piece, piece}};
 }
 

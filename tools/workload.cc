@@ -1,9 +1,13 @@
 #include "workload.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <string_view>
 
+#include "command.h"
 #include "cpu_info.h"
 #include "names.h"
 
@@ -28,10 +32,79 @@ marlin_matrix rows_of(const std::vector<uint8_t>& bytes, int64_t first, int64_t 
   return matrix;
 }
 
+/// Blocks of GGUF: their sizes, and where their float16 numbers are.
+struct BlockForm {
+  std::string_view name;
+  int64_t elements, bytes;
+  std::vector<size_t> factors;
+};
+const BlockForm& block_form(std::string_view name) {
+  static const BlockForm forms[] = {
+      {"Q2_K", 256, 84, {80, 82}}, {"Q3_K", 256, 110, {108}},  {"Q4_0", 32, 18, {0}},
+      {"Q4_1", 32, 20, {0, 2}},    {"Q4_K", 256, 144, {0, 2}}, {"Q5_0", 32, 22, {0}},
+      {"Q5_1", 32, 24, {0, 2}},    {"Q5_K", 256, 176, {0, 2}}, {"Q6_K", 256, 210, {208}},
+      {"Q8_0", 32, 34, {0}},       {"IQ4_NL", 32, 18, {0}},    {"IQ4_XS", 256, 136, {0}}};
+  for (const BlockForm& form : forms)
+    if (form.name == name) return form;
+  throw Failure(fmt::format("no random blocks of type {}", name));
+}
+
 /// The bytes of a row of the matrix of codes.
 int64_t code_columns(const WeightShape& shape) {
+  if (shape.block != nullptr) {
+    const BlockForm& form = block_form(shape.block);
+    if (shape.k % form.elements != 0)
+      throw Failure(
+          fmt::format("-k {}: {} wants a multiple of {}", shape.k, shape.block, form.elements),
+          ExitCode::usage);
+    return shape.k / form.elements * form.bytes;
+  }
   if (shape.sparse) return shape.k / 4;
-  return code_bits(shape.format) == 4 ? (shape.k + 1) / 2 : shape.k;
+  const int bits = code_bits(shape.format);
+  return bits == 4 ? (shape.k + 1) / 2 : bits <= 8 ? shape.k : shape.k * bits / 8;
+}
+
+/// What the codes of a format are in a matrix for packing.
+marlin_dtype code_dtype(marlin_format format) {
+  switch (format) {
+    case MARLIN_INT8:
+      return MARLIN_I8;
+    case MARLIN_FP8:
+      return MARLIN_E4M3;
+    case MARLIN_FLOAT32:
+      return MARLIN_F32;
+    case MARLIN_FLOAT16:
+      return MARLIN_F16;
+    case MARLIN_BFLOAT16:
+      return MARLIN_BF16;
+    default:
+      return MARLIN_U8;
+  }
+}
+
+/// Makes codes of random bytes: those of the format, and no NaN or infinity among floats.
+void make_codes(const WeightShape& shape, std::vector<uint8_t>& bytes) {
+  const int bits = code_bits(shape.format);
+  if (shape.block != nullptr) {
+    const BlockForm& form = block_form(shape.block);
+    for (size_t at = 0; at + static_cast<size_t>(form.bytes) <= bytes.size();
+         at += static_cast<size_t>(form.bytes))
+      for (const size_t factor : form.factors)  // 0.002 to 0.016
+        bytes[at + factor + 1] = static_cast<uint8_t>(0x18 + bytes[at + factor + 1] % 12);
+  } else if (bits > 8) {
+    // The exponent is that of numbers between 2^-7 and 1, or up to 2 in float16.
+    for (size_t at = 0; at < bytes.size(); ++at) {
+      const size_t size = static_cast<size_t>(bits) / 8;
+      if (at % size != size - 1) continue;
+      bytes[at] = shape.format == MARLIN_FLOAT16 ? static_cast<uint8_t>((bytes[at] & 0x9f) | 0x20)
+                                                 : static_cast<uint8_t>((bytes[at] & 0x81) | 0x3c);
+    }
+  } else if (shape.format == MARLIN_FP8) {
+    for (uint8_t& code : bytes)
+      if ((code & 0x7f) == 0x7f) code ^= 1;
+  } else if (bits != 4 && bits != 8) {
+    for (uint8_t& code : bytes) code = static_cast<uint8_t>(code & ((1 << bits) - 1));
+  }
 }
 
 /// The rows of all experts together.
@@ -67,6 +140,10 @@ RandomWeights::RandomWeights(const WeightShape& shape, uint64_t seed) : shape_(s
     const uint64_t bits = random.next();
     std::memcpy(codes_.data() + i, &bits, 8);
   }
+  make_codes(shape, codes_);
+  if (shape.format == MARLIN_CODEBOOK4)
+    for (int i = 0; i < 16; ++i) codebook_.push_back(static_cast<float>(i) / 8 - 1);
+  if (shape.block != nullptr || code_bits(shape.format) > 8) return;  // no scales beside the codes
   scale_type_ = shape.format == MARLIN_MXFP4   ? MARLIN_E8M0
                 : shape.format == MARLIN_NVFP4 ? MARLIN_E4M3
                                                : MARLIN_F16;
@@ -99,8 +176,23 @@ marlin_pack_desc RandomWeights::part(int64_t expert) const {
   desc.layout = MARLIN_LAYOUT_ROWS;
   desc.n = shape_.n;
   desc.k = shape_.k;
-  desc.values =
-      rows(codes_, code_columns(shape_), shape_.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8);
+  desc.values = rows(codes_, code_columns(shape_), MARLIN_U8);
+  desc.values.dtype = code_dtype(shape_.format);
+  if (shape_.block != nullptr) {
+    desc.layout = MARLIN_LAYOUT_GGUF;
+    desc.group_size = 0;
+    desc.values.dtype = MARLIN_U8;
+    desc.flags = parse_weight_type(shape_.block)->flags;
+    return desc;
+  }
+  if (code_bits(shape_.format) > 8) {
+    desc.group_size = 0;
+    desc.values.cols = shape_.k;
+    return desc;
+  }
+  if (!codebook_.empty())
+    desc.codebook = {
+        const_cast<float*>(codebook_.data()), 0, 1, 16, 0, MARLIN_F32, MARLIN_MEM_HOST};
   if (shape_.sparse) desc.sparse_meta = rows(kept_, (shape_.k + 7) / 8, MARLIN_U8);
   desc.scales = rows(scales_, groups, scale_type_);
   if (shape_.zeros == Zeros::integer) desc.zeros = rows(zeros_, groups, MARLIN_U8);

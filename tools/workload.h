@@ -19,6 +19,7 @@ struct WeightShape {
   Zeros zeros = Zeros::none;
   bool sparse = false;  ///< 2:4
   int64_t experts = 1;
+  const char* block = nullptr;  ///< a type of GGUF's blocks; then group and zeros are its own
 };
 
 /// Quantized weights of random codes and scales. To memory and to kernels they look like a real
@@ -37,6 +38,7 @@ class RandomWeights {
   WeightShape shape_;
   std::vector<uint8_t> codes_, zeros_, kept_;
   std::vector<uint8_t> scales_;
+  std::vector<float> codebook_;
   marlin_dtype scale_type_ = MARLIN_F16;
   float tensor_scale_ = 0.5f;
 };

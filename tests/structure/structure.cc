@@ -176,7 +176,6 @@ constexpr LongFunction kLongFunctions[] = {
     {"tests/gpu/dispatch_test.cc", "IsDispatchedByItsContract", 71},
     {"tests/abi/exports_signatures.h", "meaning(", 67},
     {"tests/abi/exports_world.h", "World::bad(", 66},
-    {"tools/bench.cc", "ExitCode run(", 61},
 };
 
 size_t indentation(const std::string& line) { return std::min(line.find_first_not_of(' '), line.size()); }

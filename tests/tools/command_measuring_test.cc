@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -263,6 +264,34 @@ TEST(Bench, ALayerOfAFileAndATable) {
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("64 x 128 (N x K)"));
   EXPECT_THAT(ran.out, HasSubstr("of limit"));
+}
+
+TEST(Bench, AllLayersOfAFileAndWhatATokenTakes) {
+  const std::vector<std::string> command = {"bench",     "--file", data("gguf-llama-q4km"), "-m", "1", "--seconds", "0.001",
+                                            "--compute", "default"};
+  const Ran ran = run_command(command);
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("1 row of bf16 activations through all 8 products, default compute"));
+  EXPECT_THAT(ran.out, HasSubstr(" tokens a second\n"));
+  std::vector<std::string> with = command;
+  with.push_back("--json");
+  std::map<std::string, int> times;
+  for (const json& record : records_of(run_command(with).out))
+    times[record.at("type").get<std::string>() + " " + record.at("N").dump()] += record.at("times_a_token").get<int>();
+  EXPECT_EQ(times, (std::map<std::string, int>{
+                       {"Q4_K 16", 1}, {"Q4_K 32", 3}, {"Q5_0 256", 1}, {"Q6_K 16", 1}, {"Q6_K 32", 1}, {"Q8_0 256", 1}}));
+}
+
+TEST(Bench, EveryFormatAndTypeOfBlocks) {
+  const std::string types =
+      "INT2,int3,int4,int5,int6,uint8,iq4,fp4,mxfp4,nvfp4,fp8,nf4,codebook4,int8,float32,float16,bfloat16,"
+      "Q2_K,Q3_K,Q4_0,Q4_1,Q4_K,Q5_0,Q5_1,Q5_K,Q6_K,Q8_0,IQ4_NL,IQ4_XS";
+  const Ran ran = run_command({"bench", "--format", types, "-n", "32", "-k", "256", "-m", "1", "--seconds", "0.001", "--json"});
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_EQ(records_of(ran.out).size(), 2u * 29);
+  const Ran explained = run_command({"explain", "--format", "Q6_K", "-k", "256"});
+  EXPECT_EQ(explained.exit_code, 0) << explained.err;
+  EXPECT_EQ(run_command({"explain", "--format", "q6_k", "-k", "96"}).exit_code, 2);
 }
 
 /// The counting itself belongs to tests/shaders: here a program that repeats its arguments stands in its place.

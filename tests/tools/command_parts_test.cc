@@ -14,7 +14,9 @@
 #include <fstream>
 #include <limits>
 #include <set>
+#include <sstream>
 
+#include "formats/format_table.h"
 #include "run_command.h"
 #include "safetensors.h"
 #include "tools/command.h"
@@ -24,6 +26,7 @@
 #include "tools/machine_limits.h"
 #include "tools/names.h"
 #include "tools/output_file.h"
+#include "tools/recipes.h"
 #include "tools/reference.h"
 #include "tools/report.h"
 #include "tools/roofline.h"
@@ -73,6 +76,47 @@ TEST(Names, SizesAndTimesKeepThreeDigits) {
   EXPECT_EQ(seconds_text(1.234e-6), "1.23 us");
   EXPECT_EQ(seconds_text(99.96e-3), "100 ms");
   EXPECT_EQ(seconds_text(0.9996), "1.00 s");
+}
+
+/// The command is outside of the library's border and has its own table.
+TEST(Names, FormatsAreThoseOfTheLibrary) {
+  for (const FormatRow& row : format_table()) {
+    EXPECT_EQ(code_bits(row.format), row.code_bits) << row.name;
+    EXPECT_EQ(default_group(row.format), row.default_group) << row.name;
+    EXPECT_EQ(has_sparse_form(row.format), row.has_sparse_form()) << row.name;
+    EXPECT_EQ(parse_format(format_name(row.format)), row.format) << row.name;
+  }
+}
+
+TEST(Names, AreTakenInAnyCase) {
+  EXPECT_EQ(parse_format("Int4"), MARLIN_INT4);
+  EXPECT_STREQ(parse_weight_type("Q4_K")->block, "Q4_K");
+  EXPECT_STREQ(parse_weight_type("iq4_XS")->block, "IQ4_XS");
+  EXPECT_FALSE(parse_weight_type("Q4_KK").has_value());
+  EXPECT_TRUE(is_recipe("Q4_K_M"));
+}
+
+/// Of every type that bench and explain take.
+TEST(RandomWeights, AreFiniteAndOfEveryType) {
+  const Context context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
+  std::istringstream names(weight_types());
+  size_t types = 0;
+  for (std::string name; names >> name; ++types) {
+    if (name.ends_with(',')) name.pop_back();
+    const WeightType type = parse_weight_type(name).value();
+    const Weights weights =
+        RandomWeights({.format = type.format, .n = 3, .k = 256, .block = type.block}, 1).pack(context.get());
+    const marlin_layer_info info = info_of(weights.get());
+    EXPECT_EQ(info.format, type.format) << name;
+    if (type.block != nullptr) {
+      EXPECT_EQ(block_type_of(info.format, info.flags), type.block);
+    }
+    std::vector<float> values(size_t{3 * 256});
+    unpack_rows(weights.get(), 0, 3, 256, values.data());
+    for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << name;
+    EXPECT_GT(std::set<float>(values.begin(), values.end()).size(), 3u) << name;
+  }
+  EXPECT_EQ(types, format_table().size() + block_types().size());
 }
 
 struct Kind {
@@ -147,6 +191,16 @@ TEST(Judged, RightResultsPassWhateverTheSeed) {
       check_products(weights.get(), products, every_row(n), 1);
       EXPECT_TRUE(products[0].verdict.ok()) << "seed " << seed << ": " << products[0].verdict.complaint();
     }
+  }
+}
+
+TEST(Judged, SamplesAsManyRowsAsAskedFor) {
+  for (const int64_t count : {1, 2, 3, 4, 48, 99, 100, 200}) {
+    std::set<int64_t> rows;
+    for (const RowRange& range : sampled_rows(100, count))
+      for (int64_t i = 0; i < range.count; ++i) EXPECT_TRUE(rows.insert(range.first + i).second) << count;
+    EXPECT_EQ(static_cast<int64_t>(rows.size()), std::min<int64_t>(count - (count < 100 && count >= 3 ? count % 3 : 0), 100));
+    EXPECT_LT(*rows.rbegin(), 100);
   }
 }
 

@@ -54,6 +54,7 @@ TEST(Quantize, TheFilesAreWorthWhatQuantizingOnLoadGives) {
     const Ran ran = run_command(arguments);
     ASSERT_EQ(ran.exit_code, 0) << ran.err;
     EXPECT_THAT(ran.out, HasSubstr("1 layer quantized, 147 kB -> "));
+    EXPECT_EQ(ran.out.find("the names of"), std::string::npos) << "one container";
     EXPECT_THAT(ran.err, IsEmpty());
     ASSERT_EQ(run_command({"unpack", scratch.at("out"), "-o", scratch.at("written")}).exit_code, 0);
     arguments = {"unpack", data("float-f32"), "-o", scratch.at("loaded"), "--format", how[1]};
@@ -96,6 +97,9 @@ TEST(Quantize, TypesOfBlocks) {
     EXPECT_GT(layer.at("squared_norm").get<double>(), 50 * layer.at("squared_error").get<double>()) << type.name;
     EXPECT_EQ(run_command({"verify", scratch.at("out.gguf")}).exit_code, 0);
   }
+  const Ran named =
+      run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out.gguf"), "--format", "q4_k", "--force"});
+  EXPECT_THAT(named.out, HasSubstr("names no architecture: this library reads it, llama.cpp does not"));
   const Ran other = run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out"), "--format", "q4_k"});
   EXPECT_EQ(other.exit_code, 3);
   EXPECT_THAT(other.err, HasSubstr("Q4_K is a type of GGUF, and compressed-tensors has none"));

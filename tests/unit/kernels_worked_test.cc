@@ -87,5 +87,19 @@ TEST(WorkedKernel, StandsOnThePage) {
       << "docs/adding-a-kernel.md has another kernel";
 }
 
+std::string without_spaces(std::string text) {
+  std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
+  return text;
+}
+
+/// The row at the head of the page is the one that compiles.
+TEST(WorkedKernel, RowStandsOnThePage) {
+  const std::string root = MARLIN_SOURCE_ROOT, page = read(root + "/docs/adding-a-kernel.md");
+  const size_t first = page.find("    MARLIN_CPU_KERNEL("), end = page.find("\n\n", first);
+  ASSERT_LT(first, end);
+  const std::string row = without_spaces(page.substr(first, end - first));
+  EXPECT_NE(without_spaces(read(root + "/src/backends/cpu/x86/kernels.inc")).find(row), std::string::npos) << row;
+}
+
 }  // namespace
 }  // namespace metal_marlin::cpu
