@@ -52,10 +52,14 @@ std::FILE* open_nameless(const std::string& path) {
 
 }  // namespace
 
+void check_output_name(const std::string& path) {
+  if (path == "-")
+    throw Failure("cannot write -: expected the name of a file (./- for one that is called so)");
+}
+
 OutputFile::OutputFile(std::string path, bool force, InputFiles inputs, bool nameless)
     : path_(std::move(path)), force_(force), inputs_(std::move(inputs)) {
-  if (path_ == "-")
-    throw Failure("cannot write -: expected the name of a file (./- for one that is called so)");
+  check_output_name(path_);
   (void)must_replace();
   create(nameless);
 }
