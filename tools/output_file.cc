@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "command.h"
@@ -23,7 +24,8 @@ const char* kind_of(mode_t mode) {
 }
 
 std::string temporary_name(const std::string& path) {
-  return fmt::format("{}.part-{}", path, getpid());
+  std::random_device random;
+  return fmt::format("{}.part-{:08x}{:08x}", path, random(), random());
 }
 
 /// The path by which a file without a name can be linked.
