@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "command.h"
+#include "printable.h"
 #include "terminal.h"
 #include "words.h"
 
@@ -169,7 +170,7 @@ std::string usage_error(const CLI::App* app, const CLI::Error& error) {
                        fmt::join(commands_of(*app), ", "));
   if (text.empty()) text = error.what();
   const std::string name = chosen.empty() ? "metal-marlin" : "metal-marlin " + command.get_name();
-  return fmt::format("metal-marlin: {}\nTry '{} --help'.\n", text, name);
+  return fmt::format("metal-marlin: {}\nTry '{} --help'.\n", printable(text), name);
 }
 
 std::shared_ptr<CLI::FormatterBase> help_formatter() {

@@ -71,6 +71,7 @@ fs::path main_file(const fs::path& folder) {
 
 std::set<std::string> shards_of(const fs::path& index) {
   std::set<std::string> names;
+  if (std::error_code none; !fs::is_regular_file(index, none)) return names;
   std::ifstream file(index);
   const nlohmann::json read = nlohmann::json::parse(file, nullptr, false);
   if (!read.is_object() || !read.contains("weight_map")) return names;

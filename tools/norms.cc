@@ -39,12 +39,14 @@ void keep_norms(const std::string& path, const std::string& output) {
 }  // namespace
 
 Norms::Norms(std::string path) : path_(std::move(path)) {
+  // Nothing else is opened here: a pipe would wait for a writer.
+  std::error_code none;
+  const bool is_file = std::filesystem::is_regular_file(path_, none);
   char magic[4] = {};
-  std::ifstream(path_, std::ios::binary).read(magic, sizeof magic);
+  if (is_file) std::ifstream(path_, std::ios::binary).read(magic, sizeof magic);
   if (std::memcmp(magic, "GGUF", sizeof magic) == 0) {
     kind_ = Kind::gguf;
-  } else if (std::filesystem::is_regular_file(path_) && !path_.ends_with(".safetensors") &&
-             !path_.ends_with(".json")) {
+  } else if (is_file && !path_.ends_with(".safetensors") && !path_.ends_with(".json")) {
     kind_ = Kind::imatrix;
   }
   if (kind_ == Kind::imatrix) {

@@ -8,6 +8,7 @@
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
+#include <random>
 #include <utility>
 
 #include "command.h"
@@ -23,7 +24,8 @@ const char* kind_of(mode_t mode) {
 }
 
 std::string temporary_name(const std::string& path) {
-  return fmt::format("{}.part-{}", path, getpid());
+  std::random_device random;
+  return fmt::format("{}.part-{:08x}{:08x}", path, random(), random());
 }
 
 /// The path by which a file without a name can be linked.
@@ -52,10 +54,14 @@ std::FILE* open_nameless(const std::string& path) {
 
 }  // namespace
 
+void check_output_name(const std::string& path) {
+  if (path == "-")
+    throw Failure("cannot write -: expected the name of a file (./- for one that is called so)");
+}
+
 OutputFile::OutputFile(std::string path, bool force, InputFiles inputs, bool nameless)
     : path_(std::move(path)), force_(force), inputs_(std::move(inputs)) {
-  if (path_ == "-")
-    throw Failure("cannot write -: expected the name of a file (./- for one that is called so)");
+  check_output_name(path_);
   (void)must_replace();
   create(nameless);
 }

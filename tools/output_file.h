@@ -16,6 +16,9 @@ class App;
 
 namespace metal_marlin::tools {
 
+/// Failure for "-": standard output is no file.
+void check_output_name(const std::string& path);
+
 /// The file appears under its name, complete, at commit(). If the system supports it (O_TMPFILE),
 /// the file has no name before that, so that not even a killed process leaves a file behind.
 /// Otherwise it has a temporary name beside the final one, and the destructor removes it. An

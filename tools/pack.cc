@@ -2,15 +2,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <filesystem>
+#include <map>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "command.h"
 #include "library.h"
 #include "output_file.h"
+#include "printable.h"
 #include "quantize_options.h"
 
 namespace metal_marlin::tools {
@@ -94,7 +98,8 @@ class Loads {
       const std::string why = why_not(context_, checkpoint, layer);
       if (why.empty()) layers_.push_back(layer);
       if (!why.empty())
-        fmt::print(stderr, "metal-marlin: '{}' stays as it is: {}\n", layer.name, why);
+        fmt::print(stderr, "metal-marlin: '{}' stays as it is: {}\n", printable(layer.name),
+                   printable(why));
     }
     if (layers_.empty()) throw Failure(fmt::format("{} has no layer to pack", options.path));
     group();
@@ -130,7 +135,7 @@ class Loads {
     auto error = make<marlin_error>();
     check(marlin_checkpoint_save(context_, checkpoint_, path.c_str(), &desc, &error), error,
           "packing " + options_.path);
-    fmt::print("{}: {} layers in {} entries\n", path, layers_.size(), groups_.size());
+    fmt::print("{}: {} layers in {} entries\n", printable(path), layers_.size(), groups_.size());
   }
 
  private:
@@ -154,20 +159,20 @@ class Loads {
       const std::string_view name = layers_[i].name;
       return name.substr(0, static_cast<size_t>(role_of(name).data() - name.data()));
     };
-    const auto find = [&](std::string_view before, std::string_view role) -> std::optional<size_t> {
-      for (size_t i = 0; i < layers_.size(); ++i)
-        if (prefix(i) == before && role_of(layers_[i].name) == role) return i;
-      return std::nullopt;
-    };
+    std::map<std::pair<std::string_view, std::string_view>, size_t> places;
+    for (size_t i = 0; i < layers_.size(); ++i)
+      places.try_emplace({prefix(i), role_of(layers_[i].name)}, i);
+    const auto lists = join_lists();
     for (size_t i = 0; i < layers_.size(); ++i) {
       if (taken[i]) continue;
       std::vector<size_t> members = {i};
-      for (const std::vector<std::string>& roles : join_lists()) {
+      for (const std::vector<std::string>& roles : lists) {
         if (std::find(roles.begin(), roles.end(), role_of(layers_[i].name)) == roles.end())
           continue;
         std::vector<size_t> found;
         for (const std::string& role : roles)
-          if (const auto at = find(prefix(i), role)) found.push_back(*at);
+          if (const auto at = places.find({prefix(i), role}); at != places.end())
+            found.push_back(at->second);
         if (found.size() == roles.size() && fit(found)) members = found;
       }
       for (const size_t member : members) taken[member] = true;
@@ -216,6 +221,14 @@ std::string file_of(const Options& options, uint32_t rank) {
 }
 
 ExitCode run(const Options& options) {
+  check_output_name(options.output);
+  // Of the files of several ranks, all are there or none.
+  for (uint32_t rank = 0; options.ranks > 1 && !options.force && rank < options.ranks; ++rank) {
+    const std::string path = file_of(options, rank);
+    if (std::error_code none;
+        std::filesystem::symlink_status(path, none).type() != std::filesystem::file_type::not_found)
+      throw Failure(fmt::format("{} is there already (--force replaces it)", path));
+  }
   const Checkpoint checkpoint = open_checkpoint(options.path);
   const Context context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = options.threads});
   Loads loads(context.get(), checkpoint.get(), options);

@@ -10,13 +10,16 @@ namespace metal_marlin::tools {
 
 SafetensorsWriter::SafetensorsWriter(OutputFile& file, const std::vector<Tensor>& tensors)
     : file_(file) {
+  // Members are appended: to look each name up takes quadratic time.
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  auto& members = header.get_ref<nlohmann::ordered_json::object_t&>();
   uint64_t end = 0;
   for (const Tensor& tensor : tensors) {
     uint64_t bytes = sizeof(float);
     for (int64_t dim : tensor.shape) bytes *= static_cast<uint64_t>(dim);
-    header[tensor.name] = {
-        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {end, end + bytes}}};
+    members.push_back(
+        {tensor.name,
+         {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {end, end + bytes}}}});
     end += bytes;
   }
   left_ = end / sizeof(float);

@@ -36,8 +36,8 @@ const char* text_of(T returned, [[maybe_unused]] const char* buffer) {
 Status file_error(const std::string& path, const char* what, int error) {
   char buffer[96] = "";
   const char* reason = text_of(::strerror_r(error, buffer, sizeof buffer), buffer);
-  return Status::error(MARLIN_E_FILE, "%.120s: %s: %s", path.c_str(), what, reason)
-      .with_native(error);
+  const marlin_status code = error == ENOMEM ? MARLIN_E_MEMORY : MARLIN_E_FILE;
+  return Status::error(code, "%.120s: %s: %s", path.c_str(), what, reason).with_native(error);
 }
 
 Result<MappedFile> MappedFile::open(const std::string& path) {

@@ -1,9 +1,13 @@
 // Files of a checkpoint in memory, opened and read as a program would.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
+#include "backends/cpu/pack.h"
+#include "base/memory.h"
+#include "checkpoints/container/container.h"
 #include "checkpoints/value_table.h"
 #include "fuzz/target.h"
 #include "unit/checkpoint_files.h"
@@ -35,6 +39,23 @@ inline void read_rows(const Checkpoint& checkpoint, size_t layer, uint32_t exper
   if (n > 2) expect_typed(source.value()->read(n - 1, 1, stripe));
 }
 
+/// Takes one packed matrix into use, and reads its last row.
+inline void adopt(const Container& container, size_t layer, uint32_t expert) {
+  const auto found = container.matrices(layer, expert, 1);
+  expect_typed(found.status());
+  if (!found.ok()) return;
+  PackedMatrix matrix = found.value()[0];
+  auto copy = Block::allocate(Allocator::system(), matrix.data.size());  // a mapped file is aligned
+  std::copy(matrix.data.begin(), matrix.data.end(), copy.value().data());
+  matrix.data = {copy.value().data(), matrix.data.size()};
+  const auto weights = cpu::adopt_weights(matrix, nullptr);
+  expect_typed(weights.status());
+  if (!weights.ok()) return;
+  const auto source = cpu::packed_source(*weights.value());
+  Stripe stripe;
+  if (source.ok()) expect_typed(source.value()->read(matrix.meta.n - 1, 1, stripe));
+}
+
 inline void read_values(const ValueTable& values) {
   for (size_t i = 0; i < std::min<size_t>(values.size(), 32); ++i) {
     const auto value = values.at(i);
@@ -64,8 +85,11 @@ inline void open_and_read(std::unique_ptr<metal_marlin::testing::MemoryFolder> f
     expect_typed(layer.status);
     expect(checkpoint.find_layer(layer.name).has_value(), "a layer's name finds a layer", layer.name.c_str());
     for (const TensorView& part : checkpoint.parts(i))
-      expect(checkpoint.tensor(part.name).ok(), "the parts of a layer are tensors");
-    for (uint32_t e = 0; e < std::min<uint32_t>(layer.experts, 2); ++e) read_rows(checkpoint, i, e);
+      expect(checkpoint.container() != nullptr || checkpoint.tensor(part.name).ok(), "the parts of a layer are tensors");
+    for (uint32_t e = 0; e < std::min<uint32_t>(layer.experts, 2); ++e) {
+      read_rows(checkpoint, i, e);
+      if (checkpoint.container() != nullptr) adopt(*checkpoint.container(), i, e);
+    }
   }
   read_values(checkpoint.values());
   expect(peak.bytes() <= 16 * (bytes + all) + (4 << 20), "reading takes a few times the file");

@@ -132,6 +132,8 @@ def write_file_seeds(data, out):
                 if zeros <= MOST_ZEROS:
                     write(out / "gguf", f"{path.name}-{kind}", content + struct.pack("<H", zeros))
             write(out / "folder", f"{path.name}-gguf", section("model.gguf", content, min(zeros, MOST_ZEROS)))
+    for path in sorted(data.glob("container-*.marlin")):
+        write(out / "folder", path.name, section(path.name, path.read_bytes()))
     write_index_seeds(out)
 
 

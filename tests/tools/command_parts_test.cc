@@ -374,6 +374,19 @@ TEST(OutputFile, AKilledProcessLeavesNothing) {
 #endif
 }
 
+TEST(OutputFile, HasATemporaryNameOfItsOwn) {
+  const test::ScratchFolder scratch;
+  for (const bool nameless : {false, true}) {
+    OutputFile one(scratch.at("x"), true, {}, nameless), other(scratch.at("x"), true, {}, nameless);
+    one.write("one");
+    other.write("other");
+    one.commit();
+    other.commit();
+    EXPECT_EQ(test::read_file(scratch.at("x")), "other");
+  }
+  EXPECT_EQ(scratch.entries(), 1u);
+}
+
 TEST(OutputFile, WithoutNamelessFilesItIsWrittenAllTheSame) {
   const test::ScratchFolder scratch;
   for (const bool nameless : {true, false}) {

@@ -77,6 +77,23 @@ TEST(Command, WrongUsageExitsWith2AndSaysWhy) {
   }
 }
 
+TEST(Command, EchoesNoControlCharacters) {
+  const std::string red = "\x1b[31m\nmetal-marlin: forged";
+  for (const std::vector<std::string>& arguments : {std::vector<std::string>{red},
+                                                    {"inspect", "--" + red},
+                                                    {"inspect", "x", red},
+                                                    {"verify", "x", "--format", red},
+                                                    {"inspect", red},
+                                                    {"bench", "-n", red},
+                                                    {"unpack", red, "-o", red},
+                                                    {"pack", data("ct-mxfp4"), "-o", red + "/no"}}) {
+    const Ran ran = run_command(arguments);
+    EXPECT_NE(ran.exit_code, 0);
+    EXPECT_EQ((ran.err + ran.out).find('\x1b'), std::string::npos) << ran.err;
+    EXPECT_EQ(ran.err.find("\nmetal-marlin: forged"), std::string::npos) << ran.err;
+  }
+}
+
 TEST(Command, WhatCannotBeReadExitsWith3AndNamesTheFile) {
   const ScratchFolder scratch;
   const std::string good = read_file(data("ct-mxfp4/model.safetensors"));
@@ -155,6 +172,13 @@ TEST(Pack, WritesContainersThatTheOtherCommandsRead) {
   ASSERT_EQ(run_command({"pack", data("sharded-gptq"), "-o", out, "--ranks", "2"}).exit_code, 0);
   for (const char* name : {"model-00001-of-00002.marlin", "model-00002-of-00002.marlin"})
     EXPECT_EQ(run_command({"verify", scratch.at(name)}).exit_code, 0) << name;
+  // Of the files of several ranks, all are written or none.
+  fs::remove(scratch.at("model-00001-of-00002.marlin"));
+  EXPECT_EQ(run_command({"pack", data("sharded-gptq"), "-o", out, "--ranks", "2"}).exit_code, 3);
+  EXPECT_FALSE(fs::exists(scratch.at("model-00001-of-00002.marlin")));
+  const Ran standard = run_command({"pack", data("sharded-gptq"), "-o", "-"});
+  EXPECT_EQ(standard.exit_code, 3);
+  EXPECT_THAT(standard.err, HasSubstr("cannot write -: expected the name of a file"));
   EXPECT_EQ(run_command({"pack", data("sharded-gptq"), "-o", out, "--ranks", "0"}).exit_code, 2);
   const Ran many = run_command({"pack", data("sharded-gptq"), "-o", scratch.at("many"), "--ranks", "1000"});
   EXPECT_EQ(many.exit_code, 3);

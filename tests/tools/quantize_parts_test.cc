@@ -1,6 +1,7 @@
 // What `quantize` decides before the library works: norms of columns, and the types of recipes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <set>
 
@@ -42,6 +43,15 @@ std::string imatrix_of(const std::vector<std::pair<std::string, std::vector<floa
   add(3);
   add(4);
   return file + "wiki";
+}
+
+TEST(Norms, WaitForNoPipe) {
+  const test::ScratchFolder scratch;
+  for (const char* name : {"pipe", "pipe.json", "pipe.safetensors", "pipe.gguf"}) {
+    ASSERT_EQ(mkfifo(scratch.at(name).c_str(), 0600), 0);
+    EXPECT_THROW(Norms(scratch.at(name)), Failure) << name;
+  }
+  EXPECT_THROW(Norms(scratch.at("none")), Failure);
 }
 
 TEST(Norms, AreRootsOfAnImportanceMatrix) {

@@ -61,6 +61,10 @@ TEST_F(SystemCalls, OpeningSaysWhichFailed) {
     EXPECT_THAT(status.message(), AllOf(HasSubstr(scratch_.at(path)), HasSubstr(what), HasSubstr(std::strerror(EIO))));
   }
   EXPECT_TRUE(open("in").ok());
+  for (const char* call : {"opendir", "readdir"}) {
+    const FailingCall failing(call, 0, ENOMEM);
+    EXPECT_EQ(open("in").code(), MARLIN_E_MEMORY) << call;
+  }
 }
 
 /// A config that is there but cannot be read is no absent config.

@@ -189,6 +189,10 @@ class PackedCheckpoint final : public Checkpoint, public Container {
 
   Status index_tensors() {
     const uint32_t number = tensors_.add_file(file_, bytes_);
+    size_t pool = 0;
+    for (const ContainerTensor& tensor : directory_.tensors)
+      pool += TensorTable::pool_bytes(tensor.name, tensor.dims);
+    tensors_.reserve(directory_.tensors.size(), pool);
     for (const ContainerTensor& tensor : directory_.tensors) {
       const ElementType* const type = element_type(tensor);
       if (type == nullptr)
