@@ -59,4 +59,10 @@ void Notes::print() const {
   }
 }
 
+void note_left_out(size_t layers) {
+  if (layers == 0) return;
+  fmt::print(stderr, "metal-marlin: left out {} that would not load; 'inspect' says why\n",
+             counted(layers, "layer"));
+}
+
 }  // namespace metal_marlin::tools

@@ -28,4 +28,7 @@ class Notes {
   std::vector<Note> notes_;
 };
 
+/// Says on stderr that layers of a file were left out, if any were.
+void note_left_out(size_t layers);
+
 }  // namespace metal_marlin::tools

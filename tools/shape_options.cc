@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "command.h"
-#include "words.h"
+#include "notes.h"
 
 namespace metal_marlin::tools {
 
@@ -140,9 +140,7 @@ std::vector<Subject> ShapeOptions::subjects_of_file() const {
     first = layer;
     order.push_back(kind_of(layer));
   }
-  if (unread != 0)
-    fmt::print(stderr, "metal-marlin: left out {} that would not load; 'inspect' says why\n",
-               counted(unread, "layer"));
+  note_left_out(unread);
   if (order.empty())
     throw Failure(file_ + " has no layer that loads; 'metal-marlin inspect' says why");
   const uint64_t experts = experts_of_a_token(file.get());

@@ -12,6 +12,7 @@
 #include "command.h"
 #include "library.h"
 #include "names.h"
+#include "notes.h"
 #include "profile.h"
 #include "progress.h"
 #include "quantize_options.h"
@@ -114,6 +115,10 @@ std::map<Kind, std::vector<marlin_layer_info>> layers_by_kind(const Options& opt
 /// Of layers of experts, one expert, or all of a mixture.
 std::vector<Group> groups_of_file(const Options& options, marlin_context* context) {
   const Checkpoint checkpoint = open_checkpoint(options.file);
+  size_t unread = 0;
+  for_each_layer(checkpoint.get(),
+                 [&](const marlin_layer_info& layer) { unread += layer.status != MARLIN_OK; });
+  note_left_out(unread);
   const Quantize quantize{format_of_floats(options), options.group};
   std::vector<Group> all;
   for (const auto& [kind, layers] : layers_by_kind(options, checkpoint.get())) {

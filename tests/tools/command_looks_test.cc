@@ -325,6 +325,9 @@ TEST(Command, ReasonsAreToldOnceAndLayersThatAreNotReadAreNoFloats) {
     EXPECT_EQ(ran.exit_code, 3);
     EXPECT_THAT(ran.err, AllOf(HasSubstr("'blk.3' is not read: "), Not(HasSubstr("--format"))));
   }
+  const Ran all = run_command({"bench", "--file", path, "-m", "1", "--seconds", "0.001", "--compute", "default"});
+  EXPECT_EQ(all.exit_code, 0) << all.err;
+  EXPECT_THAT(all.err, HasSubstr("left out 12 layers that would not load"));
 }
 
 TEST(Quantize, LayersThatAreNotReadAreNoFloats) {
