@@ -253,7 +253,7 @@ Status walk_index(const std::string& name, std::string_view text,
                          e.offset, what);
   };
   MARLIN_RETURN_IF_ERROR(
-      walk_json({text, name, 0, kMaxIndex, 16}, [&](const JsonEvent& e) -> Status {
+      walk_json({text, name, 0, kMaxIndex, 16, true}, [&](const JsonEvent& e) -> Status {
         if (e.depth == 1 && e.kind == Kind::key) {
           in_map = e.text == "weight_map";
           seen_map = seen_map || in_map;

@@ -1,0 +1,131 @@
+// A file is refused only for its weights: what has nothing to do with them costs nothing, and one tensor that is not read costs
+// that tensor alone.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "checkpoint_files.h"
+#include "checkpoints/json.h"
+#include "checkpoints/value_table.h"
+
+namespace metal_marlin::testing {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string nul_bytes(size_t count) { return std::string(count, '\0'); }
+
+// --- JSON as Python writes it -------------------------------------------------------------------------------------------
+
+/// Each event as one word, without its place.
+std::string events_of(const std::string& text, bool as_python = true) {
+  std::string words;
+  const Status status = walk_json({text, "f.json", 0, 1 << 20, 16, as_python}, [&](const JsonEvent& e) {
+    words += std::to_string(static_cast<int>(e.kind)) + "/" + std::to_string(e.depth) + "/" + std::string(e.text) + "/" +
+             std::to_string(e.number) + " ";
+    return Status();
+  });
+  return status.ok() ? words : "error";
+}
+
+TEST(PythonJson, NumbersBeyondTheGrammar) {
+  struct Case {
+    const char* text;
+    double value;
+  };
+  const double inf = std::numeric_limits<double>::infinity();
+  for (const Case& c : std::initializer_list<Case>{{"Infinity", inf},
+                                                   {"-Infinity", -inf},
+                                                   {"NaN", std::nan("")},
+                                                   {"1e309", inf},
+                                                   {"-1.5E+400", -inf},
+                                                   {"2e308", inf},
+                                                   {"123456789e99999999999999999999", inf},
+                                                   {"1.7976931348623157e308", 1.7976931348623157e308},
+                                                   {"0e999", 0},
+                                                   {"1e-999", 0},
+                                                   {"0.00001e312", 1e307}}) {
+    for (const char* around : {"%s", "[0, %s]", "[%s,1]", "{\"NaN, -Infinity\\\"\": %s\n}"}) {
+      char text[128];
+      std::snprintf(text, sizeof text, around, c.text);
+      double found = -1;
+      size_t begin = 0;
+      const Status status = walk_json({text, "f.json", 0, 1000, 4, true}, [&](const JsonEvent& e) {
+        if (e.kind == JsonEvent::Kind::real) found = e.number, begin = e.text.find(c.text);
+        return Status();
+      });
+      ASSERT_TRUE(status.ok()) << text << status.message();
+      EXPECT_TRUE(found == c.value || (std::isnan(found) && std::isnan(c.value))) << text << found;
+    }
+  }
+  const std::string many(400, '7');
+  EXPECT_THAT(events_of("[" + many + "]"), HasSubstr("/" + many + "/inf"));
+  for (const char* text : {"NaN5", "5NaN", "-NaN", "NaNNaN", "[Infinity0]", "Inf", "nan", "+Infinity", "--Infinity", "1e309e",
+                           "01e309", "[1.e309]", "{NaN:1}", "InfinityNaN", "1Infinity", "[NaN\"a\"]"})
+    EXPECT_EQ(events_of(text), "error") << text;
+  for (const char* text : {"[NaN]", "[Infinity]", "[1e309]"}) EXPECT_EQ(events_of(text, false), "error") << text;
+}
+
+/// An object whose keys repeat, and the same object without the members that come again.
+struct RepeatedKeys {
+  std::string all, last;
+};
+RepeatedKeys draw_members(std::mt19937& chance, int depth) {
+  const uint32_t kind = chance() % (depth > 3 ? 3 : 5);
+  if (kind == 0) return {"7", "7"};
+  if (kind == 1) return {R"("a\"}")", R"("a\"}")"};
+  if (kind == 2) return {"NaN", "NaN"};
+  std::vector<std::pair<std::string, RepeatedKeys>> members(chance() % 5);
+  for (auto& [key, value] : members) {
+    static const char* kKeys[] = {"a", "b", "\\u0061", "a\\\"", ""};
+    key = kKeys[chance() % 5];
+    value = draw_members(chance, depth + 1);
+  }
+  const bool object = kind == 4;
+  const auto name = [](const std::string& key) { return key == "\\u0061" ? std::string("a") : key; };
+  RepeatedKeys out{object ? "{" : "[", object ? "{" : "["};
+  for (size_t i = 0; i < members.size(); ++i) {
+    const auto& [key, value] = members[i];
+    bool again = false;
+    for (size_t j = i + 1; j < members.size(); ++j) again |= object && name(members[j].first) == name(key);
+    const std::string begin = object ? "\"" + key + "\": " : "";
+    out.all += (out.all.size() > 1 ? "," : "") + begin + value.all;
+    if (!again) out.last += (out.last.size() > 1 ? "," : "") + begin + value.last;
+  }
+  return {out.all + (object ? "}" : "]"), out.last + (object ? "}" : "]")};
+}
+
+TEST(PythonJson, OfEqualKeysTheLastCounts) {
+  EXPECT_EQ(events_of(R"({"a":{"x":1},"b":2,"a":[3]})"), events_of(R"({"b":2,"a":[3]})"));
+  std::mt19937 chance(14);
+  for (int i = 0; i < 3000; ++i) {
+    const RepeatedKeys drawn = draw_members(chance, 0);
+    ASSERT_NE(events_of(drawn.all), "error") << drawn.all;
+    EXPECT_EQ(events_of(drawn.all), events_of(drawn.last)) << drawn.all;
+    EXPECT_EQ(events_of(drawn.all, false) == "error", drawn.all != drawn.last || drawn.all.find("NaN") != std::string::npos)
+        << drawn.all;
+  }
+}
+
+TEST(PythonJson, OfConfigsAndIndexes) {
+  const std::string file = safetensors({{"m.weight", "F32", "2,2", nul_bytes(16)}});
+  const char* config =
+      R"({"quantization_config":{"quant_method":"gptq","bits":4},"time_step_limit":[0.0,Infinity],"a":{"b":1,"c":2},
+      "rope_theta":1e4,"quantization_config":{"quant_method":"gptq","bits":3},"a":{"b":-Infinity},"rope_theta":NaN})";
+  const auto opened = open_memory({{"model.safetensors", file}, {"config.json", config}});
+  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  EXPECT_TRUE(opened.value()->layers()[0].status.ok());
+  const ValueTable& values = opened.value()->values();
+  EXPECT_EQ(values.repeated(), std::nullopt);
+  EXPECT_TRUE(values.find("a.b") && values.find("rope_theta") && values.find("time_step_limit"));
+  EXPECT_FALSE(values.find("a.c")) << "the first object of the key has gone with its members";
+  const char* index = R"({"metadata":{"total_size":NaN},"weight_map":{"x":"none.safetensors"},
+      "weight_map":{"m.weight":"none.safetensors","m.weight":"m.safetensors"}})";
+  const auto indexed = open_memory({{"i.json", index}, {"m.safetensors", file}});
+  EXPECT_TRUE(indexed.ok()) << indexed.status().message();
+}
+
+}  // namespace
+}  // namespace metal_marlin::testing
