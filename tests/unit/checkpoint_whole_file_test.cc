@@ -127,5 +127,60 @@ TEST(PythonJson, OfConfigsAndIndexes) {
   EXPECT_TRUE(indexed.ok()) << indexed.status().message();
 }
 
+// --- GGUF ---------------------------------------------------------------------------------------------------------------
+
+std::string bytes_by_chance(std::mt19937& chance, size_t count) {
+  std::string bytes(count, '\0');
+  for (char& byte : bytes) byte = static_cast<char>(chance());
+  return bytes;
+}
+
+TEST(GgufTensors, OfUnknownTypesAreListedAndTheOthersRead) {
+  std::mt19937 chance(30);
+  for (int round = 0; round < 300; ++round) {
+    GgufWriter writer;
+    const uint32_t count = 1 + chance() % 6;
+    std::vector<std::string> data(count), names(count);
+    std::vector<int32_t> unknown(count);
+    for (uint32_t i = 0; i < count; ++i) {
+      static const int32_t kUnknown[] = {4, 31, 38, 43, 139, 1000, 9999, 65535};
+      unknown[i] = chance() % 2 == 0 ? kUnknown[chance() % 8] : 0;
+      names[i] = std::to_string(i) + std::string(chance() % 3 == 0 ? chance() % 65000 : 8, 'n') + ".weight";
+      data[i] = unknown[i] != 0 ? bytes_by_chance(chance, chance() % 300) : bytes_by_chance(chance, 36);
+      writer.tensor(names[i], {unknown[i] != 0 ? 33 : 32, 2}, unknown[i] != 0 ? unknown[i] : 2, data[i]);
+    }
+    const auto opened = open_memory({{"m.gguf", writer.file()}});
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const Checkpoint& checkpoint = *opened.value();
+    ASSERT_EQ(checkpoint.layers().size(), count);
+    for (uint32_t i = 0; i < count; ++i) {
+      const Layer layer = checkpoint.layers()[find_layer(checkpoint, names[i])];
+      const TensorView view = checkpoint.tensor(names[i]).value();
+      EXPECT_EQ(std::memcmp(view.data, data[i].data(), data[i].size()), 0);
+      if (unknown[i] == 0) {
+        EXPECT_TRUE(layer.status.ok()) << layer.status.message();
+        continue;
+      }
+      EXPECT_EQ(layer.status.code(), MARLIN_E_UNSUPPORTED);
+      EXPECT_THAT(layer.status.message(), HasSubstr("type " + std::to_string(unknown[i]) + " is not known to this version"));
+      EXPECT_EQ(view.bytes, (data[i].size() + 31) / 32 * 32) << "up to the next tensor or the end of the file";
+    }
+  }
+}
+
+TEST(GgufTensors, OfUnknownTypesEndWhereTheNextBegins) {
+  const auto status_of = [](uint64_t next, std::initializer_list<int64_t> dims = {32, 2}) {
+    GgufWriter writer;
+    writer.tensor("a", dims, 139, nul_bytes(64));
+    writer.tensor_at("b", {32}, 2, next, nul_bytes(32));
+    return open_memory({{"m.gguf", writer.file()}}).status();
+  };
+  EXPECT_TRUE(status_of(64).ok());
+  EXPECT_TRUE(status_of(32).ok()) << "nothing says how long it is";
+  for (const uint64_t next : {uint64_t{33}, uint64_t{96}, uint64_t{1} << 40, UINT64_MAX, UINT64_MAX - 31})
+    EXPECT_EQ(status_of(next).code(), MARLIN_E_FORMAT) << next;
+  EXPECT_EQ(status_of(64, {INT64_MAX, 2}).code(), MARLIN_E_FORMAT);
+}
+
 }  // namespace
 }  // namespace metal_marlin::testing
