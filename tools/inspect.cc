@@ -119,6 +119,14 @@ std::string indented(const nlohmann::ordered_json& value, size_t depth) {
   return out;
 }
 
+/// What the library says about files that it did not open, or "".
+std::string note_of(const marlin_checkpoint* checkpoint) {
+  marlin_value value{};
+  value.struct_size = sizeof value;
+  if (marlin_checkpoint_value(checkpoint, "marlin.note", &value, nullptr) != MARLIN_OK) return "";
+  return {static_cast<const char*>(value.data), value.bytes};
+}
+
 // The layers are not kept: a file may have so many that a hundred bytes for each exceed the memory.
 
 void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
@@ -137,7 +145,9 @@ void print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
                                        {"weights", totals.weights},
                                        {"bytes", totals.bytes},
                                        {"bits_a_weight", number_or_null(totals.bits())}};
-  fmt::print("{}],\n \"totals\": {}\n}}\n", totals.layers == 0 ? "" : "\n ", indented(sums, 1));
+  const std::string note = note_of(checkpoint);
+  fmt::print("{}],\n \"totals\": {}{}\n}}\n", totals.layers == 0 ? "" : "\n ", indented(sums, 1),
+             note.empty() ? "" : ",\n \"note\": " + json_text(note));
 }
 
 /// `note` is the number of the reason why the layer does not load. The reason is too long for a
@@ -192,6 +202,8 @@ void print_table(const marlin_checkpoint* checkpoint) {
              static_cast<double>(totals.weights) / 1e6,
              bytes_text(static_cast<double>(totals.bytes)),
              bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
+  const std::string note = note_of(checkpoint);
+  if (!note.empty()) fmt::print("note: {}\n", printable(note));
 }
 
 ExitCode run(const Options& options) {

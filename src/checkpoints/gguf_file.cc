@@ -9,6 +9,7 @@
 
 #include "base/bits.h"
 #include "base/checked.h"
+#include "checkpoints/file_kind.h"
 #include "layouts/gguf_types.h"
 
 namespace metal_marlin {
@@ -98,8 +99,13 @@ class Reader {
   }
 
   Status read_counts() {
+    if (bytes_.empty()) return error(0, "magic: expected 'GGUF', found an empty file");
     MARLIN_ASSIGN(const uint32_t magic, take<uint32_t>("magic"));
-    if (magic != 0x46554747) return error(0, "magic: expected 'GGUF', found 0x%08x", magic);
+    if (magic != 0x46554747) {
+      const std::string kind = other_kind(bytes_);
+      if (kind.empty()) return error(0, "magic: expected 'GGUF', found 0x%08x", magic);
+      return error(0, "magic: expected 'GGUF', found %s", kind.c_str());
+    }
     MARLIN_ASSIGN(const uint32_t version, take<uint32_t>("version"));
     if (version != 0 && (version & 0xffffu) == 0) {
       return error(

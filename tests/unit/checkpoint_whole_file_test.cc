@@ -4,16 +4,19 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <random>
 
 #include "checkpoint_files.h"
 #include "checkpoints/json.h"
 #include "checkpoints/value_table.h"
+#include "convert_files.h"
 
 namespace metal_marlin::testing {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string nul_bytes(size_t count) { return std::string(count, '\0'); }
 
@@ -180,6 +183,139 @@ TEST(GgufTensors, OfUnknownTypesEndWhereTheNextBegins) {
   for (const uint64_t next : {uint64_t{33}, uint64_t{96}, uint64_t{1} << 40, UINT64_MAX, UINT64_MAX - 31})
     EXPECT_EQ(status_of(next).code(), MARLIN_E_FORMAT) << next;
   EXPECT_EQ(status_of(64, {INT64_MAX, 2}).code(), MARLIN_E_FORMAT);
+}
+
+// --- folders and indexes ------------------------------------------------------------------------------------------------
+
+class WholeFolder : public ::testing::Test {
+ protected:
+  void write(const std::string& name, const std::string& content) const { write_file(folder_.at(name), content); }
+  void write_shard(const std::string& name, const std::string& layer) const {
+    write(name, safetensors({{layer + ".weight", "F32", "2,2", nul_bytes(16)}}));
+  }
+  void write_index(const std::string& map) const { write("model.safetensors.index.json", "{\"weight_map\":{" + map + "}}"); }
+  Result<std::unique_ptr<Checkpoint>> open() const { return Checkpoint::open(folder_.at(""), MARLIN_LAYOUT_AUTO); }
+  /// The names of the layers and the note: "a b | not opened: ...".
+  std::string found() const {
+    const auto opened = open();
+    if (!opened.ok()) return opened.status().message();
+    std::string text;
+    for (const Layer& layer : opened.value()->layers()) text += layer.name + " ";
+    const ValueTable& values = opened.value()->values();
+    const auto note = values.find("marlin.note");
+    if (!note) return text;
+    const auto data = values.at(*note).value().data;
+    return text + "| " + std::string(reinterpret_cast<const char*>(data.data()), data.size());
+  }
+  ScratchFolder folder_;
+};
+
+TEST_F(WholeFolder, AnIndexOfAnotherUpload) {
+  write_shard("model-00001-of-00002.safetensors", "a");
+  write_index(R"("x.weight":"model-00001-of-00005.safetensors","y.weight":"model-00005-of-00005.safetensors")");
+  EXPECT_THAT(found(), HasSubstr("model-00001-of-00005.safetensors")) << "half of the shards is no model";
+  write_shard("model-00002-of-00002.safetensors", "b");
+  EXPECT_THAT(found(), HasSubstr("a b | model.safetensors.index.json names none of the files here"));
+  write_shard("model-00005-of-00005.safetensors", "y");
+  EXPECT_EQ(open().status().code(), MARLIN_E_FILE) << "one that it names is here";
+  EXPECT_EQ(open().status().native_code(), ENOENT);
+  EXPECT_THAT(found(), HasSubstr("model-00001-of-00005.safetensors"));
+}
+
+TEST_F(WholeFolder, ShardsWithoutAnIndex) {
+  write_shard("model-00002-of-00003.safetensors", "b");
+  EXPECT_THAT(found(), HasSubstr("expected 3 shards or an index, found 'model-00002-of-00003.safetensors' alone"));
+  write_shard("model-00001-of-00003.safetensors", "a");
+  EXPECT_EQ(open().status().code(), MARLIN_E_FILE);
+  write_shard("model-00003-of-00003.safetensors", "c");
+  EXPECT_EQ(found(), "a b c ");
+  write_shard("model-mtp-of-00003.safetensors", "d");
+  EXPECT_EQ(found(), "a b c | not opened: model-mtp-of-00003.safetensors: it is none of the numbered shards");
+  write_shard("other-00001-of-00001.safetensors", "e");
+  EXPECT_THAT(found(), HasSubstr("name one")) << "which of two sets?";
+}
+
+TEST_F(WholeFolder, ShardsThatTheIndexDoesNotName) {
+  write_shard("model-00001-of-00001.safetensors", "a");
+  write_index(R"("a.weight":"model-00001-of-00001.safetensors")");
+  EXPECT_EQ(found(), "a ");
+  write_shard("model-mtp-of-00001.safetensors", "b");
+  EXPECT_EQ(found(), "a | not opened: model-mtp-of-00001.safetensors: the index does not name it");
+  write_shard("model.safetensors", "c");
+  EXPECT_THAT(found(), HasSubstr("a | not opened: model-mtp-of-00001.safetensors, model.safetensors: ")) << "the index wins";
+  for (int i = 0; i < 20; ++i) write_shard("x" + std::to_string(i) + ".safetensors", "x");
+  EXPECT_THAT(found(), HasSubstr(" and 14 more: the index"));
+}
+
+// --- files that are something else --------------------------------------------------------------------------------------
+
+struct OtherKind {
+  std::string bytes, named;
+};
+std::vector<OtherKind> other_kinds() {
+  return {{"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 4976698672\n", "git lfs pull"},
+          {"<!DOCTYPE html><html><body>restricted</body></html>", "web page"},
+          {" \n<HTML><head>", "web page"},
+          {"<?xml version=\"1.0\"?><Error/>", "XML"},
+          {"Entry not found", "'Entry not found'"},
+          {"PK\x03\x04" + nul_bytes(60), "pickle"},
+          {"\x80\x02}q" + nul_bytes(3) + "\xff" + nul_bytes(30), "pickle"},
+          {"\x80\x04\x95\xff" + nul_bytes(60), "pickle"},
+          {"\x08\x07" + nul_bytes(60), "ONNX"},
+          {"\x08\x08\x12\x07pytorch" + nul_bytes(60), "ONNX"},
+          {"\x1f\x8b\x08" + nul_bytes(60), "gzip"},
+          {"", "empty"}};
+}
+
+TEST_F(WholeFolder, AnotherKindOfFileIsNamed) {
+  const std::string good = safetensors({{"a.weight", "F32", "2,2", nul_bytes(16)}});
+  for (const OtherKind& kind : other_kinds()) {
+    const auto expect_named = [&](std::initializer_list<std::pair<std::string, std::string>> files) {
+      const auto result = open_memory(files);
+      EXPECT_EQ(result.status().code(), MARLIN_E_FORMAT);
+      EXPECT_THAT(result.status().message(), HasSubstr(kind.named)) << files.begin()->first;
+    };
+    expect_named({{"model.safetensors", kind.bytes}});
+    expect_named({{"model.gguf", kind.bytes}});
+    expect_named({{"model", kind.bytes}});
+    expect_named({{"model.safetensors.index.json", kind.bytes}, {"model.safetensors", good}});
+    expect_named({{"i.json", R"({"weight_map":{"a.weight":"s.safetensors"}})"}, {"s.safetensors", kind.bytes}});
+    if (!kind.bytes.empty()) {
+      for (const char* config : {"config.json", "quantize_config.json", "hf_quant_config.json"})
+        expect_named({{"model.safetensors", good}, {config, kind.bytes}});
+    }
+    write("model.safetensors", kind.bytes);
+    EXPECT_THAT(found(), HasSubstr(kind.named));
+  }
+  EXPECT_TRUE(open_memory({{"model.gguf", good}}).ok()) << "the content decides, not the name";
+  const auto named = open_memory({{"model.safetensors", R"({"error":"Invalid username or password."})"}});
+  EXPECT_THAT(named.status().message(), HasSubstr("JSON text"));
+}
+
+TEST_F(WholeFolder, AFolderOfSomethingElseSaysSo) {
+  for (const auto& [name, named] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"pytorch_model.bin", "pickle"},
+                                                                  {"model.pth", "pickle"},
+                                                                  {"model_q4.onnx", "ONNX"},
+                                                                  {"model.safetensors.gz", "unpack"}}) {
+    write(name, "x");
+    EXPECT_THAT(found(), HasSubstr(named)) << name;
+    EXPECT_THAT(found(), HasSubstr(name));
+    std::filesystem::remove(folder_.at(name));
+  }
+  std::filesystem::create_directories(folder_.at("blobs"));
+  std::filesystem::create_directories(folder_.at("snapshots/0123"));
+  EXPECT_THAT(found(), HasSubstr("snapshots"));
+  const auto message_of = [](const char* path) {
+    const Status status = Checkpoint::open(path, MARLIN_LAYOUT_AUTO).status();
+    EXPECT_EQ(status.code(), MARLIN_E_FILE);
+    EXPECT_EQ(status.native_code(), ENOENT);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message_of("Qwen/Qwen3-8B-AWQ"), HasSubstr("download it first"));
+  EXPECT_THAT(message_of("https://huggingface.co/Qwen/Qwen3-8B-AWQ"), HasSubstr("download it first"));
+  EXPECT_THAT(message_of("./none/none"), Not(HasSubstr("download")));
+  EXPECT_THAT(message_of("none/none.gguf"), Not(HasSubstr("download")));
 }
 
 }  // namespace

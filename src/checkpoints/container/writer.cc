@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "base/checksum.h"
 #include "base/memory.h"
+#include "checkpoints/folder.h"
 #include "checkpoints/tensor_table.h"
 #include "checkpoints/value_table.h"
 #include "layouts/gguf_types.h"
@@ -155,7 +156,8 @@ Status ContainerWriter::add_values() {
   ValueWriter writer;
   const ValueTable& values = source_.values();
   MARLIN_RETURN_IF_ERROR(values.status());
-  for (size_t i = 0; i < values.size(); ++i) writer.copy(values.raw(i));
+  for (size_t i = 0; i < values.size(); ++i)
+    if (values.key(i) != kNoteKey) writer.copy(values.raw(i));
   writer.add("marlin.device", directory_.form.device);
   writer.add("marlin.packed_version", directory_.form.version);
   writer.add("marlin.library_version", directory_.library_version);
