@@ -166,6 +166,14 @@ std::string indented(const nlohmann::ordered_json& value, size_t depth) {
   return out;
 }
 
+/// What the library says about files that it did not open, or "".
+std::string note_of(const marlin_checkpoint* checkpoint) {
+  marlin_value value{};
+  value.struct_size = sizeof value;
+  if (marlin_checkpoint_value(checkpoint, "marlin.note", &value, nullptr) != MARLIN_OK) return "";
+  return {static_cast<const char*>(value.data), value.bytes};
+}
+
 // The layers are not kept: a file may have so many that a hundred bytes for each exceed the memory.
 
 Totals print_json(const std::string& path, const marlin_checkpoint* checkpoint) {
@@ -193,8 +201,10 @@ Totals print_json(const std::string& path, const marlin_checkpoint* checkpoint) 
       {"tensors", account.tensors ? nlohmann::ordered_json(account.tensors->count)
                                   : nlohmann::ordered_json(nullptr)},
       {"quant_method", text_or_null(account.method)}};
-  fmt::print("{}],\n \"totals\": {},\n \"account\": {}\n}}\n", totals.layers == 0 ? "" : "\n ",
-             indented(sums, 1), indented(of_bytes, 1));
+  const std::string note = note_of(checkpoint);
+  fmt::print("{}],\n \"totals\": {},\n \"account\": {}{}\n}}\n", totals.layers == 0 ? "" : "\n ",
+             indented(sums, 1), indented(of_bytes, 1),
+             note.empty() ? "" : ",\n \"note\": " + json_text(note));
   return totals;
 }
 
@@ -268,6 +278,8 @@ void print_table(const std::string& path, const marlin_checkpoint* checkpoint, T
   if (!notes.empty()) fmt::print("\n");
   notes.print();
   print_account({totals, path, checkpoint});
+  const std::string note = note_of(checkpoint);
+  if (!note.empty()) fmt::print("note: {}\n", printable(note));
 }
 
 ExitCode run(const Options& options) {

@@ -609,7 +609,8 @@ MARLIN_EXPORT marlin_status marlin_checkpoint_convert(const marlin_checkpoint* c
  * has a path with dots: "quantization_config.bits"; of two members with one path, the first is found. Nulls, objects inside of
  * arrays and arrays of mixed kinds are no values; an empty array has the element_type STRING. A key that is not there is
  * MARLIN_E_NOT_FOUND. A config.json whose paths and values would take more than twice its bytes and 64 KB is
- * MARLIN_E_UNSUPPORTED. */
+ * MARLIN_E_UNSUPPORTED. The library adds the key "marlin.note", a STRING, if it left files of safetensors unopened that lie
+ * beside the others, or if it opened other files than the index names. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_value(const marlin_checkpoint* checkpoint, const char* key, marlin_value* out,
                                                     marlin_error* err);
 /* Reads key-value `index` in file order. An index past the end is MARLIN_E_NOT_FOUND. */

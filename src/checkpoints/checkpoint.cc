@@ -201,11 +201,30 @@ class FileCheckpoint final : public Checkpoint {
 
 }  // namespace
 
-Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> folder,
-                                                    const std::string& file,
-                                                    marlin_layout override_layout,
-                                                    marlin_gptq_zero_f zero_f,
-                                                    StackOrder stack_order) {
+namespace {
+
+/// Whether a file whose name says otherwise has the header of safetensors.
+bool is_safetensors(std::span<const std::byte> bytes) {
+  return bytes.size() > 8 && bytes[8] == std::byte{'{'} &&
+         load<uint64_t>(bytes.data()) <= bytes.size() - 8;
+}
+
+/// Reads all shards of a folder without an index.
+Status read_shards(const std::vector<std::string>& shards, Folder& folder, TensorTable& tensors,
+                   std::string& note) {
+  for (const std::string& shard : shards) {
+    MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder.open(shard));
+    MARLIN_RETURN_IF_ERROR(read_safetensors(shard, bytes, tensors));
+  }
+  note = note_of_unopened(folder.names(), shards, "it is none of the numbered shards");
+  return tensors.finish();
+}
+
+Result<std::unique_ptr<Checkpoint>> open_files(std::unique_ptr<Folder> folder,
+                                               const std::string& file,
+                                               const std::vector<std::string>& shards,
+                                               marlin_layout override_layout,
+                                               marlin_gptq_zero_f zero_f, StackOrder stack_order) {
   if (caller_layout(override_layout) == nullptr) {
     return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", override_layout);
   }
@@ -213,8 +232,11 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
   QuantConfig config;
   ValueTable values;
   bool is_gguf = false;
-  if (file.ends_with(".json")) {
-    MARLIN_RETURN_IF_ERROR(read_safetensors_index(file, *folder, tensors));
+  std::string note;
+  if (!shards.empty()) {
+    MARLIN_RETURN_IF_ERROR(read_shards(shards, *folder, tensors, note));
+  } else if (file.ends_with(".json")) {
+    MARLIN_RETURN_IF_ERROR(read_safetensors_index(file, *folder, tensors, &note));
   } else {
     MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder->open(file));
     if (is_container(bytes) || file.ends_with(".marlin")) {
@@ -226,18 +248,28 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
       return open_container(std::move(folder), file, bytes);
     }
     is_gguf = bytes.size() >= 4 && load<uint32_t>(bytes.data()) == 0x46554747;
-    MARLIN_RETURN_IF_ERROR(is_gguf || file.ends_with(".gguf")
+    MARLIN_RETURN_IF_ERROR(is_gguf || (file.ends_with(".gguf") && !is_safetensors(bytes))
                                ? read_gguf(file, bytes, *folder, tensors, values)
                                : read_safetensors(file, bytes, tensors));
     MARLIN_RETURN_IF_ERROR(tensors.finish());
   }
   if (!is_gguf) {
     MARLIN_ASSIGN(config, read_config(*folder));
-    values = config_values(config.text);
+    values = config_values(config.text, note);
   }
   const Reading reading{is_gguf, override_layout, zero_f, stack_order};
   return gather_experts(std::make_unique<FileCheckpoint>(
       std::move(folder), std::move(tensors), std::move(config), std::move(values), reading));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> folder,
+                                                    const std::string& file,
+                                                    marlin_layout override_layout,
+                                                    marlin_gptq_zero_f zero_f,
+                                                    StackOrder stack_order) {
+  return open_files(std::move(folder), file, {}, override_layout, zero_f, stack_order);
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path,
@@ -245,8 +277,8 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path,
                                                      marlin_gptq_zero_f zero_f,
                                                      StackOrder stack_order) {
   MARLIN_ASSIGN(const CheckpointPath found, locate_checkpoint(path));
-  return open_checkpoint(disk_folder(found.folder), found.file, override_layout, zero_f,
-                         stack_order);
+  return open_files(disk_folder(found.folder), found.file, found.shards, override_layout, zero_f,
+                    stack_order);
 }
 
 }  // namespace metal_marlin

@@ -5,6 +5,7 @@
 
 #include "base/bits.h"
 #include "checkpoints/config_section.h"
+#include "checkpoints/file_kind.h"
 #include "checkpoints/json.h"
 #include "checkpoints/sort_mapped.h"
 
@@ -83,6 +84,7 @@ Result<std::optional<ConfigSections>> read_file(Folder& folder, const char* name
     return bytes.status();
   }
   text = {reinterpret_cast<const char*>(bytes.value().data()), bytes.value().size()};
+  MARLIN_RETURN_IF_ERROR(expect_json(name, text));
   MARLIN_ASSIGN(ConfigSections sections, read_config_sections(text, name));
   return std::optional(std::move(sections));
 }

@@ -357,7 +357,7 @@ std::string merge(ConfigSection& into, ConfigSection&& from) {
 
 Status walk_config(std::string_view text, std::string_view name,
                    const std::function<Status(const JsonEvent&)>& visit) {
-  return walk_json({text, name, 0, kMaxConfig, 64}, visit);
+  return walk_json({text, name, 0, kMaxConfig, 64, true}, visit);
 }
 
 Result<ConfigSections> read_config_sections(std::string_view text, std::string_view name) {

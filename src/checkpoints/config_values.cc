@@ -8,6 +8,7 @@
 
 #include "base/bits.h"
 #include "checkpoints/config_section.h"
+#include "checkpoints/folder.h"
 #include "checkpoints/json.h"
 
 namespace metal_marlin {
@@ -57,6 +58,11 @@ class Flattener {
       visit_in_object(e);
     }
     return is_full_ ? too_large(e.offset) : Status();
+  }
+  void add(std::string_view key, std::string_view text) {
+    path_ = key;
+    begin_value(gguf::kString);
+    put_text(text);
   }
   ValueTable table() {
     begins_.push_back(out_.size());
@@ -216,12 +222,15 @@ class Flattener {
 
 }  // namespace
 
-ValueTable config_values(std::string_view text) {
-  if (text.empty()) return {};
-  Flattener flattener(text.size());
+ValueTable config_values(std::string_view text, std::string_view note) {
+  if (text.empty() && note.empty()) return {};
+  Flattener flattener(text.size() + note.size());
+  if (text.empty()) text = "{}";
   const Status status =
       walk_config(text, "config.json", [&](const JsonEvent& e) { return flattener.visit(e); });
-  return status.ok() ? flattener.table() : ValueTable(status);
+  if (!status.ok()) return ValueTable(status);
+  if (!note.empty()) flattener.add(kNoteKey, note);
+  return flattener.table();
 }
 
 }  // namespace metal_marlin

@@ -12,6 +12,7 @@ namespace metal_marlin {
 /// kinds have no value. The table takes at most twice the bytes of the text and 64 KB: paths may
 /// repeat long names, and a text that needs more gives a table with the status
 /// MARLIN_E_UNSUPPORTED.
-ValueTable config_values(std::string_view text);
+/// A note, if there is one, is the last value, with the key kNoteKey.
+ValueTable config_values(std::string_view text, std::string_view note = {});
 
 }  // namespace metal_marlin

@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cinttypes>
+#include <map>
 #include <vector>
 
+#include "checkpoints/file_kind.h"
 #include "checkpoints/gguf_parts.h"
 
 namespace metal_marlin {
@@ -24,6 +27,7 @@ class DiskFolder final : public Folder {
     files_.push_back(std::move(file));
     return files_.back().bytes();
   }
+  std::vector<std::string> names() const override;
   void release(std::span<const std::byte> part) const override { MappedFile::release_pages(part); }
   std::string path() const override { return path_; }
   bool has_opened(const FileId& file) const override {
@@ -36,6 +40,7 @@ class DiskFolder final : public Folder {
   std::vector<MappedFile> files_;
 };
 
+constexpr const char* kShard = ".safetensors";
 constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf", ".marlin"};
 
 struct CloseFolder {
@@ -70,29 +75,48 @@ std::vector<std::string> files_with(const std::vector<std::string>& names, const
   return files;
 }
 
+std::vector<std::string> DiskFolder::names() const {
+  auto names = names_in(path_.empty() ? "." : path_);
+  return names.ok() ? names.take() : std::vector<std::string>();
+}
+
+/// The only file of its ending. A shard of several needs the others.
+Result<CheckpointPath> alone(const std::string& path, const std::string& file) {
+  const auto shard = parse_gguf_part_name(file, kShard);
+  if (!shard || shard->count < 2) return CheckpointPath{path, file, {}};
+  return Status::error(MARLIN_E_FILE,
+                       "%.150s: expected %" PRIu64 " shards or an index, found '%.60s' alone",
+                       path.c_str(), shard->count, file.c_str())
+      .with_native(ENOENT);
+}
+
 /// The file to open in a folder.
-Result<std::string> search(const std::string& path) {
+Result<CheckpointPath> search(const std::string& path) {
   MARLIN_ASSIGN(const std::vector<std::string> names, names_in(path));
   for (const char* ending : kEndings) {
     const std::vector<std::string> files = files_with(names, ending);
     const auto whole = std::find(files.begin(), files.end(), std::string("model") + ending);
-    if (whole != files.end()) return *whole;
+    if (whole != files.end()) return CheckpointPath{path, *whole, {}};
     const auto is_split_model = [](const std::string& file) {
       const auto part = parse_gguf_part_name(file);
       return part && part->stem == "model";
     };
     const auto split = std::find_if(files.begin(), files.end(), is_split_model);
     if (split != files.end() && std::find_if(split + 1, files.end(), is_split_model) == files.end())
-      return *split;
+      return CheckpointPath{path, *split, {}};
   }
   for (const char* ending : kEndings) {
     std::vector<std::string> files = files_with(names, ending);
     std::erase_if(files, [](const std::string& file) { return !file.starts_with("gptq_model-"); });
-    if (files.size() == 1) return files[0];  // of AutoGPTQ: gptq_model-4bit-128g.safetensors
+    // AutoGPTQ writes gptq_model-4bit-128g.safetensors.
+    if (files.size() == 1) return CheckpointPath{path, files[0], {}};
   }
+  std::vector<std::string> shards = whole_shards(names);
+  const bool has_index = !files_with(names, kEndings[0]).empty();
+  if (!shards.empty() && !has_index) return CheckpointPath{path, shards[0], shards};
   for (const char* ending : kEndings) {
     const std::vector<std::string> files = files_with(names, ending);
-    if (files.size() == 1) return files[0];
+    if (files.size() == 1) return alone(path, files[0]);
     if (files.size() > 1) {
       return Status::error(MARLIN_E_FILE,
                            "%.150s: expected one file *%s in the folder, found %zu: name one",
@@ -102,12 +126,45 @@ Result<std::string> search(const std::string& path) {
   }
   return Status::error(MARLIN_E_FILE,
                        "%.150s: expected a .safetensors, .safetensors.index.json, .gguf or .marlin "
-                       "in the folder",
-                       path.c_str())
+                       "in the folder%s",
+                       path.c_str(), other_folder(path, names).c_str())
       .with_native(ENOENT);
 }
 
 }  // namespace
+
+std::vector<std::string> whole_shards(const std::vector<std::string>& names) {
+  std::map<std::pair<std::string_view, uint64_t>, std::vector<std::string>> sets;
+  for (const std::string& name : names) {
+    if (const auto shard = parse_gguf_part_name(name, kShard))
+      sets[{shard->stem, shard->count}].push_back(name);
+  }
+  std::vector<std::string>* whole = nullptr;
+  for (auto& [key, files] : sets) {
+    if (files.size() != key.second) continue;  // each number comes once, because names do
+    if (whole != nullptr) return {};
+    whole = &files;
+  }
+  if (whole == nullptr) return {};
+  std::sort(whole->begin(), whole->end(), [](const std::string& a, const std::string& b) {
+    return std::pair(a.size(), a) < std::pair(b.size(), b);
+  });
+  return std::move(*whole);
+}
+
+std::string note_of_unopened(std::vector<std::string> names, const std::vector<std::string>& opened,
+                             const char* why) {
+  constexpr size_t kMost = 8;
+  std::erase_if(names, [&](const std::string& name) {
+    return !name.ends_with(kShard) || std::find(opened.begin(), opened.end(), name) != opened.end();
+  });
+  std::sort(names.begin(), names.end());
+  std::string note;
+  for (size_t i = 0; i < std::min(names.size(), kMost); ++i)
+    note += (i == 0 ? "not opened: " : ", ") + names[i];
+  if (names.size() > kMost) note += " and " + std::to_string(names.size() - kMost) + " more";
+  return note.empty() ? note : note + ": " + why;
+}
 
 std::unique_ptr<Folder> disk_folder(const std::string& path) {
   return std::make_unique<DiskFolder>(path);
@@ -116,12 +173,15 @@ std::unique_ptr<Folder> disk_folder(const std::string& path) {
 Result<CheckpointPath> locate_checkpoint(const std::string& path) {
   struct stat info{};
   if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    MARLIN_ASSIGN(std::string file, search(path));
-    return CheckpointPath{path, std::move(file)};
+    return search(path);
   }
+  if (const std::string why = other_path(path); !why.empty() && ::stat(path.c_str(), &info) != 0)
+    return Status::error(MARLIN_E_FILE, "%.120s: no such file or folder: %s", path.c_str(),
+                         why.c_str())
+        .with_native(ENOENT);
   const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return CheckpointPath{"", path};
-  return CheckpointPath{path.substr(0, slash + 1), path.substr(slash + 1)};
+  if (slash == std::string::npos) return CheckpointPath{"", path, {}};
+  return CheckpointPath{path.substr(0, slash + 1), path.substr(slash + 1), {}};
 }
 
 }  // namespace metal_marlin

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "checkpoints/mapped_file.h"
@@ -19,6 +20,8 @@ class Folder {
   /// The whole content of a file of this folder. MARLIN_E_FILE with native code ENOENT if there is
   /// no such file.
   virtual Result<std::span<const std::byte>> open(const std::string& name) = 0;
+  /// The names of its files, as far as they can be listed.
+  virtual std::vector<std::string> names() const { return {}; }
   /// These bytes will not be needed soon.
   virtual void release(std::span<const std::byte> part) const = 0;
   /// Its path on the disk, with a slash at the end; "" for the current folder and for memory.
@@ -33,10 +36,22 @@ std::unique_ptr<Folder> disk_folder(const std::string& path);
 /// The path of marlin_checkpoint_open, split into the folder and the name of the file in it. If the
 /// path is a folder, the file is model.safetensors.index.json, model.safetensors, model.gguf or
 /// model.marlin, or else the only gptq_model-* with one of these endings, or else the only file
-/// with one of them. All parts of a split GGUF count as one file.
+/// with one of them. All parts of a split GGUF count as one file, and so do all shards
+/// STEM-0000N-of-0000M.safetensors.
 struct CheckpointPath {
   std::string folder, file;
+  std::vector<std::string> shards;  ///< all files, if there are several and no index
 };
 Result<CheckpointPath> locate_checkpoint(const std::string& path);
+
+/// The shards STEM-0000N-of-0000M.safetensors among these names, in their order, if there is one
+/// whole set of them; else nothing.
+std::vector<std::string> whole_shards(const std::vector<std::string>& names);
+
+/// What a host should know about files of safetensors that were not opened, for the key-value
+/// kNoteKey. "" if all were.
+inline constexpr const char* kNoteKey = "marlin.note";
+std::string note_of_unopened(std::vector<std::string> names, const std::vector<std::string>& opened,
+                             const char* why);
 
 }  // namespace metal_marlin

@@ -9,25 +9,30 @@
 
 #include "base/bits.h"
 #include "base/checked.h"
+#include "checkpoints/file_kind.h"
 #include "layouts/gguf_types.h"
 
 namespace metal_marlin {
 namespace {
 
 constexpr uint64_t kMaxKey = 65535;    // of the specification
+constexpr uint64_t kMaxName = 65535;   // of a tensor; ggml's own limit is a constant of its build
 constexpr uint64_t kMinKeyValue = 13;  // key length, value type, one byte
 constexpr uint64_t kMinTensor = 24;    // name length, rank, type, offset
+constexpr int32_t kMaxType = 65535;    // far above those of ggml and of programs built on it
 constexpr uint32_t kMaxAlignment = 1u << 20;
 
 using namespace gguf;  // the types of values
 
 struct Tensor {
   std::string_view name;
-  const ElementType* type = nullptr;
-  int64_t dims[kMaxGgufRank] = {};  // outermost first
+  const ElementType* type = nullptr;  // null: this version does not know the number
+  int32_t number = 0;                 // of the type
+  int64_t dims[kMaxGgufRank] = {};    // outermost first
   uint32_t rank = 0;
   uint64_t offset = 0, bytes = 0, header_offset = 0;
   std::span<const int64_t> shape() const { return std::span(dims).first(rank); }
+  int label_size() const { return static_cast<int>(std::min<size_t>(name.size(), 60)); }
 };
 
 class Reader {
@@ -94,8 +99,13 @@ class Reader {
   }
 
   Status read_counts() {
+    if (bytes_.empty()) return error(0, "magic: expected 'GGUF', found an empty file");
     MARLIN_ASSIGN(const uint32_t magic, take<uint32_t>("magic"));
-    if (magic != 0x46554747) return error(0, "magic: expected 'GGUF', found 0x%08x", magic);
+    if (magic != 0x46554747) {
+      const std::string kind = other_kind(bytes_);
+      if (kind.empty()) return error(0, "magic: expected 'GGUF', found 0x%08x", magic);
+      return error(0, "magic: expected 'GGUF', found %s", kind.c_str());
+    }
     MARLIN_ASSIGN(const uint32_t version, take<uint32_t>("version"));
     if (version != 0 && (version & 0xffffu) == 0) {
       return error(
@@ -251,8 +261,8 @@ class Reader {
   Result<Tensor> read_tensor() {
     Tensor t;
     t.header_offset = at_;
-    MARLIN_ASSIGN(t.name, take_string("tensor name", kMaxGgufName));
-    const int length = static_cast<int>(t.name.size());
+    MARLIN_ASSIGN(t.name, take_string("tensor name", kMaxName));
+    const int length = t.label_size();
     if (t.name.find('\0') != std::string_view::npos)
       return error(t.header_offset, "tensor name: holds a NUL");
     MARLIN_ASSIGN(t.rank, take<uint32_t>("number of dimensions"));
@@ -268,40 +278,67 @@ class Reader {
       }
       t.dims[t.rank - 1 - i] = dim;
     }
-    MARLIN_ASSIGN(const int32_t type, take<int32_t>("tensor type"));
-    const std::span<const GgufType> types = gguf_types();
-    if (type < 0 || type >= static_cast<int32_t>(types.size()) ||
-        types[static_cast<size_t>(type)].element.name == nullptr) {
-      return error(at_ - 4, "tensor '%.*s': type: %d is no type of this version", length,
-                   t.name.data(), type);
+    MARLIN_ASSIGN(t.number, take<int32_t>("tensor type"));
+    if (t.number < 0 || t.number > kMaxType) {
+      return error(at_ - 4, "tensor '%.*s': type: expected 0..%d, found %d", length, t.name.data(),
+                   kMaxType, t.number);
     }
-    t.type = &types[static_cast<size_t>(type)].element;
     MARLIN_ASSIGN(t.offset, take<uint64_t>("tensor offset"));
+    const std::span<const GgufType> types = gguf_types();
+    static constexpr ElementType kBytes{"unknown", 1, 1, 0};
+    if (t.number < static_cast<int32_t>(types.size()) &&
+        types[static_cast<size_t>(t.number)].element.name != nullptr)
+      t.type = &types[static_cast<size_t>(t.number)].element;
+    const ElementType& type = t.type != nullptr ? *t.type : kBytes;
     const int64_t inner = t.rank == 0 ? 1 : t.dims[t.rank - 1];
-    const auto bytes = tensor_bytes(*t.type, t.shape());
-    if (inner % t.type->block != 0 || !bytes) {
+    const auto bytes = tensor_bytes(type, t.shape());
+    if (inner % type.block != 0 || !bytes || (t.type == nullptr && *bytes > INT64_MAX)) {
       return error(t.header_offset,
                    "tensor '%.*s': dimensions: rows of %" PRId64
                    " are no blocks of %s (%u), or too many bytes",
-                   length, t.name.data(), inner, t.type->name, t.type->block);
+                   length, t.name.data(), inner, type.name, type.block);
     }
     t.bytes = *bytes;
     return t;
   }
 
+  /// The bytes of a tensor whose type does not say them: up to the next tensor or the file's end.
+  Status bound(Tensor& t, const Tensor* next, uint64_t data_bytes) const {
+    const uint64_t end = next != nullptr ? next->offset : data_bytes;
+    t.bytes = end - t.offset;
+    if (end >= t.offset && end <= data_bytes && (next == nullptr || end % alignment_ == 0))
+      return {};
+    return error(t.header_offset,
+                 "tensor '%.*s': offset: expected the end of its data, a multiple of %u, between "
+                 "%" PRIu64 " and %" PRIu64 ", found %" PRIu64,
+                 t.label_size(), t.name.data(), alignment_, t.offset, data_bytes, end);
+  }
+
   /// Each tensor must begin at the padded end of the one before and end inside the file.
   Status place(std::optional<uint64_t> data_begin, TensorTable& table) {
     const uint32_t file = table.add_file(file_, bytes_);
+    const uint64_t first = std::min<uint64_t>(data_begin.value_or(UINT64_MAX), bytes_.size());
     Checked expected = 0;
+    Tensor next;
     for (uint64_t i = 0; i < tensor_count_; ++i) {
-      MARLIN_ASSIGN(const Tensor t, read_tensor());
-      const int length = static_cast<int>(t.name.size());
+      Tensor t = next;
+      if (i == 0) {
+        MARLIN_ASSIGN(t, read_tensor());
+      }
+      const bool is_last = i + 1 == tensor_count_;
+      if (!is_last) {
+        MARLIN_ASSIGN(next, read_tensor());
+      }
       const auto offset = expected.get();
       if (!offset || t.offset != *offset) {
         return error(t.header_offset,
                      "tensor '%.*s': offset: expected %" PRIu64
                      " after the tensor before, found %" PRIu64,
-                     length, t.name.data(), offset.value_or(UINT64_MAX), t.offset);
+                     t.label_size(), t.name.data(), offset.value_or(UINT64_MAX), t.offset);
+      }
+      if (t.type == nullptr) {
+        MARLIN_RETURN_IF_ERROR(bound(t, is_last ? nullptr : &next, bytes_.size() - first));
+        t.type = &table.unknown_type(std::to_string(t.number));
       }
       const auto end = (Checked(data_begin.value_or(UINT64_MAX)) + expected + Checked(t.bytes))
                            .at_most(bytes_.size());
@@ -309,7 +346,7 @@ class Reader {
         return error(t.header_offset,
                      "tensor '%.*s': data: expected %" PRIu64 " bytes from byte %" PRIu64
                      ", found a file of %zu",
-                     length, t.name.data(), t.bytes, data_begin.value_or(0) + t.offset,
+                     t.label_size(), t.name.data(), t.bytes, data_begin.value_or(0) + t.offset,
                      bytes_.size());
       }
       table.add(file, t.name, *t.type, t.shape(), *end - t.bytes, t.bytes);

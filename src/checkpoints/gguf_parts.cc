@@ -10,7 +10,7 @@
 namespace metal_marlin {
 namespace {
 
-constexpr std::string_view kEnding = ".gguf", kOf = "-of-";
+constexpr std::string_view kOf = "-of-";
 constexpr size_t kDigits = 5;  // at least
 
 /// Takes "-" and a number of at least five digits from the end of a text.
@@ -114,9 +114,9 @@ Status add_other_parts(Folder& folder, std::deque<GgufHeader>& parts) {
 
 }  // namespace
 
-std::optional<GgufPartName> parse_gguf_part_name(std::string_view name) {
-  if (!name.ends_with(kEnding)) return std::nullopt;
-  name.remove_suffix(kEnding.size());
+std::optional<GgufPartName> parse_gguf_part_name(std::string_view name, std::string_view ending) {
+  if (!name.ends_with(ending)) return std::nullopt;
+  name.remove_suffix(ending.size());
   const auto count = take_number(name);
   // take_number() has taken the last dash of "-of-".
   if (!count || !name.ends_with(kOf.substr(0, kOf.size() - 1))) return std::nullopt;
@@ -126,10 +126,11 @@ std::optional<GgufPartName> parse_gguf_part_name(std::string_view name) {
   return GgufPartName{name, *number, *count};
 }
 
-std::string gguf_part_name(std::string_view stem, uint64_t number, uint64_t count) {
-  char ending[64];
-  std::snprintf(ending, sizeof ending, "-%05" PRIu64 "-of-%05" PRIu64 ".gguf", number, count);
-  return std::string(stem) + ending;
+std::string gguf_part_name(std::string_view stem, uint64_t number, uint64_t count,
+                           const char* ending) {
+  char place[64];
+  std::snprintf(place, sizeof place, "-%05" PRIu64 "-of-%05" PRIu64, number, count);
+  return std::string(stem) + place + ending;
 }
 
 Status read_gguf(const std::string& name, std::span<const std::byte> bytes, Folder& folder,

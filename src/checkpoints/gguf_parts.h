@@ -15,14 +15,17 @@
 
 namespace metal_marlin {
 
-/// The name of a part of a split model: STEM-00002-of-00003.gguf.
+/// The name of a part of a split model: STEM-00002-of-00003.gguf; shards of safetensors have the
+/// same form.
 struct GgufPartName {
   std::string_view stem;
   uint64_t number = 0, count = 0;  ///< the first part has the number 1
 };
 /// Nothing if the name has another form.
-std::optional<GgufPartName> parse_gguf_part_name(std::string_view name);
-std::string gguf_part_name(std::string_view stem, uint64_t number, uint64_t count);
+std::optional<GgufPartName> parse_gguf_part_name(std::string_view name,
+                                                 std::string_view ending = ".gguf");
+std::string gguf_part_name(std::string_view stem, uint64_t number, uint64_t count,
+                           const char* ending = ".gguf");
 
 /// Adds the tensors of the file `name`. If it is the first part of a split model, adds those of all
 /// other parts, too, which `folder` has under the names of parts. `values` receives the key-values

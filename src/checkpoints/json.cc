@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cinttypes>
 #include <iterator>
+#include <limits>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "checkpoints/sort_mapped.h"
@@ -20,25 +22,101 @@ namespace {
 
 using Kind = JsonEvent::Kind;
 
-/// Reports the position of the parser, which its events do not have.
+constexpr std::string_view kBeforeNumber = " \t\r\n[,:", kAfterNumber = " \t\r\n]},";
+
+/// Whether a text is a number of the JSON grammar that float64 does not hold.
+bool is_beyond_float64(std::string_view text) {
+  size_t at = 0;
+  const auto digits = [&] {
+    const size_t begin = at;
+    at = std::min(text.find_first_not_of("0123456789", at), text.size());
+    return text.substr(begin, at - begin);
+  };
+  const std::string_view whole = digits();
+  if (whole.empty() || (whole.size() > 1 && whole[0] == '0')) return false;
+  std::string_view fraction;
+  if (at < text.size() && text[at] == '.') {
+    ++at;
+    if ((fraction = digits()).empty()) return false;
+  }
+  int64_t exponent = 0;
+  if (at < text.size() && (text[at] | 0x20) == 'e') {
+    const bool negative = ++at < text.size() && text[at] == '-';
+    if (at < text.size() && (negative || text[at] == '+')) ++at;
+    const std::string_view power = digits();
+    if (power.empty()) return false;
+    for (const char c : power) exponent = std::min<int64_t>(exponent * 10 + (c - '0'), INT32_MAX);
+    if (negative) exponent = -exponent;
+  }
+  const std::string all = std::string(whole) + std::string(fraction);
+  const size_t zeros = all.find_first_not_of('0');
+  if (at != text.size() || zeros == std::string::npos) return false;
+  const int64_t size = static_cast<int64_t>(whole.size()) - static_cast<int64_t>(zeros) + exponent;
+  return size > 309 || (size == 309 && all.compare(zeros, 19, "1797693134862315808") >= 0);
+}
+
+/// The length of a number at the begin of `text` that Python writes or reads and the grammar of
+/// JSON or float64 does not have; else 0.
+size_t python_number(std::string_view text) {
+  const std::string_view number = text.substr(0, text.find_first_of(kAfterNumber));
+  const std::string_view size = number.substr(number.starts_with('-') ? 1 : 0);
+  const bool found = number == "NaN" || size == "Infinity" || is_beyond_float64(size);
+  return found ? number.size() : 0;
+}
+
+/// Where the parser is, which its events do not say, and the last number that it read as another.
+struct Place {
+  std::string_view text;
+  bool as_python = false;
+  const char* at = text.data();  ///< the furthest
+  bool in_string = false, is_escaped = false;
+  const char* number_end = nullptr;
+  std::string_view number;  ///< for its event; empty: the parser has read it itself
+};
+
+/// Gives a text to the parser. It sees "0.0" in place of a number that it does not read, with as
+/// many digits as the number has bytes.
 class CountingIterator {
  public:
   using iterator_category = std::input_iterator_tag;
   using value_type = char;
   using difference_type = std::ptrdiff_t;
   using pointer = const char*;
-  using reference = const char&;
-  CountingIterator(const char* at, const char** furthest) : at_(at), furthest_(furthest) {}
-  reference operator*() const { return *at_; }
+  using reference = char;
+  CountingIterator(const char* at, Place* place) : at_(at), place_(place) {}
+  reference operator*() const {
+    if (!place_->as_python) return *at_;
+    if (at_ >= place_->number_end) find_number();
+    if (at_ >= place_->number_end) return *at_;
+    const char* first = place_->number_end - place_->number.size();
+    if (*first == '-' && at_ == first) return '-';
+    return at_ == first + (*first == '-' ? 2 : 1) ? '.' : '0';
+  }
   CountingIterator& operator++() {
-    *furthest_ = ++at_;
+    const bool quote = *at_ == '"' && !place_->is_escaped;
+    place_->is_escaped = place_->in_string && *at_ == '\\' && !place_->is_escaped;
+    if (quote) place_->in_string = !place_->in_string;
+    place_->at = ++at_;
     return *this;
   }
   bool operator==(const CountingIterator& o) const { return at_ == o.at_; }
 
  private:
+  void find_number() const {
+    const std::string_view text = place_->text;
+    const auto begin = static_cast<size_t>(at_ - text.data());
+    const bool may_begin =
+        *at_ == '-' || *at_ == 'N' || *at_ == 'I' || (*at_ >= '0' && *at_ <= '9');
+    if (!may_begin || place_->in_string) return;
+    if (begin > 0 && kBeforeNumber.find(text[begin - 1]) == std::string_view::npos) return;
+    const size_t size = python_number(text.substr(begin));
+    if (size == 0) return;
+    place_->number = text.substr(begin, size);
+    place_->number_end = at_ + size;
+  }
+
   const char* at_;
-  const char** furthest_;
+  Place* place_;
 };
 
 /// The callbacks of nlohmann::json::sax_parse. A callback that returns false stops the parser.
@@ -50,10 +128,22 @@ class Handler {
   using string_t = nlohmann::json::string_t;
   using binary_t = nlohmann::json::binary_t;
 
-  Handler(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit)
-      : json_(json), visit_(visit), at_(json.text.data()), strings_(json.text) {}
-  const char** furthest() { return &at_; }
+  /// `hidden`: where the keys begin, in ascending order, whose members have no events; or null, and
+  /// then the walk finds the keys that come again.
+  Handler(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit,
+          const std::vector<uint32_t>* hidden)
+      : json_(json),
+        visit_(visit),
+        place_{json.text, json.as_python},
+        strings_(json.text),
+        hidden_(hidden) {}
+  Place* place() { return &place_; }
   const Status& status() const { return status_; }
+  /// The keys of members that come again later, in ascending order.
+  std::vector<uint32_t> repeated() {
+    std::sort(repeated_.begin(), repeated_.end());
+    return std::move(repeated_);
+  }
 
   bool null() { return give(Kind::null); }
   bool boolean(bool v) { return give(Kind::boolean, {}, v ? 1u : 0u); }
@@ -63,7 +153,13 @@ class Handler {
   bool number_unsigned(number_unsigned_t v) {
     return give(Kind::integer, {}, v, static_cast<double>(v));
   }
-  bool number_float(number_float_t v, const string_t& text) { return give(Kind::real, text, 0, v); }
+  bool number_float(number_float_t v, const string_t& text) {
+    const std::string_view own = std::exchange(place_.number, {});
+    if (own.empty()) return give(Kind::real, text, 0, v);
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    if (own[0] == 'N') return give(Kind::real, own, 0, std::numeric_limits<double>::quiet_NaN());
+    return give(Kind::real, own, 0, own[0] == '-' ? -kInfinity : kInfinity);
+  }
   bool string(string_t& v) { return give(Kind::string, v); }
   bool binary(binary_t&) { return false; }  // GCOVR_EXCL_LINE: the parser wants it, no text has one
   bool start_object(size_t) { return open(Kind::object); }
@@ -72,7 +168,13 @@ class Handler {
   bool end_array() { return close(Kind::end_array); }
   bool key(string_t& v) {
     if (v.find('\0') != string_t::npos) return fail(offset(), "a key holds a NUL character");
-    keys_.push_back(begin_of_string());
+    const uint32_t begin = begin_of_string();
+    if (hidden_ == nullptr) {
+      keys_.push_back(begin);
+    } else if (is_hidden(begin) && hiding_ == 0) {
+      hiding_ = static_cast<int>(first_keys_.size());
+      return true;
+    }
     return give(Kind::key, v);
   }
   bool parse_error(size_t position, const std::string& token, const nlohmann::json::exception&) {
@@ -86,14 +188,27 @@ class Handler {
  private:
   int file_length() const { return static_cast<int>(std::min<size_t>(json_.file.size(), 80)); }
   uint64_t offset() const {
-    return json_.file_offset + static_cast<uint64_t>(at_ - json_.text.data());
+    return json_.file_offset + static_cast<uint64_t>(place_.at - json_.text.data());
   }
   bool fail(uint64_t offset, const char* what) {
     status_ = Status::error(MARLIN_E_FORMAT, "%.*s: byte %" PRIu64 ": JSON: %s", file_length(),
                             json_.file.data(), offset, what);
     return false;
   }
+  /// A scalar's depth is that of its key; an object or array ends one deeper.
+  bool hide(Kind kind) {
+    const int depth = static_cast<int>(first_keys_.size());
+    const bool opens = kind == Kind::object || kind == Kind::array;
+    const bool closes = kind == Kind::end_object || kind == Kind::end_array;
+    if (closes ? depth == hiding_ + 1 : !opens && depth == hiding_) hiding_ = 0;
+    return true;
+  }
+  bool is_hidden(uint32_t key) {
+    while (next_hidden_ < hidden_->size() && (*hidden_)[next_hidden_] < key) ++next_hidden_;
+    return next_hidden_ < hidden_->size() && (*hidden_)[next_hidden_] == key;
+  }
   bool give(Kind kind, std::string_view text = {}, uint64_t integer = 0, double number = 0) {
+    if (hiding_ != 0) return hide(kind);
     const uint32_t begin = kind == Kind::string || kind == Kind::key ? begin_of_string() : 0;
     status_ = visit_(
         {kind, text, integer, number, static_cast<int>(first_keys_.size()), offset(), begin});
@@ -103,7 +218,7 @@ class Handler {
   /// the string that has no odd number of backslashes before it.
   uint32_t begin_of_string() const {
     const char* const text = json_.text.data();
-    for (auto begin = static_cast<size_t>(at_ - text) - 1; begin > 1; --begin) {
+    for (auto begin = static_cast<size_t>(place_.at - text) - 1; begin > 1; --begin) {
       if (text[begin - 1] != '"') continue;
       size_t escapes = 0;
       while (escapes < begin - 1 && text[begin - 2 - escapes] == '\\') ++escapes;
@@ -125,24 +240,31 @@ class Handler {
     return true;
   }
 
-  /// Names the first key of the ending object that repeats an earlier key.
+  /// Finds the keys of the ending object that come again. Unless the text is Python's, the first
+  /// of them is an error.
   bool check_keys() {
     const std::span<uint32_t> keys = std::span(keys_).subspan(first_keys_.back());
     strings_.sort(keys);
     uint32_t twice = UINT32_MAX;
     for (size_t i = 1; i < keys.size(); ++i) {
-      if (keys[i] < twice && strings_.compare(keys[i - 1], keys[i]) == 0) twice = keys[i];
+      if (strings_.compare(keys[i - 1], keys[i]) != 0) continue;
+      twice = std::min(twice, keys[i]);
+      if (json_.as_python) repeated_.push_back(keys[i - 1]);
     }
-    if (twice == UINT32_MAX) return true;
+    if (twice == UINT32_MAX || json_.as_python) return true;
     return fail(json_.file_offset + twice,
                 ("one object has twice the key " + strings_.get(twice, 80)).c_str());
   }
 
   const JsonText& json_;
   const std::function<Status(const JsonEvent&)>& visit_;
-  const char* at_;
+  Place place_;
   const JsonStrings strings_;
-  std::vector<uint32_t> keys_;  // of the objects around: where they begin
+  const std::vector<uint32_t>* hidden_;
+  size_t next_hidden_ = 0;
+  int hiding_ = 0;                  // the depth of the key whose value is left out
+  std::vector<uint32_t> repeated_;  // where the keys begin that come again
+  std::vector<uint32_t> keys_;      // of the objects around: where they begin
   std::vector<size_t>
       first_keys_;  // where those of each object (and, with none, array) around begin
   Status status_;
@@ -235,6 +357,17 @@ std::optional<size_t> too_long(std::string_view text) {
   return std::nullopt;
 }
 
+/// One walk: leaves out the members of the keys `hidden`, or finds those that come again.
+Status parse(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit,
+             const std::vector<uint32_t>* hidden, std::vector<uint32_t>* repeated) {
+  Handler handler(json, visit, hidden);
+  const char* begin = json.text.data();
+  nlohmann::json::sax_parse(CountingIterator(begin, handler.place()),
+                            CountingIterator(begin + json.text.size(), handler.place()), &handler);
+  if (repeated != nullptr) *repeated = handler.repeated();
+  return handler.status();
+}
+
 int sign(int a, int b) { return (a > b) - (a < b); }
 
 }  // namespace
@@ -262,12 +395,12 @@ Status walk_json(const JsonText& json, const std::function<Status(const JsonEven
         static_cast<int>(std::min<size_t>(json.file.size(), 80)), json.file.data(),
         json.file_offset + *at);
   }
-  Handler handler(json, visit);
-  const char* begin = json.text.data();
-  nlohmann::json::sax_parse(CountingIterator(begin, handler.furthest()),
-                            CountingIterator(begin + json.text.size(), handler.furthest()),
-                            &handler);
-  return handler.status();
+  if (!json.as_python) return parse(json, visit, nullptr, nullptr);
+  // A key that comes again is known only at the end of its object, so a first walk finds them all.
+  std::vector<uint32_t> repeated;
+  MARLIN_RETURN_IF_ERROR(
+      parse(json, [](const JsonEvent&) { return Status(); }, nullptr, &repeated));
+  return parse(json, visit, &repeated, nullptr);
 }
 
 std::string JsonStrings::get(uint32_t begin, size_t most) const {

@@ -1,6 +1,7 @@
-// Reads JSON from untrusted files. Size and depth are bounded, no object may repeat a key, and
-// errors are values with a byte offset. There is no tree of values, because a tree would take fifty
-// times the bytes of a hostile text. Readers walk through the text and take what they need.
+// Reads JSON from untrusted files. Size and depth are bounded, a reader sees each key of an object
+// once, and errors are values with a byte offset. There is no tree of values, because a tree would
+// take fifty times the bytes of a hostile text. Readers walk through the text and take what they
+// need.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +20,9 @@ struct JsonText {
   uint64_t file_offset = 0;  ///< of text in the file, for messages
   uint32_t max_bytes = 0;
   int max_depth = 16;
+  /// Accept what Python's json module writes and reads: NaN, Infinity, numbers beyond float64, and
+  /// objects that repeat a key, whose last value counts.
+  bool as_python = false;
 };
 
 /// One step of a walk through a text, in the text's order.
@@ -46,7 +50,8 @@ struct JsonEvent {
 };
 
 /// Calls `visit` for every event until it returns an error. A text that is too long, too deep or
-/// malformed, or that repeats a key of an object, is MARLIN_E_FORMAT.
+/// malformed is MARLIN_E_FORMAT, and so is an object that repeats a key, unless `as_python`: then a
+/// member whose key comes again later in its object has no events.
 Status walk_json(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit);
 
 /// The keys and strings of a text that walk_json has seen, each identified by its JsonEvent::begin.

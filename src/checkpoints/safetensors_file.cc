@@ -7,6 +7,7 @@
 
 #include "base/bits.h"
 #include "base/checked.h"
+#include "checkpoints/file_kind.h"
 #include "checkpoints/json.h"
 
 namespace metal_marlin {
@@ -253,7 +254,7 @@ Status walk_index(const std::string& name, std::string_view text,
                          e.offset, what);
   };
   MARLIN_RETURN_IF_ERROR(
-      walk_json({text, name, 0, kMaxIndex, 16}, [&](const JsonEvent& e) -> Status {
+      walk_json({text, name, 0, kMaxIndex, 16, true}, [&](const JsonEvent& e) -> Status {
         if (e.depth == 1 && e.kind == Kind::key) {
           in_map = e.text == "weight_map";
           seen_map = seen_map || in_map;
@@ -278,6 +279,22 @@ Status walk_index(const std::string& name, std::string_view text,
   return {};
 }
 
+/// If none of the shards of an index is among these names: the shards that are, if they are whole.
+std::vector<std::string> others_of_stale_index(const JsonStrings& strings,
+                                               const std::vector<uint32_t>& shards,
+                                               const std::vector<std::string>& names) {
+  std::vector<std::string> others = whole_shards(names);
+  const std::string whole = "model.safetensors";
+  const bool has_whole = std::find(names.begin(), names.end(), whole) != names.end();
+  if (others.empty() && has_whole) others = {whole};
+  if (others.empty()) return {};
+  for (const std::string& name : names) {
+    for (const uint32_t shard : shards)
+      if (strings.compare(shard, name) == 0) return {};
+  }
+  return others;
+}
+
 /// The shards that an index names, each once, in the order of their first mention.
 Result<std::vector<uint32_t>> shards_of(const std::string& name, std::string_view text) {
   const JsonStrings strings(text);
@@ -300,6 +317,15 @@ const ElementType* safetensors_type(std::string_view name) { return find_type(na
 
 Status read_safetensors(const std::string& name, std::span<const std::byte> bytes,
                         TensorTable& table) {
+  const auto is_none = [&](const std::string& kind) {
+    return Status::error(MARLIN_E_FORMAT,
+                         "%.60s: byte 0: this is neither safetensors nor GGUF, but %s",
+                         name.c_str(), kind.c_str());
+  };
+  if (bytes.size() < 9 || bytes[8] != std::byte{'{'}) {
+    const std::string kind = other_kind(bytes);
+    if (!kind.empty()) return is_none(kind);
+  }
   if (bytes.size() < 8) {
     return Status::error(MARLIN_E_FORMAT,
                          "%.60s: byte 0: this is neither safetensors nor GGUF: header length: "
@@ -329,11 +355,26 @@ Status read_safetensors(const std::string& name, std::span<const std::byte> byte
   return reader.finish();
 }
 
-Status read_safetensors_index(const std::string& name, Folder& folder, TensorTable& table) {
+Status read_safetensors_index(const std::string& name, Folder& folder, TensorTable& table,
+                              std::string* note) {
   MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder.open(name));
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  MARLIN_RETURN_IF_ERROR(expect_json(name, text));
   const JsonStrings strings(text);
   MARLIN_ASSIGN(const std::vector<uint32_t> shards, shards_of(name, text));
+  const std::vector<std::string> names = folder.names();
+  std::vector<std::string> opened = others_of_stale_index(strings, shards, names);
+  if (!opened.empty()) {
+    for (const std::string& shard : opened) {
+      MARLIN_ASSIGN(const std::span<const std::byte> content, folder.open(shard));
+      MARLIN_RETURN_IF_ERROR(read_safetensors(shard, content, table));
+    }
+    const std::string said = file_label(name) +
+                             std::string(" names none of the files here; opened ") + opened[0] +
+                             (opened.size() > 1 ? " to " + opened.back() : "");
+    if (note != nullptr) *note = said;
+    return table.finish();
+  }
   for (const uint32_t begin : shards) {
     const std::string shard = strings.get(begin);
     if (!is_plain_name(shard)) {  // checked before, but other processes may have changed the file
@@ -343,7 +384,9 @@ Status read_safetensors_index(const std::string& name, Folder& folder, TensorTab
     }
     MARLIN_ASSIGN(const std::span<const std::byte> content, folder.open(shard));
     MARLIN_RETURN_IF_ERROR(read_safetensors(shard, content, table));
+    opened.push_back(shard);
   }
+  if (note != nullptr) *note = note_of_unopened(names, opened, "the index does not name it");
   MARLIN_RETURN_IF_ERROR(table.finish());
   // The map is walked again instead of being kept, because it is as long as all names together.
   return walk_index(name, text, [&](uint32_t tensor, const JsonEvent& shard) {

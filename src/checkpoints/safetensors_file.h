@@ -23,7 +23,10 @@ Status read_safetensors(const std::string& name, std::span<const std::byte> byte
 const ElementType* safetensors_type(std::string_view name);
 
 /// Adds the tensors of all shards that an index names. The name of a shard must be a plain file
-/// name, and each tensor must be in the shard that the index names.
-Status read_safetensors_index(const std::string& name, Folder& folder, TensorTable& table);
+/// name, and each tensor must be in the shard that the index names. If the index names no file of
+/// the folder, it is of another upload, and the whole shards that are there are read in its place.
+/// `note` says so, and which shards of the folder the index does not name.
+Status read_safetensors_index(const std::string& name, Folder& folder, TensorTable& table,
+                              std::string* note = nullptr);
 
 }  // namespace metal_marlin

@@ -10,6 +10,11 @@
 #include "base/checked.h"
 
 namespace metal_marlin {
+namespace {
+
+constexpr std::string_view kUnknown = "type ";
+
+}  // namespace
 
 const char* file_label(const std::string& name) noexcept {
   constexpr size_t kMost = 60;
@@ -45,6 +50,21 @@ size_t TensorTable::pool_bytes(std::string_view name, std::span<const int64_t> d
   }
   return bytes;
 }
+
+const ElementType& TensorTable::unknown_type(std::string_view name) {
+  constexpr size_t kMostTypes = 64, kMostName = 24;  // a hostile header has one for each tensor
+  static constexpr ElementType kAnother{"type of another kind", 1, 1, 0};
+  const std::string own = std::string(kUnknown) + std::string(name.substr(0, kMostName));
+  for (const auto& known : unknown_types_)
+    if (known->name == own) return known->type;
+  if (unknown_types_.size() == kMostTypes) return kAnother;
+  auto made = std::make_unique<UnknownType>(UnknownType{own, {}});
+  made->type = {made->name.c_str(), 1, 1, 0};
+  unknown_types_.push_back(std::move(made));
+  return unknown_types_.back()->type;
+}
+
+bool is_unknown_type(std::string_view name) noexcept { return name.starts_with(kUnknown); }
 
 void TensorTable::add(uint32_t file, std::string_view name, const ElementType& type,
                       std::span<const int64_t> dims, uint64_t offset, uint64_t bytes) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,9 @@ class TensorTable {
   /// pool_bytes.
   void reserve(size_t tensors, size_t pool_bytes);
   static size_t pool_bytes(std::string_view name, std::span<const int64_t> dims);
+  /// The type of tensors whose type this version does not know: bytes. Its name is "type NAME",
+  /// which is no name of a known type.
+  const ElementType& unknown_type(std::string_view name);
   /// The range [offset, offset + bytes) must lie inside the file. dims are >= 0 and outermost
   /// first.
   void add(uint32_t file, std::string_view name, const ElementType& type,
@@ -76,15 +80,23 @@ class TensorTable {
                   // lowest first
     uint32_t name_size, file;
   };
+  struct UnknownType {
+    std::string name;
+    ElementType type;
+  };
   /// The first tensor, by name, that is not before `name`.
   std::vector<uint32_t>::const_iterator first_from(std::string_view name) const;
 
   std::deque<File> files_;
   std::vector<Record> records_;
   std::vector<char> pool_;  // no std::string: views into it survive a move of the table
+  std::vector<std::unique_ptr<const UnknownType>> unknown_types_;
   std::vector<uint32_t> by_name_;
   size_t name_bytes_ = 0;
 };
+
+/// Whether TensorTable::unknown_type() has made it.
+bool is_unknown_type(std::string_view name) noexcept;
 
 /// Bytes of a tensor, or nothing if a product wraps or if the elements are not a whole number of
 /// blocks.

@@ -8,12 +8,13 @@
 namespace metal_marlin {
 namespace {
 
-/// Types of a byte or less, which hold nothing but codes and their scales.
+/// Types of a byte or less, which hold nothing but codes and their scales, and unknown types, which
+/// may.
 bool is_small_type(const ElementType& type) {
   const std::string_view name = type.name;
   return type.dtype == MARLIN_U8 || type.dtype == MARLIN_I8 || type.dtype == MARLIN_E4M3 ||
          type.dtype == MARLIN_E8M0 || name.starts_with("F8_") || name.starts_with("F6_") ||
-         name.starts_with("F4");
+         name.starts_with("F4") || is_unknown_type(name);
 }
 
 /// Names beside the weights of a layer that say nothing about them.

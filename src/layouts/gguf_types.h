@@ -17,7 +17,7 @@
 namespace metal_marlin {
 
 inline constexpr size_t kMaxGgufRank = 4;   ///< of a tensor
-inline constexpr size_t kMaxGgufName = 63;  ///< of a tensor: ggml stores names in 64 bytes
+inline constexpr size_t kMaxGgufName = 63;  ///< of a tensor that is written, for ggml's 64 bytes
 
 /// How the blocks of one type are read and written.
 struct GgufBlock {

@@ -386,14 +386,13 @@ TEST(CheckpointGgufFile, Tensors) {
     writer.tensor_at(name, dims, type, offset, std::string(64, 'x'));
     expect_refused("f.gguf", writer.file(), field);
   };
-  refused(std::string(64, 'n'), {1}, 0, 0, "tensor name");
+  refused(std::string(65536, 'n'), {1}, 0, 0, "tensor name");
   refused(std::string("a\0b", 3), {1}, 0, 0, "NUL");
   refused("t", {1, 1, 1, 1, 1}, 0, 0, "at most 4");
   refused("t", {-1}, 0, 0, "dimension");
   refused("t", {INT64_MIN}, 0, 0, "dimension");
-  refused("t", {1}, 43, 0, "type");
+  refused("t", {1}, 65536, 0, "type");
   refused("t", {1}, -1, 0, "type");
-  refused("t", {1}, 4, 0, "type");
   refused("t", {31}, 2, 0, "dimensions");
   refused("t", {32, INT64_MAX}, 2, 0, "dimensions");
   refused("t", {INT64_MAX, INT64_MAX}, 24, 0, "dimensions");

@@ -93,15 +93,15 @@ TEST(CheckpointDetection, OtherConfigFiles) {
 
 TEST(CheckpointDetection, ConfigsThatAreMalformed) {
   const std::string file = gptq_file("16", "4", "1", 16, 32, 1);
-  for (const char* config : {"", "{", "[1,2", R"({"a":1,"a":2})", "\xff"}) {
+  for (const char* config : {"", "{", "[1,2", R"({"a":NaNs})", "\xff"}) {
     const auto result = open_memory({{"model.safetensors", file}, {"config.json", config}});
     EXPECT_EQ(result.status().code(), MARLIN_E_FORMAT) << config;
     EXPECT_THAT(result.status().message(), HasSubstr("config.json: byte"));
   }
   // Not what is expected, but harmless.
-  for (const char* config :
-       {"[]", "7", R"({"quantization_config":7})", R"({"quantization_config":{"bits":"4","group_size":[]}})",
-        R"({"quantization_config":{"bits":1e300,"group_size":-1,"config_groups":[1]}})"}) {
+  for (const char* config : {"[]", "7", R"({"a":1,"a":2})", R"({"quantization_config":7})",
+                             R"({"quantization_config":{"bits":"4","group_size":[]}})",
+                             R"({"quantization_config":{"bits":1e300,"group_size":-1,"config_groups":[1]}})"}) {
     EXPECT_TRUE(open_memory({{"model.safetensors", file}, {"config.json", config}}).ok()) << config;
   }
 }

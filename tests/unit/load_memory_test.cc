@@ -54,7 +54,7 @@ std::string gptq(int64_t n, int64_t k, int64_t) {
   std::string index;
   for (int64_t i = 0; i < k; ++i) append(index, static_cast<int32_t>(i < groups ? i : 0));
   return safetensors({{"l.qweight", "I32", shape(k / 8, n), zeros(k / 2 * n)},
-                      {"l.qzeros", "I32", shape(groups, n / 8), zeros(groups * n / 2)},
+                      {"l.qzeros", "I32", shape(groups, n / 8), std::string(static_cast<size_t>(groups * n / 2), 0x77)},
                       {"l.scales", "F16", shape(groups, n), zeros(2 * groups * n)},
                       {"l.g_idx", "I32", std::to_string(k), index}});
 }

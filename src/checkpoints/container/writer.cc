@@ -9,6 +9,7 @@
 #include "base/bits.h"
 #include "base/checksum.h"
 #include "base/memory.h"
+#include "checkpoints/folder.h"
 #include "checkpoints/tensor_table.h"
 #include "checkpoints/value_table.h"
 #include "layouts/gguf_types.h"

@@ -12,6 +12,12 @@ std::optional<Finding> recognize_gguf(const Finder& finder, const TensorView& te
   found.set_layout(LayoutId::gguf);
   found.take_matrix(tensor);
   const GgufType* type = gguf_type(tensor.type_name);
+  if (is_unknown_type(tensor.type_name)) {
+    found.layer.status =
+        view_error(tensor, MARLIN_E_UNSUPPORTED, "%.*s is not known to this version",
+                   static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
+    return found;
+  }
   if (type == nullptr || type->block == nullptr) {
     found.layer.status =
         view_error(tensor, MARLIN_E_UNSUPPORTED, "type %.*s is not read by this version",

@@ -28,9 +28,12 @@ void take_comfy_order(Finding& found) {
   LayoutOperands& o = found.operands;
   found.rearrange(&LayoutOperands::values, Rearrangement::swap_nibbles);
   const int64_t columns = ceil_div(o.k, 16);
-  const Status shape = expect_shape(o.scales, tiled_rows(o.n), tiled_columns(columns));
-  if (!shape.ok() || o.scales.dims.size() != 2) {
-    if (found.layer.status.ok()) found.layer.status = shape;
+  Status status = expect_dtype(o.scales, {MARLIN_E4M3, MARLIN_U8});
+  if (status.ok() && (o.n > INT32_MAX || o.scales.dims.size() != 2))
+    status = view_error(o.scales, MARLIN_E_SHAPE, "expected tiles of one matrix");
+  if (status.ok()) status = expect_shape(o.scales, tiled_rows(o.n), tiled_columns(columns));
+  if (!status.ok()) {
+    found.layer.status = status;
     return;
   }
   o.scales.dims = {o.n, columns};
