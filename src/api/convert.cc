@@ -50,7 +50,7 @@ Result<const GgufType*> type_called(const char* name, uint32_t index) {
   const GgufType* none = nullptr;
   if (name == nullptr) return none;
   const GgufType* type = gguf_type(name);
-  if (type != nullptr && type->block != nullptr) return type;
+  if (type != nullptr && type->block != nullptr && type->block->is_written()) return type;
   return Status::error(MARLIN_E_ARGUMENT, "desc->types[%u]: expected one of %s; found %s", index,
                        gguf_block_names().c_str(), name);
 }

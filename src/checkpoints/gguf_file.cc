@@ -20,6 +20,7 @@ constexpr uint64_t kMaxName = 65535;   // of a tensor; ggml's own limit is a con
 constexpr uint64_t kMinKeyValue = 13;  // key length, value type, one byte
 constexpr uint64_t kMinTensor = 24;    // name length, rank, type, offset
 constexpr int32_t kMaxType = 65535;    // far above those of ggml and of programs built on it
+constexpr int32_t kFirstShared = 41;   // Q1_0, the first of the types that others had before ggml
 constexpr uint32_t kMaxAlignment = 1u << 20;
 
 using namespace gguf;  // the types of values
@@ -302,6 +303,15 @@ class Reader {
     return t;
   }
 
+  /// Whether a tensor of a type whose number other programs use, too, does not end where the next
+  /// one begins, so that its blocks are of another program.
+  bool is_foreign(const Tensor& t, const Tensor* next, uint64_t data_bytes) const {
+    if (t.type == nullptr || t.number < kFirstShared) return false;
+    const Checked end = Checked(t.offset) + Checked(t.bytes);
+    if (next == nullptr) return !end.at_most(data_bytes);
+    return end.round_up(alignment_).get() != next->offset;
+  }
+
   /// The bytes of a tensor whose type does not say them: up to the next tensor or the file's end.
   Status bound(Tensor& t, const Tensor* next, uint64_t data_bytes) const {
     const uint64_t end = next != nullptr ? next->offset : data_bytes;
@@ -336,9 +346,11 @@ class Reader {
                      " after the tensor before, found %" PRIu64,
                      t.label_size(), t.name.data(), offset.value_or(UINT64_MAX), t.offset);
       }
-      if (t.type == nullptr) {
+      const bool foreign = is_foreign(t, is_last ? nullptr : &next, bytes_.size() - first);
+      if (t.type == nullptr || foreign) {
+        const std::string name = std::to_string(t.number) + (foreign ? " of another size" : "");
         MARLIN_RETURN_IF_ERROR(bound(t, is_last ? nullptr : &next, bytes_.size() - first));
-        t.type = &table.unknown_type(std::to_string(t.number));
+        t.type = &table.unknown_type(name);
       }
       const auto end = (Checked(data_begin.value_or(UINT64_MAX)) + expected + Checked(t.bytes))
                            .at_most(bytes_.size());

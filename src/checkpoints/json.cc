@@ -65,7 +65,7 @@ size_t python_number(std::string_view text) {
 }
 
 /// Where the parser is, which its events do not say, and the last number that it read as another.
-struct Place {
+struct TextPlace {
   std::string_view text;
   bool as_python = false;
   const char* at = text.data();  ///< the furthest
@@ -83,7 +83,7 @@ class CountingIterator {
   using difference_type = std::ptrdiff_t;
   using pointer = const char*;
   using reference = char;
-  CountingIterator(const char* at, Place* place) : at_(at), place_(place) {}
+  CountingIterator(const char* at, TextPlace* place) : at_(at), place_(place) {}
   reference operator*() const {
     if (!place_->as_python) return *at_;
     if (at_ >= place_->number_end) find_number();
@@ -116,7 +116,7 @@ class CountingIterator {
   }
 
   const char* at_;
-  Place* place_;
+  TextPlace* place_;
 };
 
 /// The callbacks of nlohmann::json::sax_parse. A callback that returns false stops the parser.
@@ -137,7 +137,7 @@ class Handler {
         place_{json.text, json.as_python},
         strings_(json.text),
         hidden_(hidden) {}
-  Place* place() { return &place_; }
+  TextPlace* place() { return &place_; }
   const Status& status() const { return status_; }
   /// The keys of members that come again later, in ascending order.
   std::vector<uint32_t> repeated() {
@@ -258,7 +258,7 @@ class Handler {
 
   const JsonText& json_;
   const std::function<Status(const JsonEvent&)>& visit_;
-  Place place_;
+  TextPlace place_;
   const JsonStrings strings_;
   const std::vector<uint32_t>* hidden_;
   size_t next_hidden_ = 0;

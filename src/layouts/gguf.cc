@@ -13,24 +13,25 @@
 namespace metal_marlin {
 namespace {
 
-/// The type that a file names, else the type that a caller means. Null if no type of blocks that
-/// the library reads holds these operands.
+/// The type that a file names, else the type that a caller means, which holds all codes of the
+/// format. Null if no type of blocks that the library reads holds these operands.
 const GgufType* type_of(const LayoutOperands& o, bool additive, bool two_level) {
   const GgufType* named = gguf_type(o.values.type_name);
   if (named != nullptr && named->block != nullptr) return named;
   for (const GgufType& type : gguf_types()) {
-    if (type.block != nullptr && type.block->format == o.format &&
+    if (type.block != nullptr && type.block->is_written() && type.block->format == o.format &&
         type.block->zeros.has_value() == additive && type.block->two_level() == two_level)
       return &type;
   }
   return nullptr;
 }
 
-/// The types of blocks that hold this format, each with the flags that ask for it.
+/// The types of blocks that hold any codes of this format, each with the flags that ask for it.
 std::string types_of(marlin_format format) {
   std::string types;
   for (const GgufType& type : gguf_types()) {
-    if (type.block == nullptr || type.block->format != format) continue;
+    if (type.block == nullptr || !type.block->is_written() || type.block->format != format)
+      continue;
     types += types.empty() ? "" : ", ";
     types += type.element.name;
     if (type.block->zeros) types += " (additive zeros)";
@@ -112,7 +113,8 @@ Result<std::vector<EncodedTensor>> gguf_tensors(const WeightMeta& meta, uint32_t
 std::vector<WeightMeta> kinds(int64_t n, int64_t k) {
   std::vector<const GgufType*> types;
   for (const GgufType& type : gguf_types()) {
-    if (type.block != nullptr && k % type.element.block == 0) types.push_back(&type);
+    if (type.block != nullptr && type.block->is_written() && k % type.element.block == 0)
+      types.push_back(&type);
   }
   const auto bits = [](const GgufType* type) {
     return static_cast<double>(type->element.bytes) / type->element.block;
@@ -156,6 +158,7 @@ Result<std::unique_ptr<WeightSource>> read_gguf(const LayoutOperands& o, Depth d
                          "group_size: %s has groups of %" PRId64 ", found %" PRId64, element.name,
                          block.group, meta.group_size);
   }
+  if (block.integer_zeros) meta.zero_kind = ZeroKind::integer;
   if (block.zeros.has_value()) {
     meta.zero_kind = ZeroKind::additive;
     meta.zero_type = *block.zeros;

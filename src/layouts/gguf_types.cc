@@ -6,6 +6,7 @@
 #include "formats/format_table.h"
 #include "layouts/gguf_blocks.h"
 #include "layouts/gguf_k_blocks.h"
+#include "layouts/gguf_ternary_blocks.h"
 
 namespace metal_marlin {
 namespace {
@@ -25,13 +26,15 @@ class GgufSource final : public WeightSource {
       part.resize(present ? static_cast<size_t>(blocks) * step : 0);
       return part.data();
     };
-    const bool additive = meta_.zero_kind == ZeroKind::additive;
+    const bool zeros = meta_.zero_kind != ZeroKind::none;
+    const size_t zero_bytes =
+        meta_.zero_kind == ZeroKind::integer ? 1 : scale_bytes(meta_.zero_type);
     const size_t scale_step = static_cast<size_t>(groups) * scale_bytes(meta_.scale_type),
-                 zero_step = static_cast<size_t>(groups) * scale_bytes(meta_.zero_type);
+                 zero_step = static_cast<size_t>(groups) * zero_bytes;
     gguf::BlockParts to{};
     to.codes = resize(out.codes, true, Block::kElements);
     to.scales = resize(out.scales, true, scale_step);
-    to.zeros = resize(out.zeros, additive, zero_step);
+    to.zeros = resize(out.zeros, zeros, zero_step);
     to.scale_factor = resize(out.scale_factors, meta_.has_two_level_scales(), kFactorBytes);
     to.zero_factor = resize(out.zero_factors, meta_.has_two_level_zeros(), kFactorBytes);
     const int64_t blocks_a_row = meta_.k / Block::kElements;
@@ -48,7 +51,7 @@ class GgufSource final : public WeightSource {
       }
       to.codes += Block::kElements;
       to.scales += scale_step;
-      if (additive) to.zeros += zero_step;
+      if (zeros) to.zeros += zero_step;
       if (meta_.has_two_level_scales()) to.scale_factor += kFactorBytes;
       if (meta_.has_two_level_zeros()) to.zero_factor += kFactorBytes;
     }
@@ -110,13 +113,23 @@ void write_blocks(const WeightMeta& meta, const Stripe& stripe, int64_t count, s
 
 template <class Block>
 constexpr GgufBlock block_row() {
-  static_assert(Block::kFileType != 0);
-  GgufBlock row{Block::kFormat,     Block::kScales,      std::nullopt,     Block::kGroup,
-                read_blocks<Block>, write_blocks<Block>, Block::kFileType, Block::kFileType};
-  if constexpr (requires { Block::kZeros; }) row.zeros = Block::kZeros;
-  if constexpr (requires { Block::kMixedFileType; }) row.mixed_file_type = Block::kMixedFileType;
-  return row;
+  GgufBlock row{.format = Block::kFormat,
+                .scales = Block::kScales,
+                .zeros = std::nullopt,
+                .integer_zeros = requires {Block::kIntegerZero;
 }
+, .group = Block::kGroup, .read = read_blocks<Block>, .write = nullptr, .file_type = 0,
+    .mixed_file_type = 0
+};  // namespace
+if constexpr (requires { &Block::write; }) {
+  static_assert(Block::kFileType != 0);
+  row.write = write_blocks<Block>;
+  row.file_type = row.mixed_file_type = Block::kFileType;
+}
+if constexpr (requires { Block::kZeros; }) row.zeros = Block::kZeros;
+if constexpr (requires { Block::kMixedFileType; }) row.mixed_file_type = Block::kMixedFileType;
+return row;
+}  // namespace metal_marlin
 template <class Block>
 constexpr GgufBlock kBlock = block_row<Block>();
 
@@ -165,15 +178,15 @@ constexpr GgufType kTypes[] = {
     kUnused,
     kUnused,
     kUnused,
-    {{"TQ1_0", 256, 54, 0}},
-    {{"TQ2_0", 256, 66, 0}},
+    blocks<gguf::Tq1_0>(),
+    blocks<gguf::Tq2_0>(),
     kUnused,
     kUnused,
     kUnused,
     blocks<gguf::Mxfp4>(),
     blocks<gguf::Nvfp4>(),
-    {{"Q1_0", 128, 18, 0}},
-    {{"Q2_0", 64, 18, 0}},
+    blocks<gguf::Q1_0>(),
+    blocks<gguf::Q2_0>(),
 };
 // clang-format on
 
@@ -197,6 +210,7 @@ WeightMeta gguf_meta(const GgufType& type, int64_t n, int64_t k) {
   meta.group_size = block.group;
   meta.groups = ceil_div(k, block.group);
   meta.scale_type = block.scales;
+  if (block.integer_zeros) meta.zero_kind = ZeroKind::integer;
   if (block.zeros) {
     meta.zero_kind = ZeroKind::additive;
     meta.zero_type = *block.zeros;
@@ -207,7 +221,7 @@ WeightMeta gguf_meta(const GgufType& type, int64_t n, int64_t k) {
 std::string gguf_block_names() {
   std::string names;
   for (const GgufType& type : kTypes) {
-    if (type.block == nullptr) continue;
+    if (type.block == nullptr || !type.block->is_written()) continue;
     if (!names.empty()) names += ", ";
     names += type.element.name;
   }

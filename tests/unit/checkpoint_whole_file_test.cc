@@ -171,6 +171,25 @@ TEST(GgufTensors, OfUnknownTypesAreListedAndTheOthersRead) {
   }
 }
 
+TEST(GgufTensors, OfANumberThatIsUsedTwice) {
+  for (const bool last : {false, true}) {
+    for (const size_t bytes : {36, 34}) {  // for 128 elements, in ggml's Q2_0 and in another program's
+      GgufWriter writer;
+      if (last) writer.tensor("b", {32, 1}, 2, nul_bytes(18));
+      writer.tensor("a", {128, 16}, 42, nul_bytes(16 * bytes));
+      if (!last) writer.tensor("b", {32, 1}, 2, nul_bytes(18));
+      const auto opened = open_memory({{"m.gguf", writer.file()}});
+      ASSERT_TRUE(opened.ok()) << opened.status().message();
+      const Layer layer = opened.value()->layers()[find_layer(*opened.value(), "a")];
+      EXPECT_EQ(layer.status.ok(), bytes == 36) << layer.status.message();
+      if (bytes == 34) {
+        EXPECT_THAT(layer.status.message(), HasSubstr("type 42 of another size is not known"));
+      }
+      EXPECT_TRUE(opened.value()->layers()[find_layer(*opened.value(), "b")].status.ok());
+    }
+  }
+}
+
 TEST(GgufTensors, OfUnknownTypesEndWhereTheNextBegins) {
   const auto status_of = [](uint64_t next, std::initializer_list<int64_t> dims = {32, 2}) {
     GgufWriter writer;

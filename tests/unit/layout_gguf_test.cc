@@ -1,9 +1,12 @@
 // Every type of GGUF blocks is written as it is read: random blocks come back, bit for bit.
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <cstring>
 #include <random>
 
 #include "checkpoint_operands.h"
+#include "formats/codecs.h"
 #include "formats/format_table.h"
 #include "layouts/gguf_types.h"
 #include "layouts/layout_table.h"
@@ -52,6 +55,40 @@ class Blocks : public ::testing::TestWithParam<const GgufType*> {
   }
 };
 
+/// What holds() says is true of every code, not only of those that the type's own blocks have.
+TEST_P(Blocks, HoldEveryCodeOfTheFormat) {
+  const FormatRow& row = *format_row(type().block->format);
+  const uint32_t codes = 1u << row.code_bits;
+  const int64_t elements = type().element.block;
+  const WeightMeta meta = gguf_meta(type(), 1, elements);
+  const auto scales = static_cast<size_t>(meta.groups);
+  for (uint32_t first = 0; first < codes; first += 16) {
+    Stripe stripe;
+    for (int64_t i = 0; i < elements; ++i)
+      stripe.codes.push_back(static_cast<uint8_t>((first + static_cast<uint32_t>(i) * 7) % codes));
+    stripe.scales.assign(scales * scale_bytes(meta.scale_type), 8);
+    if (meta.zero_kind == ZeroKind::additive) stripe.zeros.assign(scales * scale_bytes(meta.zero_type), 8);
+    if (meta.has_two_level_scales()) stripe.scale_factors.assign(kFactorBytes, 0x11);
+    if (meta.has_two_level_zeros()) stripe.zero_factors.assign(kFactorBytes, 0x11);
+    std::vector<std::byte> block(type().element.bytes);
+    type().block->write(meta, stripe, 1, block.data());
+    std::vector<uint8_t> bytes(block.size());
+    std::memcpy(bytes.data(), block.data(), block.size());
+    const Operand values("values", MARLIN_U8, {1, static_cast<int64_t>(bytes.size())}, bytes);
+    LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, type().block->format, 1, elements, 0, values);
+    o.values.type_name = type().element.name;
+    const auto source = read_layout(layout_row(LayoutId::gguf), o, Depth::full);
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    Stripe again;
+    ASSERT_TRUE(source.value()->read(0, 1, again).ok());
+    if (row.codebook == kE2m1)
+      for (uint8_t& code : stripe.codes) code = code == 8 ? 0 : code;  // ggml has no -0
+    EXPECT_EQ(again.codes, stripe.codes);
+    EXPECT_EQ(again.scales, stripe.scales);
+    EXPECT_EQ(again.zeros, stripe.zeros);
+  }
+}
+
 TEST_P(Blocks, ComeBackBitForBit) {
   std::mt19937 random(3);
   std::vector<uint8_t> bytes(kRows * row_bytes());
@@ -76,10 +113,11 @@ TEST_P(Blocks, ComeBackBitForBit) {
   EXPECT_EQ(decode(operands_of(again)), decode(operands_of(values)));  // the code of -0 becomes that of 0
 }
 
-std::vector<const GgufType*> all_blocks() {
+/// The types that are read, or those that are also written.
+std::vector<const GgufType*> all_blocks(bool written = true) {
   std::vector<const GgufType*> all;
   for (const GgufType& type : gguf_types()) {
-    if (type.block != nullptr) all.push_back(&type);
+    if (type.block != nullptr && (!written || type.block->is_written())) all.push_back(&type);
   }
   return all;
 }
@@ -88,10 +126,60 @@ INSTANTIATE_TEST_SUITE_P(All, Blocks, ::testing::ValuesIn(all_blocks()),
 
 TEST(GgufTypes, EachKindOfWeightsHasOneType) {
   EXPECT_GE(all_blocks().size(), 14u);
-  for (const GgufType* type : all_blocks()) {
+  for (const GgufType* type : all_blocks(false)) {
     const WeightMeta meta = gguf_meta(*type, 2, 512);
     EXPECT_TRUE(check_meta(meta).ok()) << check_meta(meta).message();
-    for (const GgufType* other : all_blocks()) EXPECT_EQ(other->block->holds(meta), other == type) << other->element.name;
+    for (const GgufType* other : all_blocks(false))
+      EXPECT_EQ(other->block->holds(meta), other == type && type->block->is_written()) << other->element.name;
+  }
+}
+
+TEST(GgufTypes, TypesThatAreOnlyReadAreOfferedNowhere) {
+  const LayoutEncoder encoder = layout_row(LayoutId::gguf).encoder();
+  for (const char* name : {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0"}) {
+    const GgufType& type = *gguf_type(name);
+    ASSERT_NE(type.block, nullptr) << name;
+    EXPECT_FALSE(type.block->is_written());
+    EXPECT_FALSE(encoder.check(gguf_meta(type, 2, 512)).ok()) << name;
+    for (const WeightMeta& kind : encoder.kinds(2, 512)) EXPECT_TRUE(kind.format != MARLIN_INT2 || kind.has_two_level_scales());
+    EXPECT_EQ(gguf_block_names().find(name), std::string::npos);
+  }
+}
+
+/// Each value of random blocks, computed from the definition in docs/formats.md element by element.
+TEST(GgufTypes, OneOrTwoBitsAnElement) {
+  std::mt19937 random(41);
+  for (const char* name : {"Q1_0", "Q2_0", "TQ1_0", "TQ2_0"}) {
+    const GgufType& type = *gguf_type(name);
+    const size_t d_at = name[0] == 'T' ? type.element.bytes - 2u : 0;
+    for (int round = 0; round < 50; ++round) {
+      std::vector<uint8_t> b(type.element.bytes);
+      for (uint8_t& byte : b) byte = static_cast<uint8_t>(random());
+      b[d_at + 1] = static_cast<uint8_t>((b[d_at + 1] & 0x83) | 0x38);  // d is finite, of either sign
+      const float d = f16_to_f32(static_cast<uint16_t>(b[d_at] | b[d_at + 1] << 8));
+      const Operand values("values", MARLIN_U8, {1, static_cast<int64_t>(b.size())}, b);
+      LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_INT2, 1, type.element.block, 0, values);
+      o.values.type_name = name;
+      const std::vector<float> found = decode(o);
+      ASSERT_EQ(found.size(), type.element.block);
+      for (size_t i = 0; i < found.size(); ++i) {
+        int steps = 0;
+        if (name == std::string("Q1_0")) {
+          steps = (b[2 + i / 8] >> (i % 8) & 1) != 0 ? 1 : -1;
+        } else if (name == std::string("Q2_0")) {
+          steps = (b[2 + i / 4] >> (2 * (i % 4)) & 3) - 1;
+        } else if (name == std::string("TQ2_0")) {
+          steps = (b[i / 128 * 32 + i % 32] >> (2 * (i % 128 / 32)) & 3) - 1;
+        } else {
+          const size_t run = i < 160 ? i % 32 : i < 240 ? 32 + (i - 160) % 16 : 48 + (i - 240) % 4;
+          const size_t digit = i < 160 ? i / 32 : i < 240 ? (i - 160) / 16 : (i - 240) / 4;
+          uint8_t byte = b[run];
+          for (size_t times = 0; times < digit; ++times) byte = static_cast<uint8_t>(byte * 3);
+          steps = (byte * 3 >> 8) - 1;
+        }
+        ASSERT_EQ(std::bit_cast<uint32_t>(found[i]), std::bit_cast<uint32_t>(static_cast<float>(steps) * d)) << name << i;
+      }
+    }
   }
 }
 

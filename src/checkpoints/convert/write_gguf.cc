@@ -39,7 +39,7 @@ uint32_t file_type(std::span<const OutputTensor> tensors) {
   size_t most = 0, used = 0;
   for (const OutputTensor& t : tensors) {
     const GgufType* type = gguf_type(t.type);
-    if (type == nullptr || type->block == nullptr) continue;
+    if (type == nullptr || type->block == nullptr || !type->block->is_written()) continue;
     const auto number = static_cast<size_t>(gguf_number(*type));
     if (bytes[number] == 0) ++used;
     bytes[number] += t.bytes;
