@@ -257,7 +257,7 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_LAYER_ACT_ORDER 512u   /* has a group index */
 #define MARLIN_LAYER_SPARSE_2_4 1024u /* two of every 4 weights along K are kept */
 #define MARLIN_LAYER_EXACT 2048u      /* in marlin_convert_outcome: no value of a quantized layer has changed */
-/* marlin_open_desc::flags: the order of stacks of experts whose shapes and config allow both; otherwise they are not read */
+/* marlin_open_desc::flags: the order of stacks of experts whose shapes and config leave it open, which else are not read */
 #define MARLIN_OPEN_OUTPUTS_FIRST 1u /* [experts, n, k] */
 #define MARLIN_OPEN_INPUTS_FIRST 2u  /* [experts, k, n] */
 /* marlin_load_desc::flags */
@@ -311,8 +311,7 @@ typedef struct marlin_context_desc {
   uint32_t struct_size;
   marlin_backend backend;
   int32_t device_index; /* marlin_device_info::index; 0 with AUTO */
-  uint32_t threads;     /* CPU threads; 0: as many as affinity and cgroup allow the process. With parallel_for: how many threads
-                           work is divided for, so it decides the number of tasks; with 1, small products call it not at all */
+  uint32_t threads;     /* CPU threads, with parallel_for those that work is divided for; 0: as many as the process may use */
   void* native_device;  /* the host's CUcontext or id<MTLDevice>; NULL: by index. NULL with AUTO and CPU */
   void* (*alloc)(void* user, size_t size, size_t align);       /* returning NULL is MARLIN_E_MEMORY; align is a power of two */
   void (*release)(void* user, void* p, size_t size);           /* give alloc and release, or neither */
@@ -610,7 +609,7 @@ MARLIN_EXPORT marlin_status marlin_checkpoint_convert(const marlin_checkpoint* c
  * arrays and arrays of mixed kinds are no values; an empty array has the element_type STRING. A key that is not there is
  * MARLIN_E_NOT_FOUND. A config.json whose paths and values would take more than twice its bytes and 64 KB is
  * MARLIN_E_UNSUPPORTED. The library adds the key "marlin.note", a STRING, if it left files of safetensors unopened that lie
- * beside the others, or if it opened other files than the index names. */
+ * beside the others, or if it opened others than the index names. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_value(const marlin_checkpoint* checkpoint, const char* key, marlin_value* out,
                                                     marlin_error* err);
 /* Reads key-value `index` in file order. An index past the end is MARLIN_E_NOT_FOUND. */

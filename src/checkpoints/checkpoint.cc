@@ -216,8 +216,8 @@ Status read_shards(const std::vector<std::string>& shards, Folder& folder, Tenso
     MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder.open(shard));
     MARLIN_RETURN_IF_ERROR(read_safetensors(shard, bytes, tensors));
   }
-  note = note_of_unopened(folder.names(), shards, "it is none of the numbered shards");
-  return tensors.finish();
+  MARLIN_RETURN_IF_ERROR(tensors.finish());
+  return open_forgotten(folder, tensors, shards, "it is none of the numbered shards", &note);
 }
 
 Result<std::unique_ptr<Checkpoint>> open_files(std::unique_ptr<Folder> folder,

@@ -355,6 +355,32 @@ Status read_safetensors(const std::string& name, std::span<const std::byte> byte
   return reader.finish();
 }
 
+Status open_forgotten(Folder& folder, TensorTable& table, std::vector<std::string> opened,
+                      const char* why, std::string* note) {
+  const std::vector<std::string> names = folder.names();
+  std::string added;
+  for (const std::string& name : names) {
+    if (!name.ends_with(".safetensors") || name.find("-of-") == std::string::npos ||
+        std::find(opened.begin(), opened.end(), name) != opened.end())
+      continue;
+    MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder.open(name));
+    TensorTable own;
+    if (!read_safetensors(name, bytes, own).ok()) continue;
+    bool is_there = false;
+    for (size_t i = 0; i < own.size() && !is_there; ++i)
+      is_there = table.find(own.name(i)).has_value();
+    if (is_there) continue;
+    MARLIN_RETURN_IF_ERROR(read_safetensors(name, bytes, table));
+    MARLIN_RETURN_IF_ERROR(table.finish());
+    opened.push_back(name);
+    added += (added.empty() ? "opened, too: " : ", ") + name;
+  }
+  if (note == nullptr) return {};
+  *note = note_of_unopened(names, opened, why);
+  if (!added.empty()) *note += (note->empty() ? "" : "; ") + added + ": " + why;
+  return {};
+}
+
 Status read_safetensors_index(const std::string& name, Folder& folder, TensorTable& table,
                               std::string* note) {
   MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder.open(name));
@@ -386,8 +412,9 @@ Status read_safetensors_index(const std::string& name, Folder& folder, TensorTab
     MARLIN_RETURN_IF_ERROR(read_safetensors(shard, content, table));
     opened.push_back(shard);
   }
-  if (note != nullptr) *note = note_of_unopened(names, opened, "the index does not name it");
   MARLIN_RETURN_IF_ERROR(table.finish());
+  MARLIN_RETURN_IF_ERROR(
+      open_forgotten(folder, table, std::move(opened), "the index does not name it", note));
   // The map is walked again instead of being kept, because it is as long as all names together.
   return walk_index(name, text, [&](uint32_t tensor, const JsonEvent& shard) {
     const auto at = table.find(strings.get(tensor));

@@ -249,7 +249,7 @@ TEST_F(WholeFolder, ShardsWithoutAnIndex) {
   write_shard("model-00003-of-00003.safetensors", "c");
   EXPECT_EQ(found(), "a b c ");
   write_shard("model-mtp-of-00003.safetensors", "d");
-  EXPECT_EQ(found(), "a b c | not opened: model-mtp-of-00003.safetensors: it is none of the numbered shards");
+  EXPECT_EQ(found(), "a b c d | opened, too: model-mtp-of-00003.safetensors: it is none of the numbered shards");
   write_shard("other-00001-of-00001.safetensors", "e");
   EXPECT_THAT(found(), HasSubstr("name one")) << "which of two sets?";
 }
@@ -259,9 +259,11 @@ TEST_F(WholeFolder, ShardsThatTheIndexDoesNotName) {
   write_index(R"("a.weight":"model-00001-of-00001.safetensors")");
   EXPECT_EQ(found(), "a ");
   write_shard("model-mtp-of-00001.safetensors", "b");
-  EXPECT_EQ(found(), "a | not opened: model-mtp-of-00001.safetensors: the index does not name it");
+  EXPECT_EQ(found(), "a b | opened, too: model-mtp-of-00001.safetensors: the index does not name it");
+  write_shard("model-00001-of-00002.safetensors", "a");
+  EXPECT_THAT(found(), HasSubstr("a b | not opened: model-00001-of-00002.safetensors: ")) << "of another upload";
   write_shard("model.safetensors", "c");
-  EXPECT_THAT(found(), HasSubstr("a | not opened: model-mtp-of-00001.safetensors, model.safetensors: ")) << "the index wins";
+  EXPECT_THAT(found(), HasSubstr("a b | not opened: model-00001-of-00002.safetensors, model.safetensors: "));
   for (int i = 0; i < 20; ++i) write_shard("x" + std::to_string(i) + ".safetensors", "x");
   EXPECT_THAT(found(), HasSubstr(" and 14 more: the index"));
 }

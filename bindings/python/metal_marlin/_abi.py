@@ -42,7 +42,7 @@ MARLIN_LAYER_ACT_ORDER = 512
 MARLIN_LAYER_SPARSE_2_4 = 1024
 # in marlin_convert_outcome: no value of a quantized layer has changed
 MARLIN_LAYER_EXACT = 2048
-# marlin_open_desc::flags: the order of stacks of experts whose shapes and config allow both; otherwise they are not read
+# marlin_open_desc::flags: the order of stacks of experts whose shapes and config leave it open, which else are not read
 # [experts, n, k]
 MARLIN_OPEN_OUTPUTS_FIRST = 1
 # [experts, k, n]
@@ -381,7 +381,7 @@ class marlin_context_desc(Structure):
     backend: int
     # marlin_device_info::index; 0 with AUTO
     device_index: int
-    # CPU threads; 0: as many as affinity and cgroup allow the process. With parallel_for: how many threads work is divided for, so it decides the number of tasks; with 1, small products call it not at all
+    # CPU threads, with parallel_for those that work is divided for; 0: as many as the process may use
     threads: int
     # the host's CUcontext or id<MTLDevice>; NULL: by index. NULL with AUTO and CPU
     native_device: int | None

@@ -45,8 +45,8 @@ Result<State> read_state(const TensorView& view) {
   MARLIN_RETURN_IF_ERROR(walk_json({text, view.file, view.file_offset, kMaxState, 4}, visit));
   if (state.shape.size() < 2 || state.shape.size() > 3 || state.block < 1) {
     return view_error(view, MARLIN_E_FORMAT,
-                      "expected a blocksize and a shape of two numbers (of experts, three), each up "
-                      "to 2147483647");
+                      "expected a blocksize and a shape of two numbers (of experts, three), "
+                      "each up to 2147483647");
   }
   if (state.nested && (state.nested_block < 1 || !state.nested_offset)) {
     return view_error(view, MARLIN_E_FORMAT,

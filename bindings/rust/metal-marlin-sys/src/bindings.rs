@@ -261,7 +261,7 @@ pub const MARLIN_LAYER_ACT_ORDER: u32 = 512;
 pub const MARLIN_LAYER_SPARSE_2_4: u32 = 1024;
 /// in marlin_convert_outcome: no value of a quantized layer has changed
 pub const MARLIN_LAYER_EXACT: u32 = 2048;
-/// marlin_open_desc::flags: the order of stacks of experts whose shapes and config allow both; otherwise they are not read
+/// marlin_open_desc::flags: the order of stacks of experts whose shapes and config leave it open, which else are not read
 /// \[experts, n, k\]
 pub const MARLIN_OPEN_OUTPUTS_FIRST: u32 = 1;
 /// \[experts, k, n\]
@@ -369,7 +369,7 @@ pub struct marlin_context_desc {
     pub backend: marlin_backend,
     /// marlin_device_info::index; 0 with AUTO
     pub device_index: i32,
-    /// CPU threads; 0: as many as affinity and cgroup allow the process. With parallel_for: how many threads work is divided for, so it decides the number of tasks; with 1, small products call it not at all
+    /// CPU threads, with parallel_for those that work is divided for; 0: as many as the process may use
     pub threads: u32,
     /// the host's CUcontext or id\<MTLDevice\>; NULL: by index. NULL with AUTO and CPU
     pub native_device: *mut c_void,
@@ -826,7 +826,7 @@ extern "C" {
     pub fn marlin_status_name(status: marlin_status) -> *const c_char;
     /// Writes a checkpoint again with some layers quantized. Memory stays at a few times one stripe of rows; GPTQ and marlin-24 hold one packed layer, because their words run across rows. The result does not depend on parallel_for. out_path names a .gguf or .safetensors file in an existing folder, or a folder for model.gguf or for model.safetensors with its index and shards; the folder is made if it does not exist. Beside safetensors the function writes config.json, which is the input's with another quantization_config, and for GPTQ quantize_config.json. The caller copies the tokenizer and the other files of the model. A GGUF keeps the key-values of a GGUF input; a GGUF made from safetensors keeps the tensors' names and names no architecture. A layer that is quantized already keeps every value if the output can hold it so (an outcome with MARLIN_LAYER_EXACT): in what is requested, or without format and types in the smallest type of GGUF or MLX. Else it is decoded and quantized again, with a warning; without format and types it is MARLIN_E_UNSUPPORTED. A layer that the scheme cannot hold is MARLIN_E_UNSUPPORTED or MARLIN_E_SHAPE with its name; so is a quantized layer that is not listed and that the output's config cannot describe. All files are written under other names, synced, and renamed at the end: a failure leaves old files as they were. Only regular files are replaced, and never a file of the input, under any name. A process that limits the size of its files must ignore SIGXFSZ.
     pub fn marlin_checkpoint_convert(checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_convert_desc, err: *mut marlin_error) -> marlin_status;
-    /// Reads one key-value of a GGUF (of a split one: of its first part) or one member of config.json. A member of an inner object has a path with dots: "quantization_config.bits"; of two members with one path, the first is found. Nulls, objects inside of arrays and arrays of mixed kinds are no values; an empty array has the element_type STRING. A key that is not there is MARLIN_E_NOT_FOUND. A config.json whose paths and values would take more than twice its bytes and 64 KB is MARLIN_E_UNSUPPORTED.
+    /// Reads one key-value of a GGUF (of a split one: of its first part) or one member of config.json. A member of an inner object has a path with dots: "quantization_config.bits"; of two members with one path, the first is found. Nulls, objects inside of arrays and arrays of mixed kinds are no values; an empty array has the element_type STRING. A key that is not there is MARLIN_E_NOT_FOUND. A config.json whose paths and values would take more than twice its bytes and 64 KB is MARLIN_E_UNSUPPORTED. The library adds the key "marlin.note", a STRING, if it left files of safetensors unopened that lie beside the others, or if it opened others than the index names.
     pub fn marlin_checkpoint_value(checkpoint: *const marlin_checkpoint, key: *const c_char, out: *mut marlin_value, err: *mut marlin_error) -> marlin_status;
     /// Reads key-value `index` in file order. An index past the end is MARLIN_E_NOT_FOUND.
     pub fn marlin_checkpoint_value_at(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_value, err: *mut marlin_error) -> marlin_status;
