@@ -144,7 +144,13 @@ class HeaderReader {
     }
   }
 
-  Status visit_metadata(const JsonEvent& e) const {
+  Status visit_metadata(const JsonEvent& e) {
+    if (e.kind == Kind::key) {
+      is_config_ = e.text == "config";
+      is_wanted_ = is_config_ || e.text.find("quantization") != std::string_view::npos;
+    } else if (e.kind == Kind::string && is_wanted_ && e.text.starts_with('{')) {
+      table_.add_text(number_, is_config_, e.text);
+    }
     const bool text = e.kind == Kind::string || e.kind == Kind::key || e.kind == Kind::object ||
                       e.kind == Kind::end_object;
     return text ? Status() : error(e, "metadata", "expected an object of strings");
@@ -243,6 +249,7 @@ class HeaderReader {
   uint64_t begin_ = 0, end_ = 0;
   std::vector<int64_t> dims_;
   Field field_ = Field::unknown;
+  bool is_config_ = false, is_wanted_ = false;  // the member of the metadata that is being read
   bool in_metadata_ = false, seen_dtype_ = false, seen_shape_ = false;
   int offsets_ = 0;
 };

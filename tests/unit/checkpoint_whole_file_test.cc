@@ -130,6 +130,39 @@ TEST(PythonJson, OfConfigsAndIndexes) {
   EXPECT_TRUE(indexed.ok()) << indexed.status().message();
 }
 
+// --- metadata of safetensors --------------------------------------------------------------------------------------------
+
+TEST(SafetensorsMetadata, CountsLikeAConfigFile) {
+  const std::string words = nul_bytes(4 * 16 * 4), scales = nul_bytes(16 * 2), zeros = nul_bytes(2 * 4);
+  const auto layer_of = [&](const std::string& metadata, const std::string& config) {
+    std::string file = safetensors(
+        {{"m.qweight", "I32", "4,16", words}, {"m.scales", "F16", "1,16", scales}, {"m.qzeros", "I32", "1,2", zeros}});
+    uint64_t size = 0;
+    std::memcpy(&size, file.data(), 8);
+    file =
+        safetensors(R"({"__metadata__":{"format":"pt",)" + metadata + "}," + file.substr(9, size - 1), file.substr(8 + size));
+    const auto opened = open_memory({{"model.safetensors", file}, {"config.json", config}});
+    EXPECT_TRUE(opened.ok()) << opened.status().message();
+    return opened.ok() ? opened.value()->layers()[0] : Layer{};
+  };
+  const char *v1 = R"({\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"gptq\"})",
+             *v2 = R"({\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"gptq_v2\"})";
+  const auto named = [](const std::string& key, const std::string& text) { return "\"" + key + "\":\"" + text + "\""; };
+  for (const char* key : {"quantization_config", "quantization", "_quantization_metadata"}) {
+    EXPECT_EQ(layer_of(named(key, v2), "{}").layout, MARLIN_LAYOUT_GPTQ_V2) << key;
+    EXPECT_EQ(layer_of(named(key, v1), "{}").layout, MARLIN_LAYOUT_GPTQ_V1) << key;
+  }
+  EXPECT_EQ(layer_of(named("config", std::string(R"({\"quantization_config\":)") + v2 + "}"), "{}").layout,
+            MARLIN_LAYOUT_GPTQ_V2);
+  const Layer differs = layer_of(named("quantization_config", v2),
+                                 R"({"quantization_config":{"quant_method":"gptq","bits":4,"checkpoint_format":"gptq"}})");
+  EXPECT_THAT(differs.status.message(), HasSubstr("config.json and metadata of model.safetensors differ in checkpoint_format"));
+  for (const char* text : {"4", "{", "int8", R"({\"format_version\":\"1.0\",\"layers\":{}})"})
+    EXPECT_TRUE(
+        layer_of(named("quantization_config", text), R"({"quantization_config":{"quant_method":"gptq","bits":4}})").status.ok())
+        << text;
+}
+
 // --- types of a later version of safetensors ----------------------------------------------------------------------------
 
 TEST(SafetensorsTypes, ThatAreUnknownAreListedAndTheOthersRead) {
