@@ -254,7 +254,7 @@ Result<std::unique_ptr<Checkpoint>> open_files(std::unique_ptr<Folder> folder,
     MARLIN_RETURN_IF_ERROR(tensors.finish());
   }
   if (!is_gguf) {
-    MARLIN_ASSIGN(config, read_config(*folder));
+    MARLIN_ASSIGN(config, read_config(*folder, tensors));
     values = config_values(config.text, note);
   }
   const Reading reading{is_gguf, override_layout, zero_f, stack_order};

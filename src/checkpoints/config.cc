@@ -74,6 +74,21 @@ void take_mlx(ConfigSection& q, QuantConfig& config) {
               });
 }
 
+/// What a text of the metadata says: the section of a config, or the text itself is one.
+ConfigSection section_of(ConfigSections& sections, bool is_config) {
+  ConfigSection q;
+  if (sections.quantization_config.is_there) {
+    q = std::move(sections.quantization_config);
+  } else if (sections.quantization.is_there) {
+    q = std::move(sections.quantization);
+  } else if (!is_config) {
+    q = std::move(sections.root);
+    q.is_there = q.quant_method || q.quant_algo || q.bits;
+  }
+  q.mlx_layers.clear();  // their names are in this text
+  return q;
+}
+
 /// Returns nothing if there is no such file. `text` receives its content.
 Result<std::optional<ConfigSections>> read_file(Folder& folder, const char* name,
                                                 std::string_view& text) {
@@ -91,16 +106,17 @@ Result<std::optional<ConfigSections>> read_file(Folder& folder, const char* name
 
 }  // namespace
 
-Result<QuantConfig> read_config(Folder& folder) {
+Result<QuantConfig> read_config(Folder& folder, const TensorTable& tensors) {
   QuantConfig config;
   ConfigSection all;
-  const char *first = nullptr, *default_method = "";
-  const auto refuse = [&](const std::string& said, const char* file) {
+  std::string first;
+  const char* default_method = "";
+  const auto refuse = [&](const std::string& said, const std::string& file) {
     if (said.empty() || !config.refusal.ok()) return;
-    config.refusal = first == nullptr
-                         ? Status::error(MARLIN_E_FORMAT, "%s: %.150s", file, said.c_str())
-                         : Status::error(MARLIN_E_FORMAT, "%s and %s differ in %.150s", first, file,
-                                         said.c_str());
+    config.refusal = first.empty()
+                         ? Status::error(MARLIN_E_FORMAT, "%s: %.150s", file.c_str(), said.c_str())
+                         : Status::error(MARLIN_E_FORMAT, "%s and %s differ in %.150s",
+                                         first.c_str(), file.c_str(), said.c_str());
   };
   static constexpr struct {
     const char *file, *method;
@@ -129,10 +145,22 @@ Result<QuantConfig> read_config(Folder& folder) {
     }
     q.mlx_layers.clear();  // their names are in this file's text
     refuse(merge(all, std::move(q)), one.file);
-    if (first == nullptr) first = one.file;
+    if (first.empty()) first = one.file;
     if (default_method[0] == '\0') default_method = one.method;
   }
-  if (first != nullptr) take_quantization(all, default_method, config);
+  for (const TensorTable::Text& text : tensors.texts()) {
+    const std::string name = std::string("metadata of ") + file_label(tensors.file_name(text.file));
+    auto sections = read_config_sections(text.text, name);
+    if (!sections.ok()) continue;
+    ConfigSection q = section_of(sections.value(), text.is_config);
+    if (!q.is_there) continue;
+    if (!config.mlx.bits && !config.mlx.group_size && !q.quant_method)
+      config.mlx = {q.bits, q.group_size, q.mode.value_or("")};
+    refuse(sections.value().conflict, name);
+    refuse(merge(all, std::move(q)), name);
+    if (first.empty()) first = name;
+  }
+  if (!first.empty()) take_quantization(all, default_method, config);
   return config;
 }
 

@@ -10,6 +10,7 @@
 #include "base/status.h"
 #include "checkpoints/folder.h"
 #include "checkpoints/group_sizes.h"
+#include "checkpoints/tensor_table.h"
 
 namespace metal_marlin {
 
@@ -67,8 +68,9 @@ struct QuantConfig {
 };
 
 /// Reads config.json, quantize_config.json, quant_config.json and hf_quant_config.json. What one of
-/// them does not say, the next may. A malformed file is an error; a missing file is not.
-Result<QuantConfig> read_config(Folder& folder);
+/// them does not say, the next may, and then the texts in the metadata of safetensors. A malformed
+/// file is an error; a missing file is not, and neither is a text that is no JSON.
+Result<QuantConfig> read_config(Folder& folder, const TensorTable& tensors);
 
 /// The group size of a row of k elements that has this many scales: a size that the config names,
 /// else k / groups. Nothing if no size fits.

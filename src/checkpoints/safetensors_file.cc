@@ -52,6 +52,13 @@ const ElementType* find_type(std::string_view name) {
   return nullptr;
 }
 
+/// Whether a later version of the format may call a type so.
+bool may_be_type(std::string_view name) {
+  return !name.empty() && name.size() <= 20 && std::all_of(name.begin(), name.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+}
+
 /// Follows the header {name: {dtype, shape, data_offsets}, "__metadata__": {text: text}} event by
 /// event, and adds each tensor when its object ends. A header of 100 MB never becomes a tree.
 class HeaderReader {
@@ -137,7 +144,13 @@ class HeaderReader {
     }
   }
 
-  Status visit_metadata(const JsonEvent& e) const {
+  Status visit_metadata(const JsonEvent& e) {
+    if (e.kind == Kind::key) {
+      is_config_ = e.text == "config";
+      is_wanted_ = is_config_ || e.text.find("quantization") != std::string_view::npos;
+    } else if (e.kind == Kind::string && is_wanted_ && e.text.starts_with('{')) {
+      table_.add_text(number_, is_config_, e.text);
+    }
     const bool text = e.kind == Kind::string || e.kind == Kind::key || e.kind == Kind::object ||
                       e.kind == Kind::end_object;
     return text ? Status() : error(e, "metadata", "expected an object of strings");
@@ -165,6 +178,7 @@ class HeaderReader {
     }
     type_ = find_type(e.text);
     seen_dtype_ = true;
+    if (type_ == nullptr && may_be_type(e.text)) type_ = &table_.unknown_type(e.text);
     if (type_ != nullptr) return {};
     return Status::error(MARLIN_E_FORMAT,
                          "%.60s: byte %" PRIu64
@@ -210,14 +224,16 @@ class HeaderReader {
     }
     const auto bytes = tensor_bytes(*type_, dims_);
     if (!bytes) return error(e, "shape", "its size is no whole number of bytes below 2^64");
-    if (*bytes != end_ - begin_) {
+    if (is_unknown_type(type_->name)) {  // its offsets say how many bytes it has
+      if (*bytes > INT64_MAX) return error(e, "shape", "its size is 2^63 elements or more");
+    } else if (*bytes != end_ - begin_) {
       return Status::error(
           MARLIN_E_FORMAT,
           "%.60s: byte %" PRIu64 ": tensor '%.60s': data_offsets: expected %" PRIu64
           " bytes by shape and dtype %s, found %" PRIu64,
           file_.c_str(), e.offset, name(60).c_str(), *bytes, type_->name, end_ - begin_);
     }
-    table_.add(number_, name(), *type_, dims_, data_begin_ + begin_, *bytes);
+    table_.add(number_, name(), *type_, dims_, data_begin_ + begin_, end_ - begin_);
     return {};
   }
 
@@ -233,6 +249,7 @@ class HeaderReader {
   uint64_t begin_ = 0, end_ = 0;
   std::vector<int64_t> dims_;
   Field field_ = Field::unknown;
+  bool is_config_ = false, is_wanted_ = false;  // the member of the metadata that is being read
   bool in_metadata_ = false, seen_dtype_ = false, seen_shape_ = false;
   int offsets_ = 0;
 };

@@ -64,6 +64,15 @@ const ElementType& TensorTable::unknown_type(std::string_view name) {
   return unknown_types_.back()->type;
 }
 
+void TensorTable::add_text(uint32_t file, bool is_config, std::string_view text) {
+  size_t room = size_t{1} << 20;
+  for (const Text& other : texts_) {
+    if (other.text == text) return;
+    room -= std::min(room, other.text.size());
+  }
+  if (text.size() <= room) texts_.push_back({file, is_config, std::string(text)});
+}
+
 bool is_unknown_type(std::string_view name) noexcept { return name.starts_with(kUnknown); }
 
 void TensorTable::add(uint32_t file, std::string_view name, const ElementType& type,

@@ -43,6 +43,16 @@ class TensorTable {
   /// MARLIN_E_FORMAT.
   Status finish();
 
+  /// A text of a file's metadata that may say how its tensors were quantized.
+  struct Text {
+    uint32_t file;
+    bool is_config;  ///< the whole config of a model; else a section of one
+    std::string text;
+  };
+  /// Keeps the text, unless it is there already or the texts would take more than 1 MB.
+  void add_text(uint32_t file, bool is_config, std::string_view text);
+  const std::vector<Text>& texts() const noexcept { return texts_; }
+
   size_t size() const noexcept { return records_.size(); }
   size_t name_bytes() const noexcept { return name_bytes_; }  ///< of all names together
   std::string_view name(size_t index) const noexcept;
@@ -91,6 +101,7 @@ class TensorTable {
   std::vector<Record> records_;
   std::vector<char> pool_;  // no std::string: views into it survive a move of the table
   std::vector<std::unique_ptr<const UnknownType>> unknown_types_;
+  std::vector<Text> texts_;
   std::vector<uint32_t> by_name_;
   size_t name_bytes_ = 0;
 };

@@ -210,7 +210,7 @@ TEST(CheckpointSafetensors, Headers) {
   refused(R"({"a":{}})", "", "dtype");
   refused(R"({"a":{"dtype":7,"shape":[],"data_offsets":[0,0]}})", "", "dtype");
   refused(R"({"a":{"dtype":["F32"],"shape":[],"data_offsets":[0,0]}})", "", "dtype");
-  refused(R"({"a":{"dtype":"F31","shape":[],"data_offsets":[0,0]}})", "", "F31");
+  refused(R"({"a":{"dtype":"f31","shape":[],"data_offsets":[0,0]}})", "", "f31");
   refused(R"({"a":{"dtype":"U8","data_offsets":[0,0]}})", "", "shape");
   refused(R"({"a":{"dtype":"U8","shape":1,"data_offsets":[0,0]}})", "", "shape");
   refused(R"({"a":{"dtype":"U8","shape":{"x":1},"data_offsets":[0,0]}})", "", "shape");

@@ -130,6 +130,76 @@ TEST(PythonJson, OfConfigsAndIndexes) {
   EXPECT_TRUE(indexed.ok()) << indexed.status().message();
 }
 
+// --- metadata of safetensors --------------------------------------------------------------------------------------------
+
+TEST(SafetensorsMetadata, CountsLikeAConfigFile) {
+  const std::string words = nul_bytes(4 * 16 * 4), scales = nul_bytes(16 * 2), zeros = nul_bytes(2 * 4);
+  const auto layer_of = [&](const std::string& metadata, const std::string& config) {
+    std::string file = safetensors(
+        {{"m.qweight", "I32", "4,16", words}, {"m.scales", "F16", "1,16", scales}, {"m.qzeros", "I32", "1,2", zeros}});
+    uint64_t size = 0;
+    std::memcpy(&size, file.data(), 8);
+    file =
+        safetensors(R"({"__metadata__":{"format":"pt",)" + metadata + "}," + file.substr(9, size - 1), file.substr(8 + size));
+    const auto opened = open_memory({{"model.safetensors", file}, {"config.json", config}});
+    EXPECT_TRUE(opened.ok()) << opened.status().message();
+    return opened.ok() ? opened.value()->layers()[0] : Layer{};
+  };
+  const char *v1 = R"({\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"gptq\"})",
+             *v2 = R"({\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"gptq_v2\"})";
+  const auto named = [](const std::string& key, const std::string& text) { return "\"" + key + "\":\"" + text + "\""; };
+  for (const char* key : {"quantization_config", "quantization", "_quantization_metadata"}) {
+    EXPECT_EQ(layer_of(named(key, v2), "{}").layout, MARLIN_LAYOUT_GPTQ_V2) << key;
+    EXPECT_EQ(layer_of(named(key, v1), "{}").layout, MARLIN_LAYOUT_GPTQ_V1) << key;
+  }
+  EXPECT_EQ(layer_of(named("config", std::string(R"({\"quantization_config\":)") + v2 + "}"), "{}").layout,
+            MARLIN_LAYOUT_GPTQ_V2);
+  const Layer differs = layer_of(named("quantization_config", v2),
+                                 R"({"quantization_config":{"quant_method":"gptq","bits":4,"checkpoint_format":"gptq"}})");
+  EXPECT_THAT(differs.status.message(), HasSubstr("config.json and metadata of model.safetensors differ in checkpoint_format"));
+  for (const char* text : {"4", "{", "int8", R"({\"format_version\":\"1.0\",\"layers\":{}})"})
+    EXPECT_TRUE(
+        layer_of(named("quantization_config", text), R"({"quantization_config":{"quant_method":"gptq","bits":4}})").status.ok())
+        << text;
+}
+
+// --- types of a later version of safetensors ----------------------------------------------------------------------------
+
+TEST(SafetensorsTypes, ThatAreUnknownAreListedAndTheOthersRead) {
+  std::mt19937 chance(6);
+  for (int round = 0; round < 200; ++round) {
+    std::vector<TestTensor> tensors;
+    for (uint32_t i = 0; i < 1 + chance() % 5; ++i) {
+      static const char* kNames[] = {"F8_E3M4", "I4", "U1", "F4_E2M1", "BF8", "Q4_0", "F128", "C128"};
+      const bool known = chance() % 2 == 0;
+      const size_t bytes = known ? 24 : 2 + chance() % 40;
+      std::string data(bytes, static_cast<char>('a' + i));
+      tensors.push_back({std::to_string(i) + ".weight", known ? "F32" : kNames[chance() % 8], known ? "2,3" : "2,30", data});
+    }
+    const auto opened = open_memory({{"m.safetensors", safetensors(tensors)}});
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const Checkpoint& checkpoint = *opened.value();
+    ASSERT_EQ(checkpoint.layers().size(), tensors.size());
+    for (const TestTensor& t : tensors) {
+      const Layer layer = checkpoint.layers()[find_layer(checkpoint, t.name.substr(0, 1))];
+      EXPECT_EQ(layer.status.ok(), t.dtype == "F32") << layer.status.message();
+      if (t.dtype != "F32") {
+        EXPECT_THAT(layer.status.message(), HasSubstr("type " + t.dtype));
+      }
+      const TensorView view = checkpoint.tensor(t.name).value();
+      EXPECT_EQ(std::string(reinterpret_cast<const char*>(view.data), view.bytes), t.data);
+    }
+  }
+  const auto status_of = [](const std::string& dtype, const std::string& shape) {
+    return open_memory({{"m.safetensors", safetensors({{"a", dtype, shape, "1234"}})}}).status();
+  };
+  EXPECT_TRUE(status_of("I4", "8").ok());
+  for (const char* dtype : {"", "f32", "F 32", "ABCDEFGHIJKLMNOPQRSTU"})
+    EXPECT_EQ(status_of(dtype, "1").code(), MARLIN_E_FORMAT) << dtype;
+  EXPECT_EQ(status_of("I4", "9223372036854775807,4").code(), MARLIN_E_FORMAT);
+  for (const char* shape : {"3", "9"}) EXPECT_EQ(status_of("F4", shape).code(), MARLIN_E_FORMAT) << "no whole bytes, or others";
+}
+
 // --- GGUF ---------------------------------------------------------------------------------------------------------------
 
 std::string bytes_by_chance(std::mt19937& chance, size_t count) {
