@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "base/bits.h"
+#include "checkpoints/comfy_mark.h"
 #include "checkpoints/config_section.h"
 #include "checkpoints/file_kind.h"
 #include "checkpoints/json.h"
@@ -89,6 +90,25 @@ ConfigSection section_of(ConfigSections& sections, bool is_config) {
   return q;
 }
 
+/// The metadata of ComfyUI have the format of each layer. Those whose names and types tell the same
+/// are read, and there must be no others.
+void take_comfy_marks(std::string_view text, std::string_view name, QuantConfig& config) {
+  constexpr uint32_t kMost = 1u << 20;
+  const auto mark = read_comfy_mark({text, name, 0, kMost, 16}, 3);
+  if (!mark.ok() || mark.value().formats.empty()) return;
+  config.is_comfy = true;
+  for (const std::string& format : mark.value().formats) {
+    const bool is_read =
+        format == "nvfp4" || format == "float8_e4m3fn" || format == "int8_tensorwise";
+    if ((is_read && mark.value().unknown.empty()) || !config.refusal.ok()) continue;
+    config.refusal = Status::error(MARLIN_E_UNSUPPORTED,
+                                   "%.*s: expected the formats nvfp4, float8_e4m3fn and "
+                                   "int8_tensorwise and no '%s', found '%s'",
+                                   static_cast<int>(name.size()), name.data(),
+                                   is_read ? mark.value().unknown.c_str() : "more", format.c_str());
+  }
+}
+
 /// Returns nothing if there is no such file. `text` receives its content.
 Result<std::optional<ConfigSections>> read_file(Folder& folder, const char* name,
                                                 std::string_view& text) {
@@ -150,6 +170,7 @@ Result<QuantConfig> read_config(Folder& folder, const TensorTable& tensors) {
   }
   for (const TensorTable::Text& text : tensors.texts()) {
     const std::string name = std::string("metadata of ") + file_label(tensors.file_name(text.file));
+    take_comfy_marks(text.text, name, config);
     auto sections = read_config_sections(text.text, name);
     if (!sections.ok()) continue;
     ConfigSection q = section_of(sections.value(), text.is_config);

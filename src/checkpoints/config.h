@@ -45,6 +45,7 @@ struct QuantConfig {
   /// Why no quantized layer can be read, whatever its tensors are: the files contradict each other,
   /// or the running model needs a rotation.
   Status refusal;
+  bool is_comfy = false;  ///< the metadata describe layers of ComfyUI
   ModelSizes sizes;
 
   struct Mlx {

@@ -1,49 +1,29 @@
 #include "checkpoints/recognizers/comfy.h"
 
-#include <algorithm>
 #include <string>
 
-#include "checkpoints/json.h"
+#include "checkpoints/comfy_mark.h"
 
 namespace metal_marlin {
-namespace {
-
-constexpr uint32_t kMaxMark = 64u << 10;  // bytes of the text
-
-/// Members that say how the product is to be computed, and nothing about the weights.
-bool is_harmless(std::string_view key) { return key == "full_precision_matrix_mult"; }
-
-}  // namespace
 
 bool take_comfy(const Finder& finder, std::string_view format, Finding& found) {
-  TensorView mark = finder.find(found.layer.name, ".comfy_quant");
-  if (!present(mark)) return false;
-  found.others.push_back(mark);
-  std::string said, unknown, key;
-  bool holds = false;  // an unknown member is there and not false or null
-  const auto visit = [&](const JsonEvent& e) -> Status {
-    using Kind = JsonEvent::Kind;
-    if (e.kind == Kind::key) {
-      key = e.text.substr(0, 32);
-    } else if (e.kind == Kind::string && e.depth == 1 && key == "format") {
-      said = e.text.substr(0, 32);
-    } else if (e.depth == 1 && e.kind != Kind::end_object && !is_harmless(key) && !key.empty()) {
-      holds = e.kind != Kind::null && !(e.kind == Kind::boolean && e.integer == 0);
-      if (holds && unknown.empty()) unknown = key;
-    }
-    return {};
-  };
-  const std::string_view text(reinterpret_cast<const char*>(mark.data), mark.bytes);
-  const Status status = walk_json({text, mark.file, mark.file_offset, kMaxMark, 4}, visit);
+  TensorView tensor = finder.find(found.layer.name, ".comfy_quant");
+  if (!present(tensor)) return finder.config.is_comfy;
+  found.others.push_back(tensor);
   if (!found.layer.status.ok()) return true;
-  if (!status.ok()) {
-    found.layer.status = status;
-  } else if (said != format || !unknown.empty()) {
-    found.layer.status =
-        view_error(mark, MARLIN_E_UNSUPPORTED, "expected the format '%.*s' and no '%s', found '%s'",
-                   static_cast<int>(format.size()), format.data(),
-                   unknown.empty() ? "more" : unknown.c_str(), said.c_str());
+  constexpr uint32_t kMaxMark = 64u << 10;  // bytes of the text
+  const std::string_view text(reinterpret_cast<const char*>(tensor.data), tensor.bytes);
+  const auto mark = read_comfy_mark({text, tensor.file, tensor.file_offset, kMaxMark, 4}, 1);
+  if (!mark.ok()) {
+    found.layer.status = mark.status();
+    return true;
   }
+  const std::string& unknown = mark.value().unknown;
+  if (unknown.empty() && mark.value().formats == std::set{std::string(format)}) return true;
+  found.layer.status = view_error(
+      tensor, MARLIN_E_UNSUPPORTED, "expected the format '%.*s' and no '%s', found '%s'",
+      static_cast<int>(format.size()), format.data(), unknown.empty() ? "more" : unknown.c_str(),
+      mark.value().formats.empty() ? "" : mark.value().formats.begin()->c_str());
   return true;
 }
 
