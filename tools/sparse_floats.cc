@@ -17,7 +17,7 @@ marlin_matrix find_tensor(const marlin_checkpoint* checkpoint, const std::string
   auto error = make<marlin_error>();
   const marlin_status status = marlin_checkpoint_tensor(checkpoint, name.c_str(), &matrix, &error);
   if (status != MARLIN_OK && status != MARLIN_E_NOT_FOUND)
-    check(status, error, fmt::format("cannot read '{}'", name));
+    tools::check(status, error, fmt::format("cannot read '{}'", name));
   return matrix;
 }
 

@@ -193,7 +193,7 @@ class GatheredCheckpoint final : public Checkpoint {
     uint32_t first;      // of the members in the order of the file
     uint32_t place = 0;  // among the listed layers
     size_t name;         // among names_
-    Common common;
+    Common common{};
     uint32_t of_block = 0;  // most members of a group of the same experts
     bool faulty = false;    // the numbers are not 0, 1, ...
   };
@@ -276,7 +276,7 @@ class GatheredCheckpoint final : public Checkpoint {
   /// Nothing if the experts that can be read do not agree. The others are a fault of the whole
   /// layer.
   std::optional<Common> describe(std::span<const uint32_t> members) const {
-    Common common;
+    Common common{};
     std::optional<Layer> first;
     for (const uint32_t member : members) {
       Layer layer = singles_->layer(member);

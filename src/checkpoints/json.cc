@@ -71,7 +71,7 @@ struct TextPlace {
   const char* at = text.data();  ///< the furthest
   bool in_string = false, is_escaped = false;
   const char* number_end = nullptr;
-  std::string_view number;  ///< for its event; empty: the parser has read it itself
+  std::string_view number{};  ///< for its event; empty: the parser has read it itself
 };
 
 /// Gives a text to the parser. It sees "0.0" in place of a number that it does not read, with as
