@@ -1,6 +1,7 @@
 // HQQ with 4 bits along axis 1: the matrix, flattened row by row, is M groups of G elements. `W_q`
 // is U8 [M / 2, G]: row i has group i in the high nibbles and group i + M / 2 in the low nibbles,
 // so a byte holds an element of each half of the matrix. `scale` and `zero` are [M, 1].
+#include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <optional>
@@ -55,9 +56,9 @@ class HqqSource final : public WeightSource {
     first_group_ += narrow_columns(meta_, first, count);
   }
 
-  /// The first group whose additive zero float32 does not hold.
-  std::optional<int64_t> find_inexact_zero() const {
-    for (int64_t group = 0; group < meta_.n * meta_.groups; ++group) {
+  /// The first group, among so many, whose additive zero float32 does not hold.
+  std::optional<int64_t> find_inexact_zero(int64_t most) const {
+    for (int64_t group = 0; group < std::min(meta_.n * meta_.groups, most); ++group) {
       const double zero = additive_zero(group);
       if (!std::isnan(zero) && static_cast<double>(static_cast<float>(zero)) != zero) return group;
     }
@@ -65,7 +66,7 @@ class HqqSource final : public WeightSource {
   }
 
  private:
-  /// (q - zero) * scale is q * scale + this. The product of two 16-bit floats is exact in float64.
+  /// (q - zero) * scale is q * scale + this. The product of two floats is exact in float64.
   double additive_zero(int64_t group) const {
     const auto at = static_cast<size_t>(group);
     return -static_cast<double>(value(parts_.stored_zero, parts_.zeros, at)) *
@@ -78,16 +79,6 @@ class HqqSource final : public WeightSource {
   HqqOperands parts_;
   int64_t file_groups_, first_group_ = 0;  // of a row in the file
 };
-
-/// F16 or BF16. Products of float32 do not fit in a float32 zero.
-Result<ScaleType> half_type(const TensorView& view) {
-  MARLIN_ASSIGN(const ScaleType type, float_type(view));
-  if (type != ScaleType::f32) return type;
-  return view_error(
-      view, MARLIN_E_UNSUPPORTED,
-      "dtype: expected F16 or BF16, found F32, with which the zeros -zero * scale are "
-      "not exact in float32");
-}
 
 }  // namespace
 
@@ -106,8 +97,8 @@ Result<std::unique_ptr<WeightSource>> read_hqq(const LayoutOperands& o, Depth de
   MARLIN_RETURN_IF_ERROR(expect_shape(o.values, groups / 2, meta.group_size));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.scales, groups, 1));
   MARLIN_RETURN_IF_ERROR(expect_shape(o.zeros, groups, 1));
-  MARLIN_ASSIGN(meta.scale_type, half_type(o.scales));
-  MARLIN_ASSIGN(parts.stored_zero, half_type(o.zeros));
+  MARLIN_ASSIGN(meta.scale_type, float_type(o.scales));
+  MARLIN_ASSIGN(parts.stored_zero, float_type(o.zeros));
   meta.zero_kind = ZeroKind::additive;
   meta.zero_type = ScaleType::f32;
   MARLIN_RETURN_IF_ERROR(check_source_meta(meta, o, depth));
@@ -115,11 +106,11 @@ Result<std::unique_ptr<WeightSource>> read_hqq(const LayoutOperands& o, Depth de
   parts.scales = o.scales.data;
   parts.zeros = o.zeros.data;
   auto source = std::make_unique<HqqSource>(std::move(parts));
-  if (depth == Depth::full) {
-    if (const auto group = source->find_inexact_zero()) {
-      return view_error(o.zeros, MARLIN_E_UNSUPPORTED,
-                        "group %" PRId64 ": -zero * scale is not exact in float32", *group);
-    }
+  // Products of float32 rarely fit, so that the first groups tell it without reading all data.
+  constexpr int64_t kFirst = 1 << 12;
+  if (const auto group = source->find_inexact_zero(depth == Depth::full ? INT64_MAX : kFirst)) {
+    return view_error(o.zeros, MARLIN_E_UNSUPPORTED,
+                      "group %" PRId64 ": -zero * scale is not exact in float32", *group);
   }
   return std::unique_ptr<WeightSource>(std::move(source));
 }
