@@ -7,6 +7,7 @@
 #include <string>
 
 #include "help.h"
+#include "library.h"
 #include "metal_marlin/metal_marlin.h"
 #include "quantize_options.h"
 #include "terminal.h"
@@ -30,6 +31,13 @@ void describe(CLI::App& app) {
          "--color", [](const std::string& word) { set_color(known(parse_color(word))); },
          "Whether what is wrong is red; default: auto, on terminals unless NO_COLOR is set")
       ->check(names_of(parse_color, "{auto, always, never}"));
+  app.add_option_function<std::string>(
+         "--read-as", [](const std::string& word) { set_reading(known(parse_reading(word))); },
+         "How to read layers that a file leaves open: the layout of .qweight, or which dimension "
+         "of stacks of experts comes first")
+      ->check(names_of(parse_reading,
+                       "{gptq-v1, gptq-v2, awq, awq-gemv, awq-gemv-fast, outputs-first, "
+                       "inputs-first}"));
   app.failure_message(usage_error);
   app.footer(
       "Exit codes: 0 all is well; 1 done, and something was found wrong; 2 the command line makes "

@@ -180,7 +180,10 @@ std::shared_ptr<CLI::FormatterBase> help_formatter() {
 }
 
 void check_command(const CLI::App& app, const std::vector<std::string>& arguments) {
-  const auto is_value = [&](size_t i) { return i > 0 && arguments[i - 1] == "--color"; };
+  // Options of all commands may stand before the command, with their value.
+  const auto is_value = [&](size_t i) {
+    return i > 0 && (arguments[i - 1] == "--color" || arguments[i - 1] == "--read-as");
+  };
   const std::vector<std::string> commands = commands_of(app);
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].starts_with('-') || is_value(i)) continue;

@@ -91,10 +91,36 @@ marlin_device_info device_of(marlin_backend backend) {
   throw Failure("no usable device; 'metal-marlin doctor' says why");
 }
 
+namespace {
+
+Reading chosen_reading;
+
+}  // namespace
+
+std::optional<Reading> parse_reading(std::string_view name) {
+  static constexpr std::pair<std::string_view, Reading> kReadings[] = {
+      {"gptq-v1", {MARLIN_LAYOUT_GPTQ_V1, 0}},
+      {"gptq-v2", {MARLIN_LAYOUT_GPTQ_V2, 0}},
+      {"awq", {MARLIN_LAYOUT_AWQ, 0}},
+      {"awq-gemv", {MARLIN_LAYOUT_AWQ_GEMV, 0}},
+      {"awq-gemv-fast", {MARLIN_LAYOUT_AWQ_GEMV_FAST, 0}},
+      {"outputs-first", {MARLIN_LAYOUT_AUTO, MARLIN_OPEN_OUTPUTS_FIRST}},
+      {"inputs-first", {MARLIN_LAYOUT_AUTO, MARLIN_OPEN_INPUTS_FIRST}},
+  };
+  for (const auto& [known, reading] : kReadings)
+    if (known == name) return reading;
+  return std::nullopt;
+}
+
+void set_reading(const Reading& reading) { chosen_reading = reading; }
+
 Checkpoint open_checkpoint(const std::string& path) {
   auto error = make<marlin_error>();
+  auto desc = make<marlin_open_desc>();
+  desc.layout = chosen_reading.layout;
+  desc.flags = chosen_reading.flags;
   marlin_checkpoint* checkpoint = nullptr;
-  const marlin_status status = marlin_checkpoint_open(path.c_str(), nullptr, &checkpoint, &error);
+  const marlin_status status = marlin_checkpoint_open(path.c_str(), &desc, &checkpoint, &error);
   // What is wrong with the file as a whole begins with its path already.
   if (status != MARLIN_OK && std::string_view(error.message).starts_with(path + ": "))
     throw Failure(fmt::format("{} ({})", error.message, marlin_status_name(status)));

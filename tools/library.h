@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -41,6 +43,15 @@ Context make_context(const ContextOptions& options);
 marlin_device_info device_of(marlin_backend backend);
 
 Checkpoint open_checkpoint(const std::string& path);
+
+/// How to read what a file leaves open: a layout of .qweight, or the order of stacks of experts.
+struct Reading {
+  marlin_layout layout = MARLIN_LAYOUT_AUTO;
+  uint32_t flags = 0;  ///< MARLIN_OPEN_*
+};
+std::optional<Reading> parse_reading(std::string_view name);
+/// The choice of --read-as, for every checkpoint that is opened from then on.
+void set_reading(const Reading& reading);
 /// Calls a function for every layer in turn. The names live as long as the checkpoint, here and
 /// below.
 void for_each_layer(const marlin_checkpoint* checkpoint,

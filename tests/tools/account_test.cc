@@ -68,6 +68,22 @@ void expect_sums(const json& said) {
   EXPECT_EQ(account.at("all_tensors").get<uint64_t>(), read + not_read + account.at("plain_tensors").get<uint64_t>());
 }
 
+/// A user of the command can answer what a file leaves open.
+TEST(ReadAs, AnswersWhatAFileLeavesOpen) {
+  const ScratchFolder scratch;
+  Model model;
+  model.add("m.experts.odd", "F32", {2, 2, 2}, 4, std::string(32, '\1'));
+  model.write(scratch.at("m.safetensors"));
+  const Ran open = run_command({"inspect", scratch.at("m.safetensors")});
+  EXPECT_EQ(open.exit_code, 1);
+  EXPECT_THAT(open.out, HasSubstr("2 outputs x 2 inputs or the reverse"));
+  for (const char* answer : {"outputs-first", "inputs-first"})
+    EXPECT_EQ(run_command({"--read-as", answer, "inspect", scratch.at("m.safetensors")}).exit_code, 0) << answer;
+  const Ran wrong = run_command({"inspect", scratch.at("m.safetensors"), "--read-as", "pink"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_THAT(wrong.err, HasSubstr("--read-as: 'pink' is none of {gptq-v1"));
+}
+
 TEST(Account, HasEveryByteOfFilesDrawnByChance) {
   std::mt19937 random(1);
   for (int round = 0; round < 20; ++round) {
