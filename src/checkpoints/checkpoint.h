@@ -28,7 +28,9 @@ struct Layer {
   uint32_t flags = 0;      ///< marlin_layer_info::flags
   marlin_dtype dtype = 0;  ///< of scales, or of values when format is NONE
   uint64_t bytes = 0;      ///< in the file, all parts
-  Status status;           ///< why it would not load
+  bool rearranged =
+      false;      ///< the file has the values in another order or type: only source() has them
+  Status status;  ///< why it would not load
 };
 
 /// The caller's answer about stacks of experts whose shapes fit both orders.

@@ -54,6 +54,7 @@ void Finding::set_missing(std::string_view part) {
 void describe(Finding& found) {
   Layer& layer = found.layer;
   const LayoutOperands& o = found.operands;
+  layer.rearranged = !found.rearranged.empty();
   for (const TensorView* view : {&o.values, &o.scales, &o.zeros, &o.group_index, &o.tensor_scale,
                                  &o.sparse_meta, &o.nested.absmax, &o.nested.map}) {
     if (!view->file.empty()) layer.bytes += view->bytes;

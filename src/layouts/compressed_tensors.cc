@@ -155,12 +155,8 @@ Status check_compressed_tensors_encoding(const WeightMeta& meta) {
 }
 
 Result<std::vector<EncodedTensor>> compressed_tensors_parts(const WeightMeta& meta,
-                                                            uint32_t experts) {
+                                                            uint32_t /*experts*/) {
   MARLIN_RETURN_IF_ERROR(expect_whole_groups(meta, "compressed-tensors"));
-  if (meta.format == MARLIN_INT4 && experts > 1) {
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "experts: pack-quantized has no stacks of experts, found %u", experts);
-  }
   std::vector<EncodedTensor> all;
   if (meta.format == MARLIN_INT4) {
     all.push_back({TensorRole::values, "I32", {meta.n, ceil_div(meta.k, 8)}});

@@ -10,6 +10,7 @@
 
 #include "base/bits.h"
 #include "campaigns.h"
+#include "checkpoints/convert/quantize_layer.h"
 #include "checkpoint_files.h"
 #include "checkpoints/tensor_table.h"
 #include "checkpoints/unread.h"
@@ -353,6 +354,16 @@ TEST(Account, OfFilesDrawnByChance) {
         values.insert(values.end(), some.value().begin(), some.value().end());
       }
       ASSERT_TRUE(values == drawn->values) << *name;
+      for (uint32_t e = 0; e < layer.experts; ++e) {
+        const auto floats = floats_of(checkpoint, *index, e, {});  // what a conversion reads
+        ASSERT_TRUE(floats.ok()) << floats.status().message();
+        std::vector<double> row(static_cast<size_t>(layer.k));
+        for (int64_t r = 0; r < layer.n; ++r) {
+          ASSERT_TRUE(read_finite_row(floats.value().matrix, r, row).ok());
+          const auto* const expected = drawn->values.data() + drawn->at(e, r, 0);
+          ASSERT_TRUE(std::equal(row.begin(), row.end(), expected)) << *name << " expert " << e << " row " << r;
+        }
+      }
       ++read;
     }
   }

@@ -96,7 +96,7 @@ Result<LayerFloats> floats_of(const Checkpoint& input, size_t index, uint32_t ex
   MARLIN_RETURN_IF_ERROR(layer.status);
   LayerFloats floats;
   floats.matrix = {nullptr, MARLIN_F32, layer.n, layer.k, layer.k, layer.name};
-  if (layer.format == MARLIN_FORMAT_NONE) {
+  if (layer.format == MARLIN_FORMAT_NONE && !layer.rearranged) {
     const std::vector<TensorView> parts = input.parts(index);
     const TensorView& values = parts[0];
     if ((layer.flags & MARLIN_LAYER_SPARSE_2_4) != 0) {
