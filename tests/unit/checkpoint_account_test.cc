@@ -10,8 +10,8 @@
 
 #include "base/bits.h"
 #include "campaigns.h"
-#include "checkpoints/convert/quantize_layer.h"
 #include "checkpoint_files.h"
+#include "checkpoints/convert/quantize_layer.h"
 #include "checkpoints/tensor_table.h"
 #include "checkpoints/unread.h"
 #include "formats/codecs.h"
@@ -302,6 +302,26 @@ void add_strange(Random& random, std::vector<TestTensor>& out) {
   if (below(random, 2) == 0) out.push_back({name + "_scales", "F16", "3,2", std::string(12, '\0')});
 }
 
+/// What loading gives of each expert, and what a conversion reads of it.
+void expect_values(const Checkpoint& checkpoint, size_t index, const Drawn& drawn) {
+  const Layer layer = checkpoint.layer(index);
+  for (uint32_t e = 0; e < layer.experts; ++e) {
+    const float* const expected = drawn.values.data() + drawn.at(e, 0, 0);
+    const auto source = checkpoint.source(index, e, {});
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    const auto values = decode_all(*source.value(), 32);
+    ASSERT_TRUE(values.ok()) << values.status().message();
+    ASSERT_TRUE(std::equal(values.value().begin(), values.value().end(), expected)) << "expert " << e;
+    const auto floats = floats_of(checkpoint, index, e, {});
+    ASSERT_TRUE(floats.ok()) << floats.status().message();
+    std::vector<double> row(static_cast<size_t>(layer.k));
+    for (int64_t r = 0; r < layer.n; ++r) {
+      ASSERT_TRUE(read_finite_row(floats.value().matrix, r, row).ok());
+      ASSERT_TRUE(std::equal(row.begin(), row.end(), expected + r * layer.k)) << "expert " << e << " row " << r;
+    }
+  }
+}
+
 TEST(Account, OfFilesDrawnByChance) {
   Random random(20261128);
   size_t read = 0, refused = 0;
@@ -345,25 +365,7 @@ TEST(Account, OfFilesDrawnByChance) {
       ASSERT_TRUE(layer.status.ok()) << layer.status.message();
       ASSERT_EQ(layer.n, drawn->n);
       ASSERT_EQ(layer.k, drawn->k);
-      std::vector<float> values;
-      for (uint32_t e = 0; e < layer.experts; ++e) {
-        const auto source = checkpoint.source(*index, e, {});
-        ASSERT_TRUE(source.ok()) << source.status().message();
-        const auto some = decode_all(*source.value(), 32);
-        ASSERT_TRUE(some.ok()) << some.status().message();
-        values.insert(values.end(), some.value().begin(), some.value().end());
-      }
-      ASSERT_TRUE(values == drawn->values) << *name;
-      for (uint32_t e = 0; e < layer.experts; ++e) {
-        const auto floats = floats_of(checkpoint, *index, e, {});  // what a conversion reads
-        ASSERT_TRUE(floats.ok()) << floats.status().message();
-        std::vector<double> row(static_cast<size_t>(layer.k));
-        for (int64_t r = 0; r < layer.n; ++r) {
-          ASSERT_TRUE(read_finite_row(floats.value().matrix, r, row).ok());
-          const auto* const expected = drawn->values.data() + drawn->at(e, r, 0);
-          ASSERT_TRUE(std::equal(row.begin(), row.end(), expected)) << *name << " expert " << e << " row " << r;
-        }
-      }
+      ASSERT_NO_FATAL_FAILURE(expect_values(checkpoint, *index, *drawn)) << *name;
       ++read;
     }
   }

@@ -277,7 +277,7 @@ TEST(Dialects, OfFp8HaveScalesOfAnyShape) {
   EXPECT_EQ(read({{"l.weight", "F8_E4M3", "2,256", data}}, "{}").values, rows(1, 1, 1, 1)) << "a cast";
   EXPECT_THAT(read({{"l.weight", "F8_E4M3", "2,256", data}}, section(R"("quant_method":"fp8")")).why,
               HasSubstr("'l.weight_scale' is in none"));
-  EXPECT_THAT(values("factor_scale", "F32", "", bytes_of<float>({2})).why, HasSubstr("no reader knows it"));
+  EXPECT_THAT(values("factor_scale", "F32", "", bytes_of<float>({2})).why, HasSubstr("'l.weight_scale' is in none"));
   EXPECT_EQ(read({{"l.weight", "F8_E5M2", "2,2", "\x3c\x40\xc0\x01"}}, "{}").values, (Values{1, 2, -2, std::ldexp(1.0f, -16)}));
 }
 

@@ -15,7 +15,20 @@ bool is_matrix(const TensorView& tensor) {
   return tensor.dims.size() == 2 || tensor.dims.size() == 3;
 }
 
-/// A scale of 1, for codes that are nothing but a cast.
+/// Whether nothing says that the codes have scales: they are nothing but a cast.
+bool is_cast(const Finder& finder, std::string_view base) {
+  if (!finder.config.method.empty() || present(finder.tensors.view("scaled_fp8"))) return false;
+  bool has_scale = false;
+  finder.tensors.for_each_with_prefix(base, [&](size_t index) {
+    const std::string_view rest = finder.tensors.name(index).substr(base.size());
+    has_scale |= rest.find("scale") != std::string_view::npos &&
+                 rest.find('.', 1) == std::string_view::npos &&
+                 rest.find("input") == std::string_view::npos;
+  });
+  return !has_scale;
+}
+
+/// A scale of 1.
 void take_one(Finding& found) {
   static constexpr float kOne = 1;
   TensorView& scale = found.operands.scales;
@@ -49,7 +62,7 @@ std::optional<Finding> recognize_fp8(const Finder& finder, const TensorView& ten
   take_comfy(finder, "float8_e4m3fn", found);
   if (present(scales)) {
     take_scales(finder, scales, found);
-  } else if (finder.config.method.empty() && !present(finder.tensors.view("scaled_fp8"))) {
+  } else if (is_cast(finder, *base)) {
     take_one(found);
     o.group_size = std::max<int64_t>(o.k, 1);
   } else {
@@ -61,8 +74,7 @@ std::optional<Finding> recognize_fp8(const Finder& finder, const TensorView& ten
 std::optional<Finding> recognize_e5m2(const Finder& finder, const TensorView& tensor) {
   const auto base = finder.base_of(tensor.name, ".weight");
   if (!base || tensor.type_name != "F8_E5M2" || !is_matrix(tensor)) return std::nullopt;
-  if (present(finder.find_any(*base, kScaleNames)) || present(finder.tensors.view("scaled_fp8")) ||
-      !finder.config.method.empty() || (tensor.dims.size() == 3 && !is_stack(finder, tensor)))
+  if (!is_cast(finder, *base) || (tensor.dims.size() == 3 && !is_stack(finder, tensor)))
     return std::nullopt;
   TensorView halves = tensor;
   halves.dtype = MARLIN_F16;
