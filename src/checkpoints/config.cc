@@ -100,12 +100,18 @@ void take_comfy_marks(std::string_view text, std::string_view name, QuantConfig&
   for (const std::string& format : mark.value().formats) {
     const bool is_read =
         format == "nvfp4" || format == "float8_e4m3fn" || format == "int8_tensorwise";
-    if ((is_read && mark.value().unknown.empty()) || !config.refusal.ok()) continue;
-    config.refusal = Status::error(MARLIN_E_UNSUPPORTED,
-                                   "%.*s: expected the formats nvfp4, float8_e4m3fn and "
-                                   "int8_tensorwise and no '%s', found '%s'",
-                                   static_cast<int>(name.size()), name.data(),
-                                   is_read ? mark.value().unknown.c_str() : "more", format.c_str());
+    const int length = static_cast<int>(name.size());
+    if (!config.refusal.ok()) return;
+    if (!mark.value().unknown.empty()) {
+      config.refusal = Status::error(MARLIN_E_UNSUPPORTED,
+                                     "%.*s: '%s' is not known, and the values may depend on it",
+                                     length, name.data(), mark.value().unknown.c_str());
+    } else if (!is_read) {
+      config.refusal = Status::error(
+          MARLIN_E_UNSUPPORTED,
+          "%.*s: expected the formats nvfp4, float8_e4m3fn and int8_tensorwise, found '%s'", length,
+          name.data(), format.c_str());
+    }
   }
 }
 

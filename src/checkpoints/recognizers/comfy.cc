@@ -18,12 +18,17 @@ bool take_comfy(const Finder& finder, std::string_view format, Finding& found) {
     found.layer.status = mark.status();
     return true;
   }
-  const std::string& unknown = mark.value().unknown;
-  if (unknown.empty() && mark.value().formats == std::set{std::string(format)}) return true;
-  found.layer.status = view_error(
-      tensor, MARLIN_E_UNSUPPORTED, "expected the format '%.*s' and no '%s', found '%s'",
-      static_cast<int>(format.size()), format.data(), unknown.empty() ? "more" : unknown.c_str(),
-      mark.value().formats.empty() ? "" : mark.value().formats.begin()->c_str());
+  const ComfyMark& said = mark.value();
+  if (!said.unknown.empty()) {
+    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED,
+                                    "its member '%s' is not known, and the values may depend on it",
+                                    said.unknown.c_str());
+  } else if (said.formats != std::set{std::string(format)}) {
+    found.layer.status =
+        view_error(tensor, MARLIN_E_UNSUPPORTED, "expected the format '%.*s', found '%s'",
+                   static_cast<int>(format.size()), format.data(),
+                   said.formats.empty() ? "" : said.formats.begin()->c_str());
+  }
   return true;
 }
 

@@ -13,7 +13,10 @@ std::optional<Finding> recognize_unsupported(const Finder& finder, const TensorV
   found.layer.name = *base;
   found.take_matrix(tensor);
   found.layer.dtype = tensor.dtype;
-  if (eight_bits) {
+  if (present(finder.find(*base, ".SCB"))) {
+    found.layer.status = view_error(tensor, MARLIN_E_UNSUPPORTED,
+                                    "LLM.int8 of bitsandbytes (I8 beside SCB) is not read");
+  } else if (eight_bits) {
     found.layer.status =
         view_error(tensor, MARLIN_E_UNSUPPORTED, "weights of 8 bits (%.*s) are not read",
                    static_cast<int>(tensor.type_name.size()), tensor.type_name.data());
