@@ -74,6 +74,12 @@ bool Loader::is_used(std::string name) {
     return std::all_of(bias.begin(), bias.end(), [](float value) { return value == 0; });
   }
   if (name.ends_with(".rotary_emb.inv_freq")) return true;  // as config.json has it
+  // In a GGUF, the library reads the scale of a tensor beside its weights, and ignores that of the
+  // activations.
+  for (const std::string part : {".scale", ".input_scale"})
+    if (name.ends_with(part) &&
+        used_.contains(name.substr(0, name.size() - part.size()) + ".weight"))
+      return true;
   static const std::regex expert(R"(\.experts\.[0-9]+\.)");
   name = std::regex_replace(name, expert, ".experts.");
   for (size_t end = name.size(); end != std::string::npos && end > 0;

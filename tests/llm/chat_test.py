@@ -289,7 +289,7 @@ def broken_files(scratch):
     run("--prompt", FRANCE, model=str(copy), code=1)
     os.truncate(copy, 1000)
     expect("broken.gguf: byte " in run("--prompt", FRANCE, model=str(copy), code=1)[1], "a cut file")
-    for path, wanted in (TEXT, "header length"), ("/nowhere.gguf", "/nowhere.gguf: cannot open"), (scratch, "--tokenizer"):
+    for path, wanted in (TEXT, "this is neither safetensors nor GGUF"), ("/nowhere.gguf", "/nowhere.gguf: cannot open"), (scratch, "--tokenizer"):
         expect(wanted in run("--prompt", FRANCE, model=str(path), code=1)[1], wanted)
 
 
