@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "command.h"
-#include "sparse_floats.h"
 #include "library.h"
 #include "output_file.h"
 #include "printable.h"
 #include "progress.h"
 #include "quantize_options.h"
 #include "safetensors_writer.h"
+#include "sparse_floats.h"
 
 namespace metal_marlin::tools {
 namespace unpack_command {

@@ -224,7 +224,8 @@ TEST(Dialects, OfComfyUiAreMarked) {
       return tensors;
     };
     EXPECT_EQ(read(file(R"({"format": "nvfp4", "full_precision_matrix_mult": true})"), "{}").values, values);
-    EXPECT_THAT(read(file(R"({"format": "nvfp4", "convrot": true})"), "{}").why, HasSubstr("its member 'convrot' is not known"));
+    EXPECT_THAT(read(file(R"({"format": "nvfp4", "convrot": true})"), "{}").why,
+                HasSubstr("its member 'convrot' is not known"));
     EXPECT_THAT(read(file(R"({"format": "mxfp8"})"), "{}").why, HasSubstr("found 'mxfp8'"));
     EXPECT_NE(read(file(""), "{}").why, "") << "the shape of tiles is not that of rows";
     // The metadata may say it of all layers.

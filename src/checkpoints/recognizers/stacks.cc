@@ -65,8 +65,8 @@ void compare_pairs(const Finder& finder, const TensorView& tensor, const StackNa
     const Side other = side_of(rest);
     if (other == Side::unknown || other == side) return;
     const TensorView partner = finder.tensors.view(index);
-    const bool alike = partner.dtype == tensor.dtype ||
-                       (is_float(partner.dtype) && is_float(tensor.dtype));
+    const bool alike =
+        partner.dtype == tensor.dtype || (is_float(partner.dtype) && is_float(tensor.dtype));
     if (partner.dims.size() != 3 || partner.dims[0] != tensor.dims[0] || !alike) return;
     side == Side::in ? compare_pair(tensor.dims, partner.dims, orders)
                      : compare_pair(partner.dims, tensor.dims, orders);
@@ -135,12 +135,12 @@ void settle_order(const Finder& finder, const TensorView& scales, Finding& found
     return;
   }
   if (a == 1 || b == 1 || tensor.bytes == 0) return;
-  found.layer.status = view_error(
-      tensor, MARLIN_E_UNSUPPORTED,
-      "cannot tell whether an expert is %" PRId64 " outputs x %" PRId64
-      " inputs or the reverse: expected hidden_size in config.json, or OUTPUTS_FIRST or "
-      "INPUTS_FIRST when opening",
-      a, b);
+  found.layer.status =
+      view_error(tensor, MARLIN_E_UNSUPPORTED,
+                 "cannot tell whether an expert is %" PRId64 " outputs x %" PRId64
+                 " inputs or the reverse: expected hidden_size in config.json, or OUTPUTS_FIRST or "
+                 "INPUTS_FIRST when opening",
+                 a, b);
 }
 
 }  // namespace metal_marlin
