@@ -91,7 +91,8 @@ Named named_layout(const Finder& finder, const QweightTensors& p) {
 std::optional<int> common_zero(const QweightTensors& p, int64_t n, int64_t bits) {
   constexpr int64_t kMost = 1 << 14;
   const int64_t groups = rows_of(p.qzeros);
-  if (!present(p.qzeros) || n < 1 || n > INT32_MAX || groups < 1 ||
+  const bool is_read = bits == 2 || bits == 3 || bits == 4 || bits == 8;
+  if (!is_read || !present(p.qzeros) || n < 1 || n > INT32_MAX || groups < 1 ||
       (p.qzeros.dtype != MARLIN_I32 && p.qzeros.dtype != MARLIN_U32) ||
       cols_of(p.qzeros) != GptqZeros::words_of_row(n, static_cast<int>(bits)))
     return std::nullopt;
