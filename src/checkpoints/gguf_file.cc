@@ -20,15 +20,17 @@ constexpr uint64_t kMaxName = 65535;   // of a tensor; ggml's own limit is a con
 constexpr uint64_t kMinKeyValue = 13;  // key length, value type, one byte
 constexpr uint64_t kMinTensor = 24;    // name length, rank, type, offset
 constexpr int32_t kMaxType = 65535;    // far above those of ggml and of programs built on it
-constexpr int32_t kFirstShared = 41;   // Q1_0, the first of the types that others had before ggml
+constexpr int32_t kFirstShared = 39;   // MXFP4, the first number that other programs use, too
+constexpr int32_t kFirstSmall = 41;    // Q1_0: blocks of others under these numbers may be larger
 constexpr uint32_t kMaxAlignment = 1u << 20;
 
 using namespace gguf;  // the types of values
 
 struct Tensor {
   std::string_view name;
-  const ElementType* type = nullptr;  // null: this version does not know the number
+  const ElementType* type = nullptr;  // null: this version does not know the blocks
   int32_t number = 0;                 // of the type
+  bool is_foreign = false;            // the number means other blocks in another program
   int64_t dims[kMaxGgufRank] = {};    // outermost first
   uint32_t rank = 0;
   uint64_t offset = 0, bytes = 0, header_offset = 0;
@@ -290,8 +292,10 @@ class Reader {
     if (t.number < static_cast<int32_t>(types.size()) &&
         types[static_cast<size_t>(t.number)].element.name != nullptr)
       t.type = &types[static_cast<size_t>(t.number)].element;
-    const ElementType& type = t.type != nullptr ? *t.type : kBytes;
     const int64_t inner = t.rank == 0 ? 1 : t.dims[t.rank - 1];
+    t.is_foreign = t.type != nullptr && t.number >= kFirstShared && inner % t.type->block != 0;
+    if (t.is_foreign) t.type = nullptr;
+    const ElementType& type = t.type != nullptr ? *t.type : kBytes;
     const auto bytes = tensor_bytes(type, t.shape());
     if (inner % type.block != 0 || !bytes || (t.type == nullptr && *bytes > INT64_MAX)) {
       return error(t.header_offset,
@@ -306,10 +310,11 @@ class Reader {
   /// Whether a tensor of a type whose number other programs use, too, does not end where the next
   /// one begins, so that its blocks are of another program.
   bool is_foreign(const Tensor& t, const Tensor* next, uint64_t data_bytes) const {
-    if (t.type == nullptr || t.number < kFirstShared) return false;
+    if (t.type == nullptr || t.number < kFirstShared) return t.is_foreign;
     const Checked end = Checked(t.offset) + Checked(t.bytes);
-    if (next == nullptr) return !end.at_most(data_bytes);
-    return end.round_up(alignment_).get() != next->offset;
+    if (next != nullptr) return end.round_up(alignment_).get() != next->offset;
+    const auto last = end.at_most(data_bytes);
+    return !last || (t.number >= kFirstSmall && data_bytes - *last >= alignment_);
   }
 
   /// The bytes of a tensor whose type does not say them: up to the next tensor or the file's end.
