@@ -375,9 +375,13 @@ Status read_safetensors(const std::string& name, std::span<const std::byte> byte
 Status open_forgotten(Folder& folder, TensorTable& table, std::vector<std::string> opened,
                       const char* why, std::string* note) {
   const std::vector<std::string> names = folder.names();
+  // "model" of "model-mtp-of-00001.safetensors". Sets with other stems are other forms of the
+  // model.
+  const auto stem = [](const std::string& name) { return name.substr(0, name.find('-')); };
   std::string added;
   for (const std::string& name : names) {
     if (!name.ends_with(".safetensors") || name.find("-of-") == std::string::npos ||
+        opened.empty() || stem(name) != stem(opened.front()) ||
         std::find(opened.begin(), opened.end(), name) != opened.end())
       continue;
     MARLIN_ASSIGN(const std::span<const std::byte> bytes, folder.open(name));

@@ -29,9 +29,10 @@ const ElementType* safetensors_type(std::string_view name);
 Status read_safetensors_index(const std::string& name, Folder& folder, TensorTable& table,
                               std::string* note = nullptr);
 
-/// Opens the shards ("x-of-y") that are not `opened`, as those of layers that were added later. A
-/// shard whose tensors are in the table already is one of another upload and stays unopened. `note`
-/// (or null) says `why` of both. The table must be finished, and is so afterwards.
+/// Opens the shards ("model-x-of-y") of the same stem that are not `opened`, as those of layers
+/// that were added later. A shard whose tensors are in the table already is one of another upload
+/// and stays unopened. `note` (or null) says `why` of both. The table must be finished, and is so
+/// afterwards.
 Status open_forgotten(Folder& folder, TensorTable& table, std::vector<std::string> opened,
                       const char* why, std::string* note);
 

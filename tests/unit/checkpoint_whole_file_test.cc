@@ -338,6 +338,9 @@ TEST_F(WholeFolder, ShardsThatTheIndexDoesNotName) {
   EXPECT_EQ(found(), "a ");
   write_shard("model-mtp-of-00001.safetensors", "b");
   EXPECT_EQ(found(), "a b | opened, too: model-mtp-of-00001.safetensors: the index does not name it");
+  write_shard("consolidated-00001-of-00001.safetensors", "z");
+  EXPECT_THAT(found(), HasSubstr("a b | not opened: consolidated-00001-of-00001.safetensors: ")) << "the same model again";
+  std::filesystem::remove(folder_.at("consolidated-00001-of-00001.safetensors"));
   write_shard("model-00001-of-00002.safetensors", "a");
   EXPECT_THAT(found(), HasSubstr("a b | not opened: model-00001-of-00002.safetensors: ")) << "of another upload";
   write_shard("model.safetensors", "c");
