@@ -20,60 +20,40 @@ namespace {
 
 /// Releases the pages of a layer when it has been read, so that loading a model needs the memory of
 /// one tensor and not of the file.
-class MappedSource final : public WeightSource {
+class MappedSource final : public WrappedSource {
  public:
   MappedSource(std::unique_ptr<WeightSource> source, const Folder& folder, const LayoutOperands& o)
-      : source_(std::move(source)),
+      : WrappedSource(std::move(source)),
         folder_(folder),
         values_(o.values.data, o.values.bytes),
-        scales_(o.scales.data, o.scales.bytes) {
-    meta_ = source_->meta();
-    warning_ = source_->warning();
-  }
+        scales_(o.scales.data, o.scales.bytes) {}
   ~MappedSource() override {
     folder_.release(values_);
     folder_.release(scales_);
   }
-  Status read(int64_t first, int64_t count, Stripe& out) const override {
-    return source_->read(first, count, out);
-  }
-  int64_t column_unit() const override { return source_->column_unit(); }
-  void narrow(int64_t first, int64_t count) override {
-    source_->narrow(first, count);
-    meta_ = source_->meta();
-  }
 
  private:
-  std::unique_ptr<WeightSource> source_;
   const Folder& folder_;
   std::span<const std::byte> values_, scales_;
 };
 
 /// Keeps the parts of a source that are copies, and says whether its rows alternate gate and up,
 /// which quantizers do not know.
-class OwningSource final : public WeightSource {
+class OwningSource final : public WrappedSource {
  public:
   OwningSource(std::unique_ptr<WeightSource> source, std::vector<std::vector<std::byte>> parts,
                bool interleaved)
-      : parts_(std::move(parts)), source_(std::move(source)) {
-    meta_ = source_->meta();
+      : WrappedSource(std::move(source)), parts_(std::move(parts)) {
     meta_.gate_up_interleaved |= interleaved;
-    warning_ = source_->warning();
   }
-  Status read(int64_t first, int64_t count, Stripe& out) const override {
-    return source_->read(first, count, out);
-  }
-  int64_t column_unit() const override { return source_->column_unit(); }
   void narrow(int64_t first, int64_t count) override {
-    source_->narrow(first, count);
     const bool interleaved = meta_.gate_up_interleaved;
-    meta_ = source_->meta();
+    WrappedSource::narrow(first, count);
     meta_.gate_up_interleaved = interleaved;
   }
 
  private:
   const std::vector<std::vector<std::byte>> parts_;
-  const std::unique_ptr<WeightSource> source_;
 };
 
 /// The caller's choice for layers whose names are ambiguous.

@@ -53,24 +53,12 @@ std::optional<uint64_t> experts_of_router(const TensorTable& tensors, std::strin
 }
 
 /// Says that the files and config.json differ in the number of experts.
-class WarnedSource final : public WeightSource {
+class WarnedSource final : public WrappedSource {
  public:
   WarnedSource(std::unique_ptr<WeightSource> source, std::string warning)
-      : source_(std::move(source)) {
-    meta_ = source_->meta();
-    warning_ = source_->warning().empty() ? std::move(warning) : source_->warning();
+      : WrappedSource(std::move(source)) {
+    if (warning_.empty()) warning_ = std::move(warning);
   }
-  Status read(int64_t first, int64_t count, Stripe& out) const override {
-    return source_->read(first, count, out);
-  }
-  int64_t column_unit() const override { return source_->column_unit(); }
-  void narrow(int64_t first, int64_t count) override {
-    source_->narrow(first, count);
-    meta_ = source_->meta();
-  }
-
- private:
-  const std::unique_ptr<WeightSource> source_;
 };
 
 /// The number of experts that config.json gives, or nothing.

@@ -4,8 +4,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -123,6 +125,26 @@ class WeightSource {
  protected:
   WeightMeta meta_;
   std::string warning_;
+};
+
+/// A source that gives what another gives, but for what a derived class adds.
+class WrappedSource : public WeightSource {
+ public:
+  explicit WrappedSource(std::unique_ptr<WeightSource> source) : source_(std::move(source)) {
+    meta_ = source_->meta();
+    warning_ = source_->warning();
+  }
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    return source_->read(first, count, out);
+  }
+  int64_t column_unit() const override { return source_->column_unit(); }
+  void narrow(int64_t first, int64_t count) override {
+    source_->narrow(first, count);
+    meta_ = source_->meta();
+  }
+
+ protected:
+  const std::unique_ptr<WeightSource> source_;
 };
 
 }  // namespace metal_marlin
