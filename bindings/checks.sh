@@ -1,5 +1,5 @@
 # Sourced by the test.sh of each binding, in its folder: what they need to test it with the library that is installed in $1. They
-# use no network. A check prints a line as cargo's tests do, "test result: ...", which tests/suites.sh counts.
+# use no network. A check prints a line as cargo's tests do, "test result: ...", which tests/run.py counts.
 set -u
 top=$(cd ../.. && pwd)
 PKG_CONFIG_PATH=$(dirname "$(find "$1" -name metal-marlin.pc)")

@@ -33,7 +33,7 @@ END
 # reliability [--long] [ROW...]
 reliability() {
   install_packages build test package reliability
-  python_ready build/venv-differential "$differential_packages" || say "$(why_not build/venv-differential)" >&2
+  environment differential || say "$(why_not differential)" >&2
   (install_packages testbed) || true
   local targets && targets=$(python3 -B tests/reliability/rows.py "$@") || exit 1
   # shellcheck disable=SC2086  # each word is a target

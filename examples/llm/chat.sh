@@ -105,7 +105,7 @@ chat() {
   case ${1:--} in -*) need_chat_model ;; *) exec "$chat" "$@" ;; esac
   case ${1:-} in
     --formats) shift; exec python3 -B tools/races/chat_formats.py "$chat" "$marlin" "$chat_model" "$@" ;;
-    --compare) shift; compare_ready; exec "$compare_venv/bin/python" -B tools/races/chat_race.py "$chat" "$marlin" "$chat_model" "$@" ;;
+    --compare) shift; . ./tools/races/compare.sh; compare_ready; exec "$compare_env/bin/python" -B tools/races/chat_race.py "$chat" "$marlin" "$chat_model" "$@" ;;
     *) exec "$chat" "$chat_model" "$@" ;;
   esac
 }

@@ -28,7 +28,7 @@ zig_compilers() {
     printf '#!/bin/sh\n# Made by packaging/wheel/wheel.sh.\nexec "%s" %s "$@"\n' "$zig" "$mode" >"$bin/$name"
     chmod +x "$bin/$name"
   done
-  export CCACHE_COMPILERTYPE=clang CCACHE_COMPILERCHECK="string:$wheel_packages $1 $wheel_glibc"
+  export CCACHE_COMPILERTYPE=clang CCACHE_COMPILERCHECK="string:$(cat packaging/requirements/wheel.txt) $1 $wheel_glibc"
   export ZIG_GLOBAL_CACHE_DIR=$PWD/build/wheel/zig-cache ZIG_LOCAL_CACHE_DIR=$PWD/build/wheel/zig-objects
 }
 
@@ -36,7 +36,7 @@ zig_compilers() {
 wheel_library() {
   local processor=$1 zig bin=$PWD/build/wheel/$1/bin
   shift
-  zig=$(ls -d "$PWD"/build/wheel-venv/lib/python3*/site-packages/ziglang)/zig || return 1
+  zig=$(ls -d "$PWD"/build/env/wheel/lib/python3*/site-packages/ziglang)/zig || return 1
   zig_compilers "$processor" "$zig"
   use_ccache
   configure_tree "wheel-$processor" . -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$processor" -DMETAL_MARLIN_TOOLS=OFF \
@@ -56,11 +56,11 @@ linux_wheel() {
   mkdir -p $wheel_folder
   # The name of a package for another processor: what Python would say on that one.
   _PYTHON_HOST_PLATFORM=linux-$processor METAL_MARLIN_LIBRARY=$PWD/build/wheel-$processor/libmetal-marlin.so \
-    quietly "wheel-$processor-pack" pip_in build/wheel-venv wheel --no-deps --no-build-isolation -w "$raw" . \
+    quietly "wheel-$processor-pack" pip_in wheel wheel --no-deps --no-build-isolation -w "$raw" . \
     --config-settings "build-dir=build/wheel/$processor/pack" || return 1
   # auditwheel gives the name of the oldest systems that the wheel runs on. By --plat it takes none of another processor.
-  PATH=$PWD/build/wheel-venv/bin:$PATH quietly "wheel-$processor-audit" \
-    build/wheel-venv/bin/auditwheel repair --plat auto -w $wheel_folder "$raw"/*.whl || return 1
+  PATH=$PWD/build/env/wheel/bin:$PATH quietly "wheel-$processor-audit" \
+    build/env/wheel/bin/auditwheel repair --plat auto -w $wheel_folder "$raw"/*.whl || return 1
   wheel=$(ls $wheel_folder/*manylinux_"${wheel_glibc/./_}_$processor".whl) ||
     die "wheel: expected a wheel for glibc $wheel_glibc, found $(ls $wheel_folder/*_"$processor".whl)"
   say "$wheel: $(($(wc -c <"$wheel") / 1000)) kB, glibc $wheel_glibc or newer, $words"
@@ -69,7 +69,7 @@ linux_wheel() {
 # The deployment target is the one that CMakeLists.txt chooses for the library.
 macos_wheel() {
   rm -rf $wheel_folder/*.whl
-  MACOSX_DEPLOYMENT_TARGET=14.0 METAL_MARLIN_LIBRARY=COMPILE quietly wheel pip_in build/wheel-venv wheel --no-deps -w $wheel_folder . ||
+  MACOSX_DEPLOYMENT_TARGET=14.0 METAL_MARLIN_LIBRARY=COMPILE quietly wheel pip_in python wheel --no-deps -w $wheel_folder . ||
     return 1
   say "$(ls $wheel_folder/*.whl): macOS 14 or newer"
 }
@@ -87,14 +87,15 @@ wheel() {
   install_packages build
   if [ "$(uname -s)" = Darwin ]; then
     [ -z "$processors" ] && [ "$words" = "without CUDA kernels" ] || die "wheel: on macOS the wheel is for this machine, without CUDA"
-    python_ready build/wheel-venv "$python_builds" || die "$(why_not build/wheel-venv)"
+    environment python || die "$(why_not python)"
     macos_wheel
     return
   fi
   install_packages wheel
-  python_ready build/wheel-venv "$wheel_packages" || die "$(why_not build/wheel-venv)"
+  environment wheel || die "$(why_not wheel)"
   if [ "$words" = "with CUDA kernels" ]; then
-    cuda_compiler_ready || die "$(why_not build/nvcc)"
+    . ./tests/cuda/timing.sh
+    environment nvcc || die "$(why_not nvcc)"
     cuda="-DMETAL_MARLIN_NVCC=$(nvcc_path)"
   fi
   for argument in ${processors:-x86_64 aarch64}; do

@@ -6,7 +6,7 @@
 Each wheel is read (its name, its library's processor, the libraries and versions of glibc that it needs). A wheel for this
 processor is installed into a fresh environment and multiplies by checkpoints of tests/data. A wheel for arm64 on another
 processor runs examples/mlp.c under QEMU with the library of the wheel. Prints "passed NAME", "FAILED NAME: why" and "skipped
-NAME: why". The exit status is 1 where something failed. This script runs with the Python of build/wheel-venv, which has pyelftools.
+NAME: why". The exit status is 1 where something failed. This script runs with the Python of build/env/wheel, which has pyelftools.
 """
 
 import os

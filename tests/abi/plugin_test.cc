@@ -14,10 +14,11 @@
 
 #include "campaigns.h"
 #include "metal_marlin/metal_marlin.h"
+#include "unit/under_sanitizer.h"
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#if defined(MARLIN_UNDER_ASAN) || defined(MARLIN_UNDER_TSAN)
 constexpr bool kSanitized = true;
 #else
 constexpr bool kSanitized = false;
@@ -233,7 +234,7 @@ class Fork : public testing::Test {
 };
 
 TEST_F(Fork, TheChildComputesAndTakesItsCopyDown) {
-#if defined(__SANITIZE_THREAD__)
+#if defined(MARLIN_UNDER_TSAN)
   GTEST_SKIP() << "ThreadSanitizer does not follow threads that a forked child starts";
 #endif
   const Soak soak;

@@ -11,9 +11,14 @@ namespace {
 
 using fake_cuda::Memory;
 using fake_cuda::State;
+using metal_marlin::cuda::ContextHandle;
+using metal_marlin::cuda::EventHandle;
+using metal_marlin::cuda::FunctionHandle;
 using metal_marlin::cuda::kNoTiming;
 using metal_marlin::cuda::kOverlapsPrevious;
 using metal_marlin::cuda::LaunchConfig;
+using metal_marlin::cuda::ModuleHandle;
+using metal_marlin::cuda::StreamHandle;
 
 State& state() {
   static State one;
@@ -89,10 +94,10 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   *value = attribute == 75 ? s.major : attribute == 76 ? s.minor : s.multiprocessors;
   return 0;
 }
-int cuDevicePrimaryCtxRetain(void** context, int) {
+int cuDevicePrimaryCtxRetain(ContextHandle* context, int) {
   ENTER(false);
   ++state().live_contexts;
-  *context = handle(fake_cuda::kPrimary);
+  *context = static_cast<ContextHandle>(handle(fake_cuda::kPrimary));
   return 0;
 }
 int cuDevicePrimaryCtxRelease_v2(int) {
@@ -105,15 +110,15 @@ int cuCtxGetDevice(int* device) {
   *device = 40;
   return 0;
 }
-int cuCtxPushCurrent_v2(void* context) {
+int cuCtxPushCurrent_v2(ContextHandle context) {
   ENTER(false);
   state().below.push_back(state().current);
   state().current = context;
   return 0;
 }
-int cuCtxPopCurrent_v2(void** context) {
+int cuCtxPopCurrent_v2(ContextHandle* context) {
   ENTER(true);
-  *context = state().current;
+  *context = static_cast<ContextHandle>(state().current);
   state().current = state().below.back();
   state().below.pop_back();
   return 0;
@@ -189,31 +194,31 @@ int cuPointerGetAttributes(unsigned count, int* attributes, void** values, unsig
     }
   return 0;
 }
-int cuModuleLoadData(void** module, const void* image) {
+int cuModuleLoadData(ModuleHandle* module, const void* image) {
   ENTER(true);
   ++state().live_modules;
-  *module = const_cast<void*>(image);
+  *module = static_cast<ModuleHandle>(const_cast<void*>(image));
   return 0;
 }
-int cuModuleUnload(void*) {
+int cuModuleUnload(ModuleHandle) {
   ENTER(true);
   --state().live_modules;
   return 0;
 }
 /// An image is the names of its kernels, each with a blank behind it. A function is the place of its name.
-int cuModuleGetFunction(void** function, void* module, const char* name) {
+int cuModuleGetFunction(FunctionHandle* function, ModuleHandle module, const char* name) {
   ENTER(true);
-  const char* const found = std::strstr(static_cast<const char*>(module), (std::string(name) + " ").c_str());
-  *function = const_cast<char*>(found);
+  const char* const found = std::strstr(reinterpret_cast<const char*>(module), (std::string(name) + " ").c_str());
+  *function = reinterpret_cast<FunctionHandle>(const_cast<char*>(found));
   return found != nullptr ? 0 : 500;
 }
-int cuFuncGetAttribute(int* value, int attribute, void*) {
+int cuFuncGetAttribute(int* value, int attribute, FunctionHandle) {
   ENTER(true);
   const int values[] = {1024, 640, 0, 0, 0, state().compiled_for};
   *value = values[attribute];
   return 0;
 }
-int cuFuncSetAttribute(void*, int, int) {
+int cuFuncSetAttribute(FunctionHandle, int, int) {
   ENTER(true);
   return 0;
 }
@@ -224,9 +229,9 @@ int cuTensorMapEncodeTiled(void* map, int, unsigned, void*, const uint64_t* size
   std::memcpy(map, described, sizeof described);
   return 0;
 }
-int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** parameters, void**) {
+int cuLaunchKernelEx(const LaunchConfig* config, FunctionHandle function, void** parameters, void**) {
   ENTER(true);
-  const char* const name = static_cast<const char*>(function);
+  const char* const name = reinterpret_cast<const char*>(function);
   fake_cuda::Launch launch;
   launch.kernel.assign(name, std::strchr(name, ' '));
   std::copy_n(config->grid, 3, launch.grid);
@@ -239,72 +244,73 @@ int cuLaunchKernelEx(const LaunchConfig* config, void* function, void** paramete
   state().launches.push_back(launch);
   return 0;
 }
-int cuStreamCreate(void** stream, unsigned) {
+int cuStreamCreate(StreamHandle* stream, unsigned) {
   ENTER(true);
-  *stream = handle(0x57);
+  *stream = static_cast<StreamHandle>(handle(0x57));
   ++state().live_streams;
   return 0;
 }
-int cuStreamDestroy_v2(void*) {
+int cuStreamDestroy_v2(StreamHandle) {
   ENTER(true);
   --state().live_streams;
   return 0;
 }
-int cuStreamGetCtx(void* stream, void** context) {
+int cuStreamGetCtx(StreamHandle stream, ContextHandle* context) {
   ENTER(true);
-  *context = handle(stream == handle(0xBAD) ? fake_cuda::kHosts : fake_cuda::kPrimary);
+  const auto owner = stream == handle(0xBAD) ? fake_cuda::kHosts : fake_cuda::kPrimary;
+  *context = static_cast<ContextHandle>(handle(owner));
   return 0;
 }
-int cuStreamIsCapturing(void*, int* status) {
+int cuStreamIsCapturing(StreamHandle, int* status) {
   ENTER(true);
   *status = state().capturing ? 1 : 0;
   return 0;
 }
-int cuStreamQuery(void*) {
+int cuStreamQuery(StreamHandle) {
   ENTER(true);
   return done();
 }
-int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, void*) {
+int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, StreamHandle) {
   ENTER(true);
   std::memcpy(handle(to), handle(from), bytes);
   state().clock_ms += 2;
   return 0;
 }
-int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, void*) {
+int cuMemsetD8Async(unsigned long long to, unsigned char value, size_t bytes, StreamHandle) {
   ENTER(true);
   std::memset(handle(to), value, bytes);
   state().clock_ms += 100;
   return 0;
 }
-int cuEventCreate(void** event, unsigned flags) {
+int cuEventCreate(EventHandle* event, unsigned flags) {
   ENTER(true);
   ++state().live_events;
-  *event = new Event{(flags & kNoTiming) == 0};
+  *event = reinterpret_cast<EventHandle>(new Event{(flags & kNoTiming) == 0});
   return 0;
 }
-int cuEventDestroy_v2(void* event) {
+int cuEventDestroy_v2(EventHandle event) {
   ENTER(true);
   --state().live_events;
-  delete static_cast<Event*>(event);
+  delete reinterpret_cast<Event*>(event);
   return 0;
 }
-int cuEventRecord(void* event, void*) {
+int cuEventRecord(EventHandle event, StreamHandle) {
   ENTER(true);
-  static_cast<Event*>(event)->recorded_ms = state().clock_ms;
+  reinterpret_cast<Event*>(event)->recorded_ms = state().clock_ms;
   return 0;
 }
-int cuEventElapsedTime(float* ms, void* from, void* to) {
+int cuEventElapsedTime(float* ms, EventHandle from, EventHandle to) {
   ENTER(true);
-  const Event &first = *static_cast<Event*>(from), &last = *static_cast<Event*>(to);
+  const Event &first = *reinterpret_cast<Event*>(from), &last = *reinterpret_cast<Event*>(to);
   if (!first.timed || !last.timed) return 400;
   *ms = last.recorded_ms - first.recorded_ms;
   return 0;
 }
-int cuEventQuery(void*) {
+int cuEventQuery(EventHandle) {
   ENTER(true);
   return done();
 }
-int cuEventSynchronize(void*) {
+int cuEventSynchronize(EventHandle) {
   ENTER(true);
   return state().late;
 }

@@ -332,7 +332,7 @@ TEST_F(Tuned, WeightsWhoseSlotsDifferStayInsideTheirScratch) {
     std::vector<mm::weights> weights;
     std::vector<marlin_gemm_desc> products;
     std::vector<const marlin_gemm_desc*> pointers;
-    for (const int64_t run : {int64_t{64}, int64_t{1 + random() % 8}, int64_t{1}}) {
+    for (const int64_t run : {int64_t{64}, static_cast<int64_t>(1 + random() % 8), int64_t{1}}) {
       weights.push_back(abi_test::act_order(context, kN, kK, run, random()));
       products.push_back(desc_of(weights.back(), 1));
     }

@@ -372,7 +372,7 @@ class WholeTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "records.jsonl"
             # A ggml that ./dev bench --compare or the suite ggml has left here.
-            ggml = [each for place in ("compare/llama", "ggml-venv") for each in (TOP / "build" / place).glob("**/libggml-cpu.so")]
+            ggml = [each for place in ("compare/llama", "env/ggml") for each in (TOP / "build" / place).glob("**/libggml-cpu.so")]
             run = [sys.executable, "-B", COMPARE, f"--build={BUILD}", *(f"--ggml={each.parent}" for each in ggml[:1])]
             shown = subprocess.run([*run, "--quick", "--shapes=96x256,96x256x6x2", "--formats=mxfp4,int4,int4-zeros", "-m=1,5", "--seconds=0.001", "--rotation=0.1",
                                     f"--json={file}", f"--svg={folder}/svg"], capture_output=True, text=True)

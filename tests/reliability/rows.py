@@ -85,7 +85,7 @@ ROWS = [
          gtest(f"{UNIT}/unit_threads_test", "ProfileFile.*", "CacheFolder.*"),
          gtest(f"{UNIT}/unit_huge_test", "CheckpointMemory.WordsOfJson")]),
     Row("3", "files at random, read as the packages gguf and safetensors read them", "files", 1000, 1000,
-        ["build/venv-differential/bin/python -B tests/roundtrip/differential.py $PWD/build/release/libmetal-marlin.so 1000"],
+        ["build/env/differential/bin/python -B tests/roundtrip/differential.py $PWD/build/release/libmetal-marlin.so 1000"],
         measure=printed_number(r"(\d+) files"), what="no disagreement"),
     Row("4", "the n-th allocation fails, for every n and every function", "functions and sequences of them", EXPORTS + 5, EXPORTS + 7,
         [gtest(f"{ABI}/abi_memory_test", "*"), gtest(f"{GPU}/gpu_memory_test", "*")],

@@ -11,6 +11,8 @@
 #include <thread>
 #include <vector>
 
+#include "under_sanitizer.h"
+
 namespace metal_marlin::cpu {
 namespace {
 
@@ -79,7 +81,7 @@ TEST(PackedMemory, TooMuchIsAnError) {
     EXPECT_EQ(Block::allocate(memory.allocator(), size).status().code(), MARLIN_E_MEMORY) << size;
 }
 
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__linux__) && !defined(MARLIN_UNDER_ASAN)
 /// Pages of [p, p + size) that are in memory, p on a page.
 size_t resident(const std::byte* p, size_t size) {
   std::vector<unsigned char> pages(size / static_cast<size_t>(sysconf(_SC_PAGESIZE)));

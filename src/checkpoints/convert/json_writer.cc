@@ -12,7 +12,7 @@ void append_json_string(std::string_view text, std::string& out) {
       out.append(1, '\\').append(1, c);
     } else if (byte < 0x20) {
       // Like other writers, use the short form if there is one.
-      constexpr std::string_view kShort = "btn\0fr";  // for 8..13; 11 has none
+      constexpr char kShort[] = "btn\0fr";  // for 8..13; 11 has none
       char escape[8];
       const bool is_short = byte >= 8 && byte <= 13 && byte != 11;
       if (is_short) {

@@ -1,0 +1,7 @@
+# about: all tests but the slow ones by g++ under its AddressSanitizer and UBSan, kernels and command among them
+# inputs: .
+# seconds: 900
+# when: whole
+built asan-gcc all
+ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
+  programs build/asan-gcc "unit|abi|container|gpu|cuda|fuzz|kernels|tools|llm" --but '^abi\.(headers|bindings|table)'

@@ -1,0 +1,8 @@
+# about: installed, found by pkg-config and CMake, loaded by dlopen; the sources for arm64 compile
+# inputs: .
+# seconds: 40
+# when: core
+# data: include cmake pkgconfig src/api tests/install README.md examples
+built release all
+programs build/release install --only '\.(prefix|pkg_config|find_package|dlopen)$'
+script python3 -B tests/arm64/reads.py

@@ -1,0 +1,12 @@
+# about: units, C ABI and the command at the lower instruction sets, and by g++ with all of its sanitizers
+# inputs: .
+# seconds: 1100
+# when: whole
+built release all
+for METAL_MARLIN_ISA in generic avx2; do
+  ! [ "$METAL_MARLIN_ISA" = avx2 ] || grep -q -w avx2 /proc/cpuinfo 2>/dev/null || continue
+  export METAL_MARLIN_ISA
+  programs build/release "unit|abi" --but 'checkpoints|formats|huge|kernels|guard|^abi\.'
+done
+unset METAL_MARLIN_ISA
+programs build/release "unit|abi|container|gpu|cuda|fuzz" --but '^abi\.'

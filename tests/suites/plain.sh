@@ -1,0 +1,8 @@
+# about: what needs a build without sanitizers: memory and steps of huge files, stacks, the library loaded and unloaded, its symbols, headers
+# inputs: src include tests/unit tests/abi tests/container bindings
+# seconds: 60
+# when: core
+# packages: package
+# data: include src/api bindings tests/abi
+built release tests/abi/all unit_huge_test
+programs build/release "unit|abi" --only '^unit_huge|^abi_(stack|plugin|threads)|^abi\.'

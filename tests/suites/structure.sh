@@ -1,0 +1,7 @@
+# about: the sources: include arrows, sizes, words, budgets; the figures of the README
+# inputs: .
+# seconds: 15
+# when: core
+# data: .
+built release tests/structure/all
+programs build/release structure
