@@ -1,10 +1,8 @@
 #!/usr/bin/env python3
-"""Draws docs/metal/*.svg and writes the computed parts of docs/metal.md and docs/metal-formats.md.
+"""Draws docs/metal/*.svg and writes the table of predicted times of docs/metal.md.
 
-    docs/metal.py                       writes drawings and the table of predicted times
+    docs/metal.py                       writes both
     docs/metal.py --check               exits with 1 and names each file that differs from what it would write
-    docs/metal.py --counters PROGRAM    writes the tables of counted work; PROGRAM is build/release/tests/shaders/metal_counters
-    docs/metal.py --check-counters PROGRAM
     docs/metal.py --layout              prints the place of each bit of a code, for the test that compares it with the packer
 
 No position is written by hand: positions follow place(), and tiles come from src/backends/gpu/kernels.inc.
@@ -12,16 +10,13 @@ No position is written by hand: positions follow place(), and tiles come from sr
 import math
 import pathlib
 import re
-import subprocess
 import sys
 
 from card import Card
-from charts import COLORS, Chart
 from diagrams import MSB, write_or_check
 
 DOCS = pathlib.Path(__file__).resolve().parent
 PAGE = DOCS / "metal.md"
-FORMATS_PAGE = DOCS / "metal-formats.md"
 
 # --- the packed layout of shaders/common/layout.h, a block of 128 slots -----------------------------------------------------
 
@@ -137,7 +132,7 @@ def words():
     return card
 
 
-# --- the roofline on paper ---------------------------------------------------------------------------------------------------
+# --- times on paper ----------------------------------------------------------------------------------------------------------
 
 # GPU cores, memory GB/s, GHz: the largest GPU of each chip. Sources: docs/metal.md.
 CHIPS = {
@@ -187,64 +182,17 @@ def predicted():
     return "\n".join(lines) + "\n"
 
 
-def roofline():
-    tiles, (n, k) = kernels(), SHAPES[1]
-    chips = dict(zip(("M1", "M2 Max", "M3 Ultra", "M4 Max", "M5", "M5 Max"), COLORS))
-    chart = Chart(f"MXFP4, N = {n}, K = {k}: useful TFLOP/s on paper, by rows of activations", ("M", 1, 512, [2**i for i in range(10)]),
-                  ("TFLOP/s", 0.1, 0.1 * 10**2.6, (0.1, 0.3, 1, 3, 10, 30)), "The roofline on paper of Apple GPUs")
-    for chip, color in chips.items():
-        times = {m: seconds(chip, n, k, m, tiles) for m in range(1, 513)}
-        rate = lambda m: 2 * m * n * k / max(times[m]) / 1e12
-        chart.line([(m, rate(m)) for m in times], color)
-        for m in ROWS:
-            memory, alu = times[m]
-            chart.mark(m, rate(m), color, memory > alu)
-        chart.legend(chip, color)
-    chart.notes("disc: memory limits", "ring: arithmetic limits")
-    return chart.svg()
-
-
 # --- the page ----------------------------------------------------------------------------------------------------------------
 
 TIMES = re.compile(r"(?<=<!-- times -->\n).*?(?=<!-- end -->)", re.S)
-COUNTED = re.compile(r"```text\n\$ metal-marlin bench --metal-counters ?([^\n]*)\n(.*?)```\n", re.S)
-
-
-def comparable(table):
-    """The table without registers, which depend on the compiler, and without alignment, which depends on the widest cell."""
-    lines = table.splitlines()
-    cut = lines[0].find("registers") if lines else 0
-    registers = slice(cut, cut + len("registers")) if cut >= 0 else slice(0, 0)
-    return [re.sub(" +", " ", line[:registers.start] + line[registers.stop:]).strip() for line in lines if set(line) - set("- ")]
-
-
-def counters(page_path, program, check):
-    page, wrong = page_path.read_text("utf-8"), []
-
-    def renewed(found):
-        table = subprocess.run([program, *found[1].split()], check=True, stdout=subprocess.PIPE, text=True).stdout
-        if comparable(table) == comparable(found[2]):
-            return found[0]
-        wrong.append(found[1])
-        return f"```text\n$ metal-marlin bench --metal-counters {found[1]}\n{table}```\n"
-
-    renewed_page, count = COUNTED.subn(renewed, page)
-    if check:
-        for options in wrong:
-            print(f"docs/{page_path.name}: the table of `{options}` differs from the counts; write it with docs/metal.py --counters {program}")
-        return 1 if wrong or count == 0 else 0
-    page_path.write_text(renewed_page, "utf-8")
-    return 0
 
 
 def main(arguments):
     if arguments == ["--layout"]:
         print_layout()
         return 0
-    if len(arguments) == 2 and arguments[0] in ("--counters", "--check-counters"):
-        return max([counters(page, arguments[1], arguments[0] == "--check-counters") for page in (PAGE, FORMATS_PAGE)])
     check = arguments == ["--check"]
-    files = {"fragment.svg": fragment().svg(), "words.svg": words().svg(), "roofline.svg": roofline()}
+    files = {"fragment.svg": fragment().svg(), "words.svg": words().svg()}
     wrong = write_or_check(DOCS / "metal", files, check)
     page = PAGE.read_text("utf-8")
     written = TIMES.sub(lambda _: predicted(), page)

@@ -1,7 +1,6 @@
 // What decoding costs: operations of a decoder alone, for eight weights of one tile, as LLVM instructions behind clang's
 // optimizer; of vectors each element counts. Not counted is what Apple's operands do themselves: to take half of a register,
-// and to widen half to float. docs/decisions/0004-metal-kernels.md has the table that this prints with
-// METAL_MARLIN_SHADER_TABLE=1.
+// and to widen half to float. METAL_MARLIN_SHADER_TABLE=1 prints them as a table.
 #include <cstdio>
 #include <cstdlib>
 

@@ -70,7 +70,7 @@ TEST(Layout, IsDrawnAsThePackerWritesIt) {
   }
 }
 
-/// The bytes of packed K-quants; docs/metal-formats.md has them as a table.
+/// The bytes of packed K-quants; docs/metal.md has them as a table.
 TEST(Layout, OfKQuantsIsNearTheFilesSize) {
   struct {
     const char* name;
