@@ -42,14 +42,15 @@ def ratios(command, seconds, options, variables):
 
 
 def table(command, seconds):
-    lines = ["| weights | activations | " + " | ".join(f"M = {m}" for m in ROWS) + " |", "|---|---|" + "---|" * len(ROWS)]
-    worst = {m: 0.0 for m in ROWS}
+    """For each product and form, the largest ratio and the M that has it."""
+    lines = ["| weights | " + " | ".join(form for form, _, _ in FORMS) + " |", "|---|" + "---|" * len(FORMS)]
     for name, options in PRODUCTS:
-        for form, more, variables in FORMS:
+        cells = []
+        for _, more, variables in FORMS:
             found = ratios(command, seconds, options + more, variables)
-            worst = {m: max(worst[m], found.get(m, 0)) for m in ROWS}
-            lines.append(f"| {name} | {form} | " + " | ".join(f"{found[m]:.2f}" if m in found else "" for m in ROWS) + " |")
-    lines.append("| largest | | " + " | ".join(f"{worst[m]:.2f}" for m in ROWS) + " |")
+            worst = max(found, key=found.get, default=None)
+            cells.append(f"{found[worst]:.2f} (M = {worst})" if found else "")
+        lines.append(f"| {name} | " + " | ".join(cells) + " |")
     return "\n".join(lines) + "\n"
 
 

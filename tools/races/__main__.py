@@ -162,7 +162,7 @@ def measured(options, keep):
         raced(options, options.isa[0], keep)
     else:
         in_a_process_each(options, keep)
-    if options.goals or options.docs:
+    if options.goals:
         by_the_command(options, keep)
 
 
@@ -182,7 +182,7 @@ def main(arguments):
             with outputs.opened(options.svg / name, options.force) as file:
                 file.write(drawing)
     if options.docs:
-        for path in pages.write_docs(TOP / "docs" / "performance.md", found, rows):
+        for path in pages.write_docs(TOP / "docs" / "performance.md", found):
             print(f"wrote {path}")
     mine = [each for each in found if each["source"] == "race" and each["candidate"] == "ours"]
     wrong = [each for each in mine if not each["nmse"] <= BOUNDS.get(each["compute"], EXACT)]

@@ -6,7 +6,6 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "docs"))
 
-import goals  # noqa: E402
 from charts import COLORS, Chart, ticks  # noqa: E402
 from weights import shape_text  # noqa: E402
 
@@ -129,29 +128,29 @@ def about_run(records):
 
 
 def rows_part(records):
-    """Compares our library with the fastest other library: one line for each format, shape and M."""
-    lines = []
+    """Our library: a line for each format, shape and compute, and in the cell of each M the time, the fraction of the limit, "r"
+    where that is reading, and the time of the fastest other library over ours."""
+    lines, rows = {}, sorted({each["M"] for each in records if each["source"] == "race"})
     for each in records:
         if each["source"] != "race" or each["candidate"] != "ours":
             continue
-        best = min(each["over"], key=each["over"].get, default=None)
-        lines.append((each["isa"], each["format"], shape_text(each), str(each["M"]), each["compute"], seconds_text(each["seconds"]),
-                      f"{each['fraction_of_limit']:.2f} {each['limit']}", f"{each['nmse']:.1e}",
-                      f"{best}: {each['over'][best]:.2f}" if best else "none"))
-    return markdown(("ISA", "format", "N x K", "M", "compute", "time", "fraction of the limit", "NMSE", "fastest other library: its time / our time"), lines)
+        cell = f"{seconds_text(each['seconds'])}, {each['fraction_of_limit']:.2f}" + (" r" if each["limit"] == "read" else "")
+        others = f", {min(each['over'].values()):.2f}" if each["over"] else ""
+        lines.setdefault((each["isa"], each["format"], shape_text(each), each["compute"]), {})[each["M"]] = cell + others
+    head = ("ISA", "format", "N x K", "compute", *(f"M = {m}" for m in rows))
+    return markdown(head, [(*line, *(cells.get(m, "") for m in rows)) for line, cells in lines.items()])
 
 
-def write_docs(page, records, goal_rows):
-    """Writes the computed parts of the page, and the drawings beside it into a folder of its name. Returns what it wrote."""
+def write_docs(page, records):
+    """Writes the computed parts of the page, and the roofline into a folder of its name beside it. Returns what it wrote."""
     made, folder = drawings(records), page.with_suffix("")
-    parts = {
-        "run": about_run(records),
-        "goals": markdown(goals.HEAD, goal_rows),
-        "rows": rows_part(records),
-        "drawings": "".join(f"![{name.removesuffix('.svg')}]({folder.name}/{name})\n" for name in made),
-    }
-    folder.mkdir(exist_ok=True)
-    for name, drawing in made.items():
-        (folder / name).write_text(drawing, "utf-8")
+    name = "roofline.svg"
+    parts = {"run": about_run(records), "rows": rows_part(records)}
+    written = [page]
+    if name in made:
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(made[name], "utf-8")
+        parts["drawings"] = f"![roofline]({folder.name}/{name})\n"
+        written.append(folder / name)
     write_parts(page, parts)
-    return [page, *(folder / name for name in made)]
+    return written

@@ -14,7 +14,7 @@ Allocator scratch_memory();
 
 /// Huge pages for weights, which every product reads from end to end. They avoid most misses of the
 /// address translation, for which even prefetches wait. A model of small layers needs them as much
-/// as a model of large layers (docs/decisions/0001), so small blocks share slabs of huge pages.
+/// as a model of large layers (docs/cpu.md), so small blocks share slabs of huge pages.
 /// Pages take memory only when they are written: the first small block costs 2 MiB. The pages of a
 /// freed block are returned, but its slab stays until all of its blocks are freed.
 class PackedMemory {
