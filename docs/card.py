@@ -5,7 +5,7 @@ LETTER = 5.7  # pixels of a letter in the smaller font of cells
 INK, SOFT, CARD, EDGE = "#1f2328", "#57606a", "#fcfcfd", "#d0d7de"
 FILLS = {
     "code": "#cfe3fb", "code2": "#a9cdf5", "scale": "#fbe3b4", "zero": "#cdebc8", "meta": "#e3d3f7", "pad": "#e9ebee",
-    "kept": "#a9cdf5", "gone": "#f3f4f6", "sign": "#f9cfc9", "exponent": "#fbe3b4", "mantissa": "#cdebc8",
+    "sign": "#f9cfc9",
 }
 
 
