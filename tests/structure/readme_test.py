@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-"""tests/readme.py refuses blocks that would break those behind them, and the README has the figures of the pages that measured them."""
+"""tests/readme.py refuses blocks that would break those behind them, links of pages lead somewhere, and the README has the figures of the pages that
+measured them."""
 
+import collections
 import itertools
 import pathlib
 import re
@@ -10,6 +12,7 @@ import tempfile
 import unittest
 
 TOP = pathlib.Path(__file__).resolve().parents[2]
+FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def table(page, *head):
@@ -38,6 +41,45 @@ class Blocks(unittest.TestCase):
     def test_a_subshell_may_change_its_folder(self):
         for text in ("(cd bindings/rust && cargo run)", "(true && cd x && make)", "abcd x", "echo cd", "ls $(cd x && pwd)"):
             self.assertEqual(self.said("hello rust", text), "", text)
+
+
+def anchors(page):
+    """What a link may name of a page: its headings, as GitHub makes anchors of them."""
+    found, seen = [], collections.Counter()
+    for heading in re.findall(r"^#+ (.*)$", FENCED.sub("", page.read_text()), re.MULTILINE):
+        words = re.sub(r"[^\w\- ]", "", re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading).strip().lower())
+        anchor = words.replace(" ", "-")
+        found.append(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        seen[anchor] += 1
+    return found
+
+
+def broken_links(pages):
+    """The relative links of the pages that lead nowhere."""
+    broken = []
+    for page in pages:
+        for link in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`\n]*`", "", FENCED.sub("", page.read_text()))):
+            path, _, anchor = link.partition("#")
+            target = page.parent / path if path else page
+            if re.match(r"[a-z]+:", link) or target.is_dir():
+                continue
+            if not target.exists() or (anchor and target.suffix == ".md" and anchor not in anchors(target)):
+                broken.append(f"{page}: {link}")
+    return broken
+
+
+class Links(unittest.TestCase):
+    def test_lead_somewhere(self):
+        listed = subprocess.run(["git", "-C", TOP, "ls-files", "*.md"], stdout=subprocess.PIPE, text=True).stdout.split()
+        pages = [TOP / name for name in listed if (TOP / name).exists()] or sorted((TOP / "docs").rglob("*.md"))
+        self.assertGreater(len(pages), 20)
+        self.assertEqual(broken_links(pages), [])
+
+    def test_that_lead_nowhere_are_found(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page.md"
+            page.write_text("# A `b` c\n[1](page.md#a-b-c) [2](#a-b) [3](other.md) [4](https://example.org/x)\n```\n[5](no)\n```\n")
+            self.assertEqual(broken_links([page]), [f"{page}: #a-b", f"{page}: other.md"])
 
 
 class Figures(unittest.TestCase):
