@@ -38,7 +38,8 @@ TEST(CpuFeatures, EnvironmentOnlyLowers) {
   }
   EXPECT_EQ(detect_cpu_features("generic", &warning).bits, 0u);
   EXPECT_EQ(detect_cpu_features("avx2", &warning).bits, full.bits & kAvx2);
-  EXPECT_EQ(detect_cpu_features("avx512-vnni-bf16", &warning).bits, full.bits & (kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Bf16));
+  EXPECT_EQ(detect_cpu_features("avx512-vnni-bf16", &warning).bits,
+            full.bits & (kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Bf16 | kFastBf16Dot));
   EXPECT_EQ(detect_cpu_features("", &warning).bits, full.bits);
   EXPECT_EQ(warning, "");
 }

@@ -281,6 +281,30 @@ TEST(Plan, ScratchOfTheLargestServesFewerRows) {
   EXPECT_GT(in_parts, 0);
 }
 
+#if defined(__x86_64__)
+TEST(Plan, TakesTheDotProductOfBf16WhereItIsFast) {
+  std::mt19937 rng(7);
+  const CpuWeights dense = random_weights(kInt4, 8, 64, rng), half = random_weights(sparsely(kInt4), 8, 64, rng);
+  const auto takes = [](const CpuWeights& w, uint32_t bits, std::string_view forced = "") {
+    GemmProblem p;
+    p.weights = &w;
+    p.a.dtype = MARLIN_BF16;
+    std::string all;
+    CpuFeatures features;
+    features.bits = bits;
+    for (const int64_t m : {1, 4, 8, 64, 200}) all += std::string(plan_gemm(p, m, {features, forced}).value().row->name) + " ";
+    return all;
+  };
+  constexpr uint32_t kSlow = kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Bf16, kFast = kSlow | kFastBf16Dot;
+  for (const CpuWeights* const w : {&dense, &half}) {
+    EXPECT_EQ(takes(*w, kSlow).find("avx512bf16"), std::string::npos) << takes(*w, kSlow);
+    EXPECT_NE(takes(*w, kFast).find("avx512bf16"), std::string::npos) << takes(*w, kFast);
+  }
+  EXPECT_NE(takes(dense, kSlow, "cpu_avx512bf16_gemv_any_bf16").find("avx512bf16"), std::string::npos)
+      << "asked for by its name";
+}
+#endif
+
 TEST(Plan, SaysWhatItCannotDo) {
   std::mt19937 rng(6);
   const CpuWeights w = random_weights(kInt4, 8, 64, rng);

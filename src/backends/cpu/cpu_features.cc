@@ -16,7 +16,7 @@ constexpr IsaLevel kIsaLevels[] = {
     {"avx2", kAvx2},
     {"avx512", kAvx2 | kAvx512},
     {"avx512-vnni", kAvx2 | kAvx512 | kAvx512Vnni},
-    {"avx512-vnni-bf16", kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Bf16},
+    {"avx512-vnni-bf16", kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Bf16 | kFastBf16Dot},
     {"neon", kNeon},
     {"dotprod", kNeon | kDotprod},
     {"i8mm", kNeon | kDotprod | kI8mm},

@@ -54,7 +54,8 @@ uint32_t detect_bits() {
   if (bits != 0 && (saved & kZmm) == kZmm && f && dq && bw && vl && vbmi) {
     bits |= kAvx512;
     if (bit(extended.ecx, 11)) bits |= kAvx512Vnni;
-    if (bit(extended1.eax, 5)) bits |= kAvx512Bf16;
+    constexpr uint32_t kGenu = 0x756e6547;  // of "GenuineIntel"
+    if (bit(extended1.eax, 5)) bits |= kAvx512Bf16 | (cpuid(0).ebx != kGenu ? kFastBf16Dot : 0u);
     const bool amx_bf16 = bit(extended.edx, 22), amx_tile = bit(extended.edx, 24),
                amx_int8 = bit(extended.edx, 25);
     if ((saved & kTiles) == kTiles && amx_bf16 && amx_tile && amx_int8) bits |= kAmx;

@@ -89,7 +89,8 @@ struct KernelRow {
   MultiplyPanel multiply = nullptr;
 
   // The requirements of the kernel, and the problems that it serves.
-  uint32_t features = 0;                      ///< of Feature, all needed
+  uint32_t features = 0;    ///< of Feature, all needed
+  uint32_t gains_with = 0;  ///< of Feature: without these, it is chosen only by its name
   ActivationForm form = ActivationForm::f32;  ///< f32 and bf16 serve MARLIN_COMPUTE_DEFAULT
   uint32_t codes = 0;                         ///< of bit(CodeKind) and sparse(CodeKind)
   uint32_t scales = kOneLevelScales;          ///< of bit(ScaleType)

@@ -28,20 +28,21 @@ const CpuWeights& weights_of(const GemmProblem& problem) {
 
 /// What a product asks of a kernel, for any M.
 struct Demands {
-  Demands(const GemmProblem& problem, const CpuWeights& weights, bool free_choice)
+  Demands(const GemmProblem& problem, const CpuWeights& weights, const PlanRules& rules)
       : code(weights.layout.sparse ? sparse(code_kind(weights)) : bit(code_kind(weights))),
         scale(bit(weights.layout.scale_type)),
         slot_group(weights.layout.slot_group),
         expands(weights.layout.expansion != Expansion::none),
         int8(problem.compute == MARLIN_COMPUTE_INT8 && !is_real(code_kind(weights))),
         bf16(problem.a.dtype == MARLIN_BF16),
-        portable_only(weights.layout.k < kBlockSlots && free_choice) {}
+        fast(rules.forced.empty() ? rules.features.bits : ~0u),
+        portable_only(weights.layout.k < kBlockSlots && rules.forced.empty()) {}
 
   bool met_by(const KernelRow& row) const {
     return (row.codes & code) != 0 && (row.scales & scale) != 0 &&
            slot_group >= row.slot_group_min && (!expands || row.expands) &&
            (row.form == ActivationForm::int8) == int8 && (!row.bf16_only || bf16) &&
-           (!portable_only || row.features == 0);
+           (row.gains_with & ~fast) == 0 && (!portable_only || row.features == 0);
   }
   KernelCandidate candidate(const KernelRow& row) const {
     return {row.name, row.features, row.m_min, row.m_max, met_by(row)};
@@ -50,6 +51,7 @@ struct Demands {
   uint32_t code, scale;
   int slot_group;
   bool expands, int8, bf16;
+  uint32_t fast;  ///< of Feature: a kernel that gains only with others is slower than its rivals
   /// Kernels that scale partial sums round a term once more than the contract's gamma_K counts;
   /// that shows when K is 1 or 2.
   bool portable_only;
@@ -202,7 +204,7 @@ uint64_t GemmPlan::bytes() const {
 
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules) {
   MARLIN_RETURN_IF_ERROR(check_compute(problem));
-  return plan_with(Demands(problem, weights_of(problem), rules.forced.empty()), problem, m, rules);
+  return plan_with(Demands(problem, weights_of(problem), rules), problem, m, rules);
 }
 
 Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const PlanRules& rules) {
@@ -210,7 +212,7 @@ Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const P
   // alone has: the ends of the ranges and of the first tile suffice. A profile chooses for each
   // class of M.
   MARLIN_RETURN_IF_ERROR(check_compute(problem));
-  const Demands demands(problem, weights_of(problem), rules.forced.empty());
+  const Demands demands(problem, weights_of(problem), rules);
   MARLIN_ASSIGN(GemmPlan largest, plan_with(demands, problem, max_m, rules));
   const auto try_rows = [&](int64_t m) -> Status {
     if (m < 1 || m >= max_m) return {};
@@ -231,7 +233,7 @@ Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const P
 
 std::vector<std::string_view> measurable_kernels(const GemmProblem& problem,
                                                  const CpuFeatures& features) {
-  const Demands demands(problem, weights_of(problem), true);
+  const Demands demands(problem, weights_of(problem), {features, ""});
   std::vector<std::string_view> names;
   for (const KernelRow& row : kernel_rows())
     if (row.features != 0 && (row.features & ~features.bits) == 0 && demands.met_by(row))
@@ -260,8 +262,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "scratch_bytes: %" PRIu64 "\n",
          plan.activation_bytes + plan.output_bytes + plan.part_bytes);
   if (problem.row_invariant)
-    text += explain_row_invariant(row, Demands(problem, weights, rules.forced.empty()),
-                                  problem.a.rows, rules);
+    text += explain_row_invariant(row, Demands(problem, weights, rules), problem.a.rows, rules);
   if (plan.tuned) {
     append(text, "why: tuned: of the kernels that were measured on this machine, the fastest\n");
   } else {
