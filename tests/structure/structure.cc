@@ -407,6 +407,22 @@ Breaches sources_listed(const fs::path& root) {
   return breaches;
 }
 
+Breaches weights(const fs::path& root) {
+  Breaches breaches;
+  std::ifstream budgets(root / "tests/structure/budgets.txt");
+  for (std::string line; std::getline(budgets, line);) {
+    std::istringstream row(line);
+    std::string folder;
+    size_t budget = 0, lines = 0;
+    if (line.starts_with("#") || !(row >> folder >> budget)) continue;
+    for (const File& file : files(root, {folder}, kText)) lines += file.lines.size();
+    const std::string has = folder + ": has " + std::to_string(lines) + " lines, its budget is " + std::to_string(budget);
+    if (lines > budget) breaches.push_back(has + ": delete as many, or raise the budget and say in the commit why");
+    if (lines * 100 < budget * 97) breaches.push_back(has + ": lower it");
+  }
+  return breaches;
+}
+
 Breaches data_described(const fs::path& root) {
   const fs::path data = root / "tests" / "data";
   std::ostringstream index;

@@ -45,6 +45,7 @@ TEST(Structure, NothingIsLeftUndone) { EXPECT_THAT(words(kProject), IsEmpty()); 
 TEST(Structure, RenamedWordsAreGone) { EXPECT_THAT(renamed_words(kProject), IsEmpty()); }
 TEST(Structure, TheLibraryNeitherPrintsNorExits) { EXPECT_THAT(library_manners(kProject), IsEmpty()); }
 TEST(Structure, SourcesAreListed) { EXPECT_THAT(sources_listed(kProject), IsEmpty()); }
+TEST(Structure, FoldersKeepTheirBudgets) { EXPECT_THAT(weights(kProject), IsEmpty()); }
 TEST(Structure, CheckpointsAreDescribed) { EXPECT_THAT(data_described(kProject), IsEmpty()); }
 
 TEST(StructureRules, FindAnArrowThatTurnsBack) {
@@ -97,6 +98,19 @@ TEST(StructureRules, FindALongFile) {
   EXPECT_THAT(found, Contains(HasSubstr("src/core/long.cc:501: has 501 lines")));
   EXPECT_THAT(found, Contains(HasSubstr("src/core/excused.cc")));
   EXPECT_THAT(found, Contains(HasSubstr("dev:501")));
+}
+
+TEST(StructureRules, FindAHeavyFolderAndALightOne) {
+  std::string lines;
+  for (int i = 0; i < 100; ++i) lines += "\n";
+  const Tree tree({{"src/a.cc", lines},
+                   {"docs/a.md", lines},
+                   {"tools/a.cc", lines},
+                   {"tests/structure/budgets.txt", "# folder lines\nsrc 99\ndocs 104\ntools 103\n"}});
+  const Breaches found = weights(tree.root());
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_THAT(found[0], HasSubstr("src: has 100 lines, its budget is 99: delete as many"));
+  EXPECT_THAT(found[1], HasSubstr("docs: has 100 lines, its budget is 104: lower it"));
 }
 
 TEST(StructureRules, FindALongFunction) {
