@@ -100,7 +100,7 @@ ROWS = [
     Row("7", "threads with one context under ThreadSanitizer: mixed calls", "calls", 400, 10**5,
         ["python3 -B tests/reliability/sanitized.py tsan"],
         measure=printed_number(r"cases: (\d+)"), what="no report"),
-    Row("8.1", "AddressSanitizer and UBSan on everything", "tests", 1000, 1000, ["./dev test asan"], ["./dev test whole asan"],
+    Row("8.1", "AddressSanitizer and UBSan on everything", "tests", 1000, 1000, ["./dev test sanitizers"], ["./dev test whole sanitizers asan-gcc"],
         measure=printed_number(r"(\d+) passed, \d+ failed, \d+ skipped$"), what="no report"),
     Row("8.2", "the C ABI under valgrind with AVX2", "tests", 10, 60,
         [gtest(f"METAL_MARLIN_ISA=avx2 valgrind -q --error-exitcode=9 {ABI}/abi_calls_test", "Weights.*", "Rules.*")],
@@ -138,11 +138,11 @@ ROWS = [
     Row("19", "nothing in the library can end the process or print", "checks", 2, 2,
         [SYMBOLS, gtest(f"{ABI}/abi_plugin_test", "PluginTest.NothingIsPrinted")], measure=tests),
     Row("20", "Metal shaders on the checked test-bed: pairs of everything, planted mistakes", "tests", 200, 200,
-        ["./dev test shaders"], ["./dev test whole shaders gpu"], printed_number(r"(\d+) passed, \d+ failed, \d+ skipped$")),
+        ["./dev test shaders"], ["./dev test whole shaders"], printed_number(r"(\d+) passed, \d+ failed, \d+ skipped$")),
     Row("22", "packed files: damaged, of other versions, of other byte orders, and lying in every number under right checksums",
         "tests", 100, 100,
-        ["ctest --test-dir build/release/tests/container --no-tests=error -j2"],
-        measure=printed_number(r"out of (\d+)$")),
+        ["python3 -B tests/programs.py build/release container"],
+        measure=printed_number(r"(\d+) passed, \d+ failed, \d+ skipped$")),
     Row("23", "checks and plan of a product of 640 x 2048 at M = 1: at most 6,000 instructions; 1.5 us", "instructions to spare", 0, 0,
         ["python3 -B tests/reliability/cost.py build/release/tests/reliability/reliability_cost"], measure=printed_number(r"to spare: (-?\d+)")),
 ]
@@ -160,7 +160,7 @@ def release_targets(arguments):
                 # Programs of the shader test-bed are no targets where it is not installed.
                 targets.add(program if program and "testbed" not in program else f"tests/{folder}/all")
             if "build/release" in command:
-                targets |= {"metal_marlin"} | ({"metal-marlin"} if "ctest" in command else set())
+                targets |= {"metal_marlin"} | ({"metal-marlin", "container_test"} if "programs.py" in command else set())
     return sorted(targets)
 
 

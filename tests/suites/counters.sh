@@ -1,9 +1,9 @@
 # about: the work of the Metal shaders, counted
-# inputs: shaders/metal shaders/common src/backends/gpu tests/shaders tests/metal_on_cpu docs/metal.py
+# inputs: shaders/metal shaders/common tests/shaders tests/metal_on_cpu
 # seconds: 130
 # when: changed
 # packages: testbed
 # data: shaders docs
 keep_images
 built release tests/shaders/all
-programs build/release shaders --only 'counters_test|decoding_work|documentation'
+programs build/release shaders --only 'counters_test|decoding_work'

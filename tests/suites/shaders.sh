@@ -1,9 +1,10 @@
-# about: the GPU backend with the real Metal shaders on the CPU, and each of its kernels against the oracle
+# about: the Metal shaders on the CPU: each kernel, kind of weights and planted mistake, and the first rows of pairs of choices
 # inputs: src include shaders tests/gpu tests/shaders tests/metal_on_cpu
-# seconds: 250
+# seconds: 260
 # when: core
 # packages: testbed
 # data: shaders
 keep_images
 built release tests/gpu/all tests/shaders/all
-programs build/release "gpu|shaders" --but 'gpu_(mock|memory|forced_kernel)_test|counters_test|decoding_work|documentation'
+[ -n "${METAL_MARLIN_WHOLE:-}" ] || export METAL_MARLIN_PAIRS=20
+programs build/release "gpu|shaders" --only 'gpu_(products|mixtures|shaders)_test|^(product|mutations|prepare|names|layout)_test'
