@@ -103,8 +103,8 @@ std::optional<int> common_zero(const QweightTensors& p, int64_t n, int64_t bits)
 }
 
 /// Decides between v1 and v2, which differ in the zeros alone. The zero of symmetric codes is in
-/// the middle, so zeros that are all stored as the middle or one below it tell the version,
-/// whatever the config calls it. Otherwise the config must tell it.
+/// the middle. Zeros that are all stored as the middle tell v2, even against the config. Zeros that
+/// are all stored one below it tell v1. Otherwise the config must tell the version.
 Status settle_version(const Finder& finder, const QweightTensors& p, int64_t bits, Named& named) {
   if (!is_gptq(named.layout) || finder.layout != MARLIN_LAYOUT_AUTO) return {};
   if (!present(p.qzeros)) return {};

@@ -1,4 +1,4 @@
-// Stacks of experts: three dimensions, of which files have the last two in either order.
+// Stacks of experts have three dimensions. Files have the last two in either order.
 #pragma once
 
 #include "checkpoints/recognize.h"
