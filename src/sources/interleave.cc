@@ -7,24 +7,16 @@
 namespace metal_marlin {
 namespace {
 
-class InterleavedSource final : public WeightSource {
+class InterleavedSource final : public WrappedSource {
  public:
-  explicit InterleavedSource(std::unique_ptr<WeightSource> source) : source_(std::move(source)) {
-    meta_ = source_->meta();
+  explicit InterleavedSource(std::unique_ptr<WeightSource> source)
+      : WrappedSource(std::move(source)) {
     meta_.gate_up_interleaved = true;
   }
-  Status read(int64_t first, int64_t count, Stripe& out) const override {
-    return source_->read(first, count, out);
-  }
-  int64_t column_unit() const override { return source_->column_unit(); }
   void narrow(int64_t first, int64_t count) override {
-    source_->narrow(first, count);
-    meta_ = source_->meta();
+    WrappedSource::narrow(first, count);
     meta_.gate_up_interleaved = true;
   }
-
- private:
-  std::unique_ptr<WeightSource> source_;
 };
 
 }  // namespace

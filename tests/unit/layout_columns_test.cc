@@ -4,6 +4,8 @@
 #include <random>
 
 #include "checkpoint_operands.h"
+#include "cpu_memory_source.h"
+#include "sources/interleave.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -130,6 +132,35 @@ TEST(LayoutColumns, OfFloats) {
   auto source = opened.value()->source(0, 0, {}).take();
   source->narrow(3, 2);
   EXPECT_EQ(decode_all(*source).value(), (std::vector<float>{3, 4, 11, 12}));
+}
+
+/// A reading of a matrix that a file left open.
+class DoubtfulSource final : public WeightSource {
+ public:
+  DoubtfulSource() {
+    meta_ = int4_of_two_rows(ScaleType::f16);
+    warning_ = "doubtful";
+  }
+  Status read(int64_t first, int64_t count, Stripe& out) const override {
+    out.codes = {static_cast<uint8_t>(first), static_cast<uint8_t>(count)};
+    return {};
+  }
+  int64_t column_unit() const override { return 32; }
+  void narrow(int64_t, int64_t count) override { meta_.k = count; }
+};
+
+TEST(LayoutColumns, OfPairsOfGateAndUp) {
+  const auto source = make_interleaved(std::make_unique<DoubtfulSource>()).take();
+  EXPECT_EQ(source->warning(), "doubtful");
+  EXPECT_EQ(source->column_unit(), 32);
+  for (const int64_t k : {64, 32}) {
+    EXPECT_TRUE(source->meta().gate_up_interleaved);
+    EXPECT_EQ(source->meta().k, k);
+    source->narrow(0, 32);
+  }
+  Stripe stripe;
+  ASSERT_TRUE(source->read(1, 1, stripe).ok());
+  EXPECT_EQ(stripe.codes, (std::vector<uint8_t>{1, 1}));
 }
 
 TEST(LayoutColumns, RowsOfOneStrideOnlyWhereALayoutHasSuch) {
