@@ -147,8 +147,10 @@ def names_of(layers: Sequence[str]) -> Any:
 class Checkpoint(Handle):
     """An open .safetensors, .safetensors.index.json, .gguf or .marlin file, or a folder that holds one. It is mapped and read lazily.
 
-    layout       of quantized layers, taken on trust; AUTO: found from config.json, tensor names and dtypes
-    gptq_zero_f  what a zero nibble 15 stands for, in all GPTQ v1 layers
+    layout         of quantized layers, taken on trust; AUTO: found from config.json, tensor names and dtypes
+    gptq_zero_f    what a zero nibble 15 stands for, in all GPTQ v1 layers
+    outputs_first  the order of stacks of experts whose shapes and config leave it open: True for [experts, n, k], False for
+                   [experts, k, n]; None: such stacks are not read
 
     A file that another process shrinks in the meantime ends the reader (SIGBUS): replace files by renaming.
     """
@@ -159,13 +161,17 @@ class Checkpoint(Handle):
         layout: Layout = Layout.AUTO,
         gptq_zero_f: GptqZeroF = GptqZeroF.AUTO,
         library: Library | None = None,
+        outputs_first: bool | None = None,
     ) -> None:
         constant(layout, Layout, "layout")
         constant(gptq_zero_f, GptqZeroF, "gptq_zero_f")
-        desc = sized(_abi.marlin_open_desc, layout=layout, gptq_zero_f=gptq_zero_f)
+        if outputs_first not in (None, True, False):
+            raise TypeError(f"outputs_first is {outputs_first!r}, expected True, False or None")
+        flags = {None: 0, True: _abi.MARLIN_OPEN_OUTPUTS_FIRST, False: _abi.MARLIN_OPEN_INPUTS_FIRST}[outputs_first]
+        desc = sized(_abi.marlin_open_desc, layout=layout, gptq_zero_f=gptq_zero_f, flags=flags)
         owner = Owner(library or default_library(), _abi.marlin_checkpoint())
         self._path, self._absolute = text_of(path), os.path.abspath(text_of(path))
-        self._layout, self._gptq_zero_f = layout, gptq_zero_f
+        self._layout, self._gptq_zero_f, self._outputs_first = layout, gptq_zero_f, outputs_first
         self._owner = owner.create("marlin_checkpoint_open", encoded(self._path, "the path"), byref(desc))
 
     def __repr__(self) -> str:

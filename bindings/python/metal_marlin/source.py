@@ -41,6 +41,7 @@ class Source:
     shards: tuple[Shard, ...] | None
     experts: int
     check: int = 0
+    outputs_first: bool | None = None
 
     def text(self) -> str:
         return json.dumps(dataclasses.asdict(self))

@@ -222,7 +222,8 @@ class Weights(Handle):
             return cls(owner)
         some = None if shards is None else tuple(shards)
         where = checkpoint._absolute, checkpoint._layout, checkpoint._gptq_zero_f
-        return cls(owner, Source(*where, tuple(names), quantize, some, experts))
+        source = Source(*where, tuple(names), quantize, some, experts, outputs_first=checkpoint._outputs_first)
+        return cls(owner, source)
 
     @classmethod
     def pack(cls, context: Context, *parts: Part, experts: int = 1) -> Weights:
@@ -293,7 +294,7 @@ class Weights(Handle):
         """Weights of what saved() gave. FileError and FormatError: the file that they came from is not there or not the same."""
         if not isinstance(saved, Source):
             return cls.pack(context, *saved, experts=experts)
-        file = Checkpoint(saved.path, saved.layout, saved.gptq_zero_f, context._live().library)
+        file = Checkpoint(saved.path, saved.layout, saved.gptq_zero_f, context._live().library, saved.outputs_first)
         found = cls.load(context, file, saved.layers, saved.quantize, shards=saved.shards, experts=saved.experts)
         saved.compare(found)
         return found

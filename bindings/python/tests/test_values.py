@@ -8,8 +8,9 @@ import pathlib
 import struct
 
 import metal_marlin as mm
+import numpy as np
 import pytest
-from conftest import DATA, GPTQ
+from conftest import DATA, GPTQ, write_safetensors
 
 
 def text(value: str) -> bytes:
@@ -97,3 +98,19 @@ def test_a_tensor_without_elements_costs_nothing(tmp_path: pathlib.Path, shape: 
     (tmp_path / "x.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
     with mm.Checkpoint(tmp_path / "x.safetensors") as file:
         assert file.tensor("x").shape == tuple(size if size < 2**31 else 0 for size in shape)
+
+
+def test_the_order_of_stacks_that_a_file_leaves_open(tmp_path, context):
+    path, layer = tmp_path / "m.safetensors", "m.experts.odd"
+    stack = np.arange(8, dtype=np.float32).reshape(2, 2, 2)
+    write_safetensors(path, {layer: stack})
+    assert next(mm.Checkpoint(path).layers()).status == mm.Status.UNSUPPORTED
+    for outputs_first in (True, False):
+        file = mm.Checkpoint(path, outputs_first=outputs_first)
+        weights = mm.Weights.load(context, file, [layer])
+        expected = stack if outputs_first else stack.swapaxes(1, 2)
+        np.testing.assert_array_equal(weights.unpack(), expected.reshape(4, 2))
+        source = mm.Source.of_text(weights._source.of(weights).text())
+        np.testing.assert_array_equal(mm.Weights.restore(context, source).unpack(), expected.reshape(4, 2))
+    with pytest.raises(TypeError, match="outputs_first is 'inputs', expected True, False or None"):
+        mm.Checkpoint(path, outputs_first="inputs")

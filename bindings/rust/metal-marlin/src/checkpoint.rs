@@ -56,11 +56,12 @@ unsafe impl Sync for Checkpoint {}
 pub struct OpenOptions {
     layout: Layout,
     gptq_zero_f: GptqZeroF,
+    flags: u32,
 }
 
 impl Default for OpenOptions {
     fn default() -> Self {
-        OpenOptions { layout: Layout::AUTO, gptq_zero_f: GptqZeroF::AUTO }
+        OpenOptions { layout: Layout::AUTO, gptq_zero_f: GptqZeroF::AUTO, flags: 0 }
     }
 }
 
@@ -82,6 +83,13 @@ impl OpenOptions {
         self
     }
 
+    /// The order of stacks of experts whose shapes and config leave it open: \[experts, n, k\], or else \[experts, k, n\].
+    /// Without an answer such stacks are not read.
+    pub fn outputs_first(mut self, outputs_first: bool) -> Self {
+        self.flags = if outputs_first { sys::MARLIN_OPEN_OUTPUTS_FIRST } else { sys::MARLIN_OPEN_INPUTS_FIRST };
+        self
+    }
+
     /// Opens it with the linked library.
     #[cfg(feature = "link")]
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
@@ -91,7 +99,12 @@ impl OpenOptions {
     /// Opens it with this library.
     pub fn open_with(&self, library: &Library, path: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = text::path_to_c(path.as_ref())?;
-        let desc = sys::marlin_open_desc { layout: self.layout.0, gptq_zero_f: self.gptq_zero_f.0, ..Default::default() };
+        let desc = sys::marlin_open_desc {
+            layout: self.layout.0,
+            gptq_zero_f: self.gptq_zero_f.0,
+            flags: self.flags,
+            ..Default::default()
+        };
         let destroy = library.api().checkpoint_destroy;
         // SAFETY: text and descriptor live during the call.
         let handle =

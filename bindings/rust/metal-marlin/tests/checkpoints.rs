@@ -114,6 +114,28 @@ fn a_trusted_layout() {
 }
 
 #[test]
+fn the_order_of_stacks_that_a_file_leaves_open() {
+    let header = br#"{"m.experts.odd":{"dtype":"F32","shape":[2,2,2],"data_offsets":[0,32]}}"#;
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend_from_slice(header);
+    bytes.extend((0..8).flat_map(|i| (i as f32).to_le_bytes()));
+    let path = std::env::temp_dir().join(format!("metal-marlin-rust-order-{}.safetensors", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    let read = |options: OpenOptions| {
+        let file = options.open_with(&library(), &path).unwrap();
+        let layer = file.layers().next().unwrap().unwrap();
+        if layer.status != Status::OK {
+            return Vec::new();
+        }
+        values(&Load::new(&file).layer(&layer.name).load(&context()).unwrap())
+    };
+    assert_eq!(read(OpenOptions::new()), []);
+    assert_eq!(read(OpenOptions::new().outputs_first(true)), [0., 1., 2., 3.]); // of the first expert
+    assert_eq!(read(OpenOptions::new().outputs_first(false)), [0., 2., 1., 3.]);
+    std::fs::remove_file(&path).unwrap();
+}
+
+#[test]
 fn conversion_from_file_to_file() {
     let out = std::env::temp_dir().join(format!("metal-marlin-rust-convert-{}", std::process::id()));
     let file = open("float-f32");

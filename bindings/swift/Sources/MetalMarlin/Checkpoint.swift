@@ -13,10 +13,15 @@ public final class Checkpoint: Sendable {
   ///   - path: of the file or folder.
   ///   - layout: of quantized layers, taken on trust; ``Layout/auto``: found from config.json, tensor names and dtypes.
   ///   - gptqZeroF: what a zero nibble 15 stands for, in all GPTQ v1 layers.
-  public init(_ path: String, layout: Layout = .auto, gptqZeroF: GPTQZeroF = .auto) throws(MarlinError) {
+  ///   - outputsFirst: the order of stacks of experts whose shapes and config leave it open: `true` for [experts, n, k], `false`
+  ///     for [experts, k, n]. With `nil` such stacks are not read.
+  public init(
+    _ path: String, layout: Layout = .auto, gptqZeroF: GPTQZeroF = .auto, outputsFirst: Bool? = nil
+  ) throws(MarlinError) {
     var desc = marlin_open_desc.sized()
     desc.layout = layout.rawValue
     desc.gptq_zero_f = gptqZeroF.rawValue
+    if let outputsFirst { desc.flags = outputsFirst ? MARLIN_OPEN_OUTPUTS_FIRST : MARLIN_OPEN_INPUTS_FIRST }
     handle = try withC([path], what: "the path") { (paths) throws(MarlinError) in
       try Handle(destroy: \.checkpoint_destroy) { api, out, error in
         api.pointee.checkpoint_open(paths?.pointee, &desc, out, error)

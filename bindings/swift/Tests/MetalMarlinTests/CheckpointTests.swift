@@ -38,6 +38,20 @@ import Testing
     }
   }
 
+  @Test func theOrderOfStacksThatAFileLeavesOpen() throws {
+    let header = Data(#"{"m.experts.odd":{"dtype":"F32","shape":[2,2,2],"data_offsets":[0,32]}}"#.utf8)
+    let floats = (0..<8).map(Float.init).withUnsafeBytes { Data($0) }
+    let path = FileManager.default.temporaryDirectory.appendingPathComponent("\(UUID().uuidString).safetensors")
+    try (withUnsafeBytes(of: UInt64(header.count).littleEndian) { Data($0) } + header + floats).write(to: path)
+    defer { try? FileManager.default.removeItem(at: path) }
+    #expect(try Checkpoint(path.path).layers()[0].status != .ok)
+    for (outputsFirst, expected) in [(true, [0, 1, 2, 3, 4, 5, 6, 7]), (false, [0, 2, 1, 3, 4, 6, 5, 7] as [Float])] {
+      let file = try Checkpoint(path.path, outputsFirst: outputsFirst)
+      let weights = try Weights(layers: [LayerPart("m.experts.odd")], of: file, in: try context())
+      #expect(try values(weights) == expected)
+    }
+  }
+
   @Test func layersSideBySideAndPartsOfThem() throws {
     let file = try Checkpoint(data("sharded-gptq"))
     let names = try file.layers().map(\.name)
