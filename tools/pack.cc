@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <map>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "command.h"
+#include "joins.h"
 #include "library.h"
 #include "output_file.h"
 #include "printable.h"
@@ -28,13 +28,6 @@ struct Options {
   uint32_t ranks = 1, threads = 0;
   bool force = false;
 };
-
-/// "q_proj" of "model.layers.0.self_attn.q_proj" and "attn_q" of "blk.0.attn_q.weight".
-std::string_view role_of(std::string_view layer) {
-  constexpr std::string_view kWeight = ".weight";
-  if (layer.ends_with(kWeight)) layer.remove_suffix(kWeight.size());
-  return layer.substr(layer.rfind('.') + 1);
-}
 
 bool is_one_of(std::string_view role, std::initializer_list<std::string_view> roles) {
   return std::find(roles.begin(), roles.end(), role) != roles.end();
@@ -102,7 +95,9 @@ class Loads {
                    printable(why));
     }
     if (layers_.empty()) throw Failure(fmt::format("{} has no layer to pack", options.path));
-    group();
+    groups_ = join(
+        layers_.size(), [&](size_t i) { return layers_[i].name; }, join_lists(options.joins),
+        [&](const std::vector<size_t>& members) { return fit(members); });
   }
 
   /// The file of one rank.
@@ -152,34 +147,6 @@ class Loads {
     return part;
   }
 
-  /// Layers that --join names, with the same name before their role, become one group.
-  void group() {
-    std::vector<bool> taken(layers_.size());
-    const auto prefix = [&](size_t i) {
-      const std::string_view name = layers_[i].name;
-      return name.substr(0, static_cast<size_t>(role_of(name).data() - name.data()));
-    };
-    std::map<std::pair<std::string_view, std::string_view>, size_t> places;
-    for (size_t i = 0; i < layers_.size(); ++i)
-      places.try_emplace({prefix(i), role_of(layers_[i].name)}, i);
-    const auto lists = join_lists();
-    for (size_t i = 0; i < layers_.size(); ++i) {
-      if (taken[i]) continue;
-      std::vector<size_t> members = {i};
-      for (const std::vector<std::string>& roles : lists) {
-        if (std::find(roles.begin(), roles.end(), role_of(layers_[i].name)) == roles.end())
-          continue;
-        std::vector<size_t> found;
-        for (const std::string& role : roles)
-          if (const auto at = places.find({prefix(i), role}); at != places.end())
-            found.push_back(at->second);
-        if (found.size() == roles.size() && fit(found)) members = found;
-      }
-      for (const size_t member : members) taken[member] = true;
-      groups_.push_back(members);
-    }
-  }
-
   /// Layers of one format become one matrix.
   bool fit(const std::vector<size_t>& members) const {
     return std::all_of(members.begin(), members.end(), [&](size_t i) {
@@ -187,21 +154,6 @@ class Loads {
       return a.format == b.format && a.group_size == b.group_size && a.flags == b.flags &&
              a.dtype == b.dtype && a.layout == b.layout && a.k == b.k && a.experts == b.experts;
     });
-  }
-
-  std::vector<std::vector<std::string>> join_lists() const {
-    std::vector<std::vector<std::string>> lists(1);
-    for (const std::string& word : options_.joins) {
-      size_t begin = 0;
-      for (size_t plus = word.find('+'); plus != std::string::npos; plus = word.find('+', begin)) {
-        lists.back().push_back(word.substr(begin, plus - begin));
-        begin = plus + 1;
-      }
-      lists.back().push_back(word.substr(begin));
-      lists.emplace_back();
-    }
-    lists.pop_back();
-    return lists;
   }
 
   marlin_context* context_;
