@@ -42,8 +42,8 @@ struct QuantConfig {
   std::string pack_dtype;   ///< of GPTQModel: "int64"
   std::string pack_method;  ///< of Quark: "reorder"
   std::string weight_dtype;  ///< of Quark: "uint4"
-  /// Why no quantized layer of any kind can be read: the files contradict each other, or the running
-  /// model needs a rotation.
+  /// Why no quantized layer of any kind can be read: the files contradict each other, or the
+  /// running model needs a rotation.
   Status refusal;
   bool is_comfy = false;  ///< the metadata describe layers of ComfyUI
   ModelSizes sizes;

@@ -168,8 +168,8 @@ class ConfigReader {
       const auto size = group_size_ ? group_size_ : q_group_size_;
       if (size && *size > 0) level.section->config_groups.push_back(*size);
     }
-    // A member of a section that is not part of another writer's config is a layer of MLX, under any
-    // name.
+    // A member of a section that is not part of another writer's config is a layer of MLX, under
+    // any name.
     const bool member = level.place == KeyPlace::member || level.place == KeyPlace::meta ||
                         level.place == KeyPlace::config_groups;
     if (!member || levels_.back().place != KeyPlace::section) return;
