@@ -201,10 +201,10 @@ Status read_shards(const std::vector<std::string>& shards, Folder& folder, Tenso
 }
 
 Result<std::unique_ptr<Checkpoint>> open_files(std::unique_ptr<Folder> folder,
-                                               const std::string& file,
-                                               const std::vector<std::string>& shards,
+                                               const CheckpointPath& found,
                                                marlin_layout override_layout,
                                                marlin_gptq_zero_f zero_f, StackOrder stack_order) {
+  const std::string& file = found.file;
   if (caller_layout(override_layout) == nullptr) {
     return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", override_layout);
   }
@@ -213,8 +213,8 @@ Result<std::unique_ptr<Checkpoint>> open_files(std::unique_ptr<Folder> folder,
   ValueTable values;
   bool is_gguf = false;
   std::string note;
-  if (!shards.empty()) {
-    MARLIN_RETURN_IF_ERROR(read_shards(shards, *folder, tensors, note));
+  if (!found.shards.empty()) {
+    MARLIN_RETURN_IF_ERROR(read_shards(found.shards, *folder, tensors, note));
   } else if (file.ends_with(".json")) {
     MARLIN_RETURN_IF_ERROR(read_safetensors_index(file, *folder, tensors, &note));
   } else {
@@ -232,6 +232,8 @@ Result<std::unique_ptr<Checkpoint>> open_files(std::unique_ptr<Folder> folder,
                                ? read_gguf(file, bytes, *folder, tensors, values)
                                : read_safetensors(file, bytes, tensors));
     MARLIN_RETURN_IF_ERROR(tensors.finish());
+    if (found.is_chosen)
+      note = note_of_unopened(folder->names(), {file}, "the folder's main file is another");
   }
   if (!is_gguf) {
     MARLIN_ASSIGN(config, read_config(*folder, tensors));
@@ -249,7 +251,7 @@ Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> fold
                                                     marlin_layout override_layout,
                                                     marlin_gptq_zero_f zero_f,
                                                     StackOrder stack_order) {
-  return open_files(std::move(folder), file, {}, override_layout, zero_f, stack_order);
+  return open_files(std::move(folder), {"", file, {}}, override_layout, zero_f, stack_order);
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path,
@@ -257,8 +259,7 @@ Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path,
                                                      marlin_gptq_zero_f zero_f,
                                                      StackOrder stack_order) {
   MARLIN_ASSIGN(const CheckpointPath found, locate_checkpoint(path));
-  return open_files(disk_folder(found.folder), found.file, found.shards, override_layout, zero_f,
-                    stack_order);
+  return open_files(disk_folder(found.folder), found, override_layout, zero_f, stack_order);
 }
 
 }  // namespace metal_marlin

@@ -132,6 +132,12 @@ std::string other_folder(const std::string& path, const std::vector<std::string>
 
 std::string other_path(std::string_view path) {
   if (path.find("://") != std::string_view::npos) return "this is an address: download it first";
+  for (const std::string_view hub : {"hf.co/", "huggingface.co/", "modelscope.cn/", "ollama.com/"})
+    if (path.starts_with(hub)) return "this is an address without https://: download it first";
+  // "org/model:Q4_K_M" and "model:8b"
+  const size_t tag = path.rfind(':');
+  const bool has_tag = tag != std::string_view::npos && tag > 0 && tag + 1 < path.size();
+  if (has_tag) path = path.substr(0, tag);
   const size_t slash = path.find('/');
   const bool one_slash = slash != std::string_view::npos && slash > 0 && slash + 1 < path.size() &&
                          path.find('/', slash + 1) == std::string_view::npos;
@@ -140,7 +146,8 @@ std::string other_path(std::string_view path) {
            c == '.' || c == '/';
   });
   const bool is_file = ends_with_any(path, {".safetensors", ".gguf", ".json", ".marlin"});
-  if (!one_slash || !plain || is_file || path.starts_with('.')) return "";
+  const bool one_name = has_tag && slash == std::string_view::npos;
+  if (!(one_slash || one_name) || !plain || is_file || path.starts_with('.')) return "";
   return "if this is the name of a model on a hub, download it first and name its folder";
 }
 

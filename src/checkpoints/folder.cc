@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cinttypes>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "checkpoints/file_kind.h"
@@ -80,13 +81,26 @@ std::vector<std::string> DiskFolder::names() const {
   return names.ok() ? names.take() : std::vector<std::string>();
 }
 
-/// The only file of its ending. A shard of several needs the others.
-Result<CheckpointPath> alone(const std::string& path, const std::string& file) {
-  const auto shard = parse_gguf_part_name(file, kShard);
-  if (!shard || shard->count < 2) return CheckpointPath{path, file, {}};
+/// An error if the files have shards of one set, without an index, and not all of them.
+Status check_shards(const std::string& path, const std::vector<std::string>& files) {
+  std::optional<GgufPartName> set;
+  std::vector<uint64_t> numbers;
+  for (const std::string& file : files) {
+    const auto shard = parse_gguf_part_name(file, kShard);
+    if (!shard) continue;
+    if (set && (shard->stem != set->stem || shard->count != set->count)) return {};
+    set = shard;
+    numbers.push_back(shard->number);
+  }
+  if (!set || numbers.size() == set->count) return {};
+  std::sort(numbers.begin(), numbers.end());
+  uint64_t missing = 1;
+  for (const uint64_t number : numbers) missing += number == missing;
   return Status::error(MARLIN_E_FILE,
-                       "%.150s: expected %" PRIu64 " shards or an index, found '%.60s' alone",
-                       path.c_str(), shard->count, file.c_str())
+                       "%.80s: expected %" PRIu64
+                       " shards or an index, found %zu of them: '%.90s' is missing",
+                       path.c_str(), set->count, numbers.size(),
+                       gguf_part_name(set->stem, missing, set->count, kShard).c_str())
       .with_native(ENOENT);
 }
 
@@ -116,7 +130,8 @@ Result<CheckpointPath> search(const std::string& path) {
   if (!shards.empty() && !has_index) return CheckpointPath{path, shards[0], shards};
   for (const char* ending : kEndings) {
     const std::vector<std::string> files = files_with(names, ending);
-    if (files.size() == 1) return alone(path, files[0]);
+    MARLIN_RETURN_IF_ERROR(check_shards(path, files));
+    if (files.size() == 1) return CheckpointPath{path, files[0], {}};
     if (files.size() > 1) {
       return Status::error(MARLIN_E_FILE,
                            "%.150s: expected one file *%s in the folder, found %zu: name one",
@@ -173,7 +188,9 @@ std::unique_ptr<Folder> disk_folder(const std::string& path) {
 Result<CheckpointPath> locate_checkpoint(const std::string& path) {
   struct stat info{};
   if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
-    return search(path);
+    MARLIN_ASSIGN(CheckpointPath found, search(path));
+    found.is_chosen = true;
+    return found;
   }
   if (const std::string why = other_path(path); !why.empty() && ::stat(path.c_str(), &info) != 0)
     return Status::error(MARLIN_E_FILE, "%.120s: no such file or folder: %s", path.c_str(),

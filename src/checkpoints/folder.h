@@ -41,6 +41,7 @@ std::unique_ptr<Folder> disk_folder(const std::string& path);
 struct CheckpointPath {
   std::string folder, file;
   std::vector<std::string> shards;  ///< all files, if there are several and no index
+  bool is_chosen = false;           ///< the path is a folder, which has the file
 };
 Result<CheckpointPath> locate_checkpoint(const std::string& path);
 

@@ -63,8 +63,13 @@ class Reader {
     tensor_count_ = header.tensor_count;
     alignment_ = header.alignment;
     at_ = header.tensors_begin;
-    for (uint64_t i = 0; i < tensor_count_; ++i) MARLIN_RETURN_IF_ERROR(read_tensor().status());
+    Tensor last;
+    for (uint64_t i = 0; i < tensor_count_; ++i) {
+      MARLIN_ASSIGN(last, read_tensor());
+    }
     const auto data_begin = Checked(at_).round_up(alignment_).get();
+    whole_ = Checked(data_begin.value_or(UINT64_MAX)) + Checked(last.offset) +
+             Checked(last.type != nullptr ? last.bytes : 0);
     at_ = header.tensors_begin;
     return place(data_begin, table);
   }
@@ -80,6 +85,18 @@ class Reader {
                          text);
   }
   uint64_t left() const { return bytes_.size() - at_; }
+  /// The data of a tensor ends behind the file.
+  Status too_short(const Tensor& t) const {
+    const uint64_t whole = whole_.get().value_or(0);
+    if (whole > bytes_.size())
+      return error(bytes_.size(),
+                   "data of '%.*s': the file is cut off: expected %" PRIu64
+                   " bytes or more, found %zu",
+                   t.label_size(), t.name.data(), whole, bytes_.size());
+    return error(t.header_offset,
+                 "tensor '%.*s': data: expected %" PRIu64 " bytes in a file of %zu", t.label_size(),
+                 t.name.data(), t.bytes, bytes_.size());
+  }
 
   template <class T>
   Result<T> take(const char* field) {
@@ -323,6 +340,7 @@ class Reader {
     t.bytes = end - t.offset;
     if (end >= t.offset && end <= data_bytes && (next == nullptr || end % alignment_ == 0))
       return {};
+    if (end > data_bytes || t.offset > data_bytes) return too_short(t);
     return error(t.header_offset,
                  "tensor '%.*s': offset: expected the end of its data, a multiple of %u, between "
                  "%" PRIu64 " and %" PRIu64 ", found %" PRIu64,
@@ -359,13 +377,7 @@ class Reader {
       }
       const auto end = (Checked(data_begin.value_or(UINT64_MAX)) + expected + Checked(t.bytes))
                            .at_most(bytes_.size());
-      if (!end) {
-        return error(t.header_offset,
-                     "tensor '%.*s': data: expected %" PRIu64 " bytes from byte %" PRIu64
-                     ", found a file of %zu",
-                     t.label_size(), t.name.data(), t.bytes, data_begin.value_or(0) + t.offset,
-                     bytes_.size());
-      }
+      if (!end) return too_short(t);
       table.add(file, t.name, *t.type, t.shape(), *end - t.bytes, t.bytes);
       expected = (expected + Checked(t.bytes)).round_up(alignment_);
     }
@@ -376,6 +388,7 @@ class Reader {
   std::span<const std::byte> bytes_;
   uint64_t at_ = 0, tensor_count_ = 0, key_values_ = 0;
   uint32_t alignment_ = 32;
+  Checked whole_ = 0;  // bytes of the file, by its last tensor
   GgufSplit split_;
   std::vector<uint64_t> keys_;  // where each key-value begins, and where the last ends
 };

@@ -52,6 +52,13 @@ const ElementType* find_type(std::string_view name) {
   return nullptr;
 }
 
+Status cut_off(const std::string& file, const char* field, uint64_t expected, uint64_t found) {
+  return Status::error(MARLIN_E_FORMAT,
+                       "%.60s: byte %" PRIu64 ": %s: the file is cut off: expected %" PRIu64
+                       " bytes, found %" PRIu64,
+                       file.c_str(), found, field, expected, found);
+}
+
 /// Whether a later version of the format may call a type so.
 bool may_be_type(std::string_view name) {
   return !name.empty() && name.size() <= 20 && std::all_of(name.begin(), name.end(), [](char c) {
@@ -86,6 +93,8 @@ class HeaderReader {
 
   /// Sorts the tensors by their data, which they must cover exactly.
   Status finish() {
+    if (end_of_data_ > data_size_)
+      return cut_off(file_, "data_offsets", data_begin_ + end_of_data_, data_begin_ + data_size_);
     table_.sort_by_offset(first_);
     uint64_t expected = 0;
     for (size_t i = first_; i < table_.size(); ++i) {
@@ -215,13 +224,14 @@ class HeaderReader {
     if (!seen_dtype_) return error(e, "dtype", "missing");
     if (!seen_shape_) return error(e, "shape", "missing");
     if (offsets_ != 2) return error(e, "data_offsets", "expected two numbers");
-    if (begin_ > end_ || end_ > data_size_) {
+    if (begin_ > end_ || end_ > INT64_MAX) {
       return Status::error(MARLIN_E_FORMAT,
                            "%.60s: byte %" PRIu64
-                           ": tensor '%.60s': data_offsets: expected 0 <= begin <= end <= %" PRIu64
+                           ": tensor '%.60s': data_offsets: expected 0 <= begin <= end < 2^63"
                            ", found [%" PRIu64 ", %" PRIu64 "]",
-                           file_.c_str(), e.offset, name(60).c_str(), data_size_, begin_, end_);
+                           file_.c_str(), e.offset, name(60).c_str(), begin_, end_);
     }
+    end_of_data_ = std::max(end_of_data_, end_);
     const auto bytes = tensor_bytes(*type_, dims_);
     if (!bytes) return error(e, "shape", "its size is no whole number of bytes below 2^64");
     if (is_unknown_type(type_->name)) {  // its offsets say how many bytes it has
@@ -241,7 +251,8 @@ class HeaderReader {
   const JsonStrings strings_;  // of the header
   const uint64_t data_begin_, data_size_;
   TensorTable& table_;
-  const size_t first_;  // of this file's tensors
+  uint64_t end_of_data_ = 0;  // by the header
+  const size_t first_;        // of this file's tensors
   const uint32_t number_;
   // The tensor that is being read.
   uint32_t name_ = 0;
@@ -356,12 +367,13 @@ Status read_safetensors(const std::string& name, std::span<const std::byte> byte
                          "expected at most %zu, found %" PRIu64,
                          name.c_str(), bytes.size() - 8, length);
   }
-  if (length > kMaxHeader || length > bytes.size() - 8) {
+  if (length > kMaxHeader) {
     return Status::error(MARLIN_E_FORMAT,
-                         "%.60s: byte 0: header length: expected at most %" PRIu64
+                         "%.60s: byte 0: header length: expected at most %" PRIu32
                          ", found %" PRIu64,
-                         name.c_str(), std::min<uint64_t>(kMaxHeader, bytes.size() - 8), length);
+                         name.c_str(), kMaxHeader, length);
   }
+  if (length > bytes.size() - 8) return cut_off(name, "header", length + 8, bytes.size());
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + 8, length);
   if (header.empty() || header[0] != '{') {
     return Status::error(MARLIN_E_FORMAT, "%.60s: byte 8: header: expected '{'", name.c_str());

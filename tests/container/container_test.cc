@@ -99,6 +99,7 @@ TEST(Container, HasTheOtherTensorsAndTheKeyValues) {
     for (const marlin_value& value : packed.values()) there[std::string(value.key, value.key_bytes)] = value;
     for (const marlin_value& value : source.values()) {
       const std::string key(value.key, value.key_bytes);
+      if (key == "marlin.note") continue;  // of the folder
       ASSERT_EQ(there.count(key), 1u) << key;
       EXPECT_EQ(there[key].kind, value.kind) << key;
       EXPECT_EQ(there[key].u64, value.u64) << key;

@@ -185,8 +185,7 @@ TEST(CheckpointSafetensors, ValidFiles) {
 TEST(CheckpointSafetensors, HeaderLength) {
   for (const char* content : {"x", "1234567"}) expect_refused("f.safetensors", content, "header length");
   std::string file = safetensors("{}", "");
-  for (const uint64_t length :
-       {uint64_t{3}, uint64_t{100'000'001}, uint64_t{1} << 32, uint64_t{1} << 63, UINT64_MAX, UINT64_MAX - 7}) {
+  for (const uint64_t length : {uint64_t{100'000'001}, uint64_t{1} << 32, uint64_t{1} << 63, UINT64_MAX, UINT64_MAX - 7}) {
     std::memcpy(file.data(), &length, 8);
     expect_refused("f.safetensors", file, "header length");
   }
@@ -195,7 +194,7 @@ TEST(CheckpointSafetensors, HeaderLength) {
   for (const char* content : {"x", "root:x:0:0:root:/root:/bin/bash"}) expect_refused("passwd", content, neither);
   const std::string whole = safetensors({{"a", "F32", "2,2", std::string(16, 'x')}});
   const Status cut_off = open_status("f.safetensors", whole.substr(0, 20));
-  EXPECT_THAT(cut_off.message(), AllOf(HasSubstr("header length"), Not(HasSubstr(neither))));
+  EXPECT_THAT(cut_off.message(), AllOf(HasSubstr("the file is cut off"), Not(HasSubstr(neither))));
   expect_refused("f.safetensors", safetensors("", ""), "header");
   expect_refused("f.safetensors", safetensors(" {}", ""), "header");
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <random>
 
+#include "base/bits.h"
 #include "checkpoint_files.h"
 #include "checkpoints/json.h"
 #include "checkpoints/value_table.h"
@@ -132,19 +133,20 @@ TEST(PythonJson, OfConfigsAndIndexes) {
 
 // --- metadata of safetensors --------------------------------------------------------------------------------------------
 
-TEST(SafetensorsMetadata, CountsLikeAConfigFile) {
+/// A layer of GPTQ in a file with these members of its metadata, and this config.json.
+Layer layer_of(const std::string& metadata, const std::string& config) {
   const std::string words = nul_bytes(4 * 16 * 4), scales = nul_bytes(16 * 2), zeros = nul_bytes(2 * 4);
-  const auto layer_of = [&](const std::string& metadata, const std::string& config) {
-    std::string file = safetensors(
-        {{"m.qweight", "I32", "4,16", words}, {"m.scales", "F16", "1,16", scales}, {"m.qzeros", "I32", "1,2", zeros}});
-    uint64_t size = 0;
-    std::memcpy(&size, file.data(), 8);
-    file =
-        safetensors(R"({"__metadata__":{"format":"pt",)" + metadata + "}," + file.substr(9, size - 1), file.substr(8 + size));
-    const auto opened = open_memory({{"model.safetensors", file}, {"config.json", config}});
-    EXPECT_TRUE(opened.ok()) << opened.status().message();
-    return opened.ok() ? opened.value()->layers()[0] : Layer{};
-  };
+  std::string file = safetensors(
+      {{"m.qweight", "I32", "4,16", words}, {"m.scales", "F16", "1,16", scales}, {"m.qzeros", "I32", "1,2", zeros}});
+  uint64_t size = 0;
+  std::memcpy(&size, file.data(), 8);
+  file = safetensors(R"({"__metadata__":{"format":"pt",)" + metadata + "}," + file.substr(9, size - 1), file.substr(8 + size));
+  const auto opened = open_memory({{"model.safetensors", file}, {"config.json", config}});
+  EXPECT_TRUE(opened.ok()) << opened.status().message();
+  return opened.ok() ? opened.value()->layers()[0] : Layer{};
+}
+
+TEST(SafetensorsMetadata, CountsLikeAConfigFile) {
   const char *v1 = R"({\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"gptq\"})",
              *v2 = R"({\"quant_method\":\"gptq\",\"bits\":4,\"checkpoint_format\":\"gptq_v2\"})";
   const auto named = [](const std::string& key, const std::string& text) { return "\"" + key + "\":\"" + text + "\""; };
@@ -198,6 +200,31 @@ TEST(SafetensorsTypes, ThatAreUnknownAreListedAndTheOthersRead) {
     EXPECT_EQ(status_of(dtype, "1").code(), MARLIN_E_FORMAT) << dtype;
   EXPECT_EQ(status_of("I4", "9223372036854775807,4").code(), MARLIN_E_FORMAT);
   for (const char* shape : {"3", "9"}) EXPECT_EQ(status_of("F4", shape).code(), MARLIN_E_FORMAT) << "no whole bytes, or others";
+}
+
+// --- files that were cut off --------------------------------------------------------------------------------------------
+
+TEST(CutOff, AFileSaysHowLongItShouldBe) {
+  const std::string whole = safetensors({{"a.weight", "F32", "2,2", nul_bytes(16)}, {"b.weight", "F32", "2,2", nul_bytes(16)}});
+  const auto length = load<uint64_t>(reinterpret_cast<const std::byte*>(whole.data()));
+  for (size_t size = 9; size < whole.size(); ++size) {
+    const Status status = open_memory({{"m.safetensors", whole.substr(0, size)}}).status();
+    EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
+    const bool in_header = size < 8 + length;
+    EXPECT_EQ(status.message(), "m.safetensors: byte " + std::to_string(size) + (in_header ? ": header" : ": data_offsets") +
+                                    ": the file is cut off: expected " + std::to_string(in_header ? 8 + length : whole.size()) +
+                                    " bytes, found " + std::to_string(size));
+  }
+  GgufWriter writer;
+  for (const char* name : {"a.weight", "b.weight", "c.weight"}) writer.tensor(name, {32, 8}, 2, nul_bytes(144));
+  const std::string gguf = writer.file();
+  const size_t end = gguf.size() - 16, data = end - 2 * 160 - 144;  // the last of them is padded
+  for (size_t size = data; size < end; ++size) {
+    const Status status = open_memory({{"m.gguf", gguf.substr(0, size)}}).status();
+    EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
+    EXPECT_THAT(status.message(), HasSubstr(": the file is cut off: expected " + std::to_string(end) +
+                                            " bytes or more, found " + std::to_string(size)));
+  }
 }
 
 // --- GGUF ---------------------------------------------------------------------------------------------------------------
@@ -321,15 +348,32 @@ TEST_F(WholeFolder, AnIndexOfAnotherUpload) {
 
 TEST_F(WholeFolder, ShardsWithoutAnIndex) {
   write_shard("model-00002-of-00003.safetensors", "b");
-  EXPECT_THAT(found(), HasSubstr("expected 3 shards or an index, found 'model-00002-of-00003.safetensors' alone"));
+  EXPECT_THAT(found(),
+              HasSubstr("expected 3 shards or an index, found 1 of them: 'model-00001-of-00003.safetensors' is missing"));
   write_shard("model-00001-of-00003.safetensors", "a");
+  EXPECT_THAT(found(),
+              HasSubstr("expected 3 shards or an index, found 2 of them: 'model-00003-of-00003.safetensors' is missing"));
   EXPECT_EQ(open().status().code(), MARLIN_E_FILE);
+  EXPECT_EQ(open().status().native_code(), ENOENT);
+  write_shard("adapter.safetensors", "z");
+  EXPECT_THAT(found(), HasSubstr("'model-00003-of-00003.safetensors' is missing"));
+  std::filesystem::remove(folder_.at("adapter.safetensors"));
   write_shard("model-00003-of-00003.safetensors", "c");
   EXPECT_EQ(found(), "a b c ");
   write_shard("model-mtp-of-00003.safetensors", "d");
   EXPECT_EQ(found(), "a b c d | opened, too: model-mtp-of-00003.safetensors: it is none of the numbered shards");
   write_shard("other-00001-of-00001.safetensors", "e");
   EXPECT_THAT(found(), HasSubstr("name one")) << "which of two sets?";
+}
+
+TEST_F(WholeFolder, AWholeFileBesideOthers) {
+  write_shard("model.safetensors", "a");
+  EXPECT_EQ(found(), "a ");
+  write_shard("consolidated.safetensors", "b");
+  EXPECT_EQ(found(), "a | not opened: consolidated.safetensors: the folder's main file is another");
+  const auto named = Checkpoint::open(folder_.at("model.safetensors"), MARLIN_LAYOUT_AUTO);
+  ASSERT_TRUE(named.ok());
+  EXPECT_FALSE(named.value()->values().find("marlin.note").has_value()) << "it was asked for";
 }
 
 TEST_F(WholeFolder, ShardsThatTheIndexDoesNotName) {
@@ -416,8 +460,11 @@ TEST_F(WholeFolder, AFolderOfSomethingElseSaysSo) {
   };
   EXPECT_THAT(message_of("Qwen/Qwen3-8B-AWQ"), HasSubstr("download it first"));
   EXPECT_THAT(message_of("https://huggingface.co/Qwen/Qwen3-8B-AWQ"), HasSubstr("download it first"));
-  EXPECT_THAT(message_of("./none/none"), Not(HasSubstr("download")));
-  EXPECT_THAT(message_of("none/none.gguf"), Not(HasSubstr("download")));
+  for (const char* name : {"unsloth/Qwen3-8B-GGUF:Q4_K_M", "llama3.1:8b", "hf.co/unsloth/Qwen3-8B-GGUF:Q4_K_M",
+                           "huggingface.co/Qwen/Qwen3-8B-AWQ/tree/main"})
+    EXPECT_THAT(message_of(name), HasSubstr("download it first")) << name;
+  for (const char* path : {"./none/none", "none/none.gguf", "none/none.gguf:2", "/none:2", "none", ":none", "none:"})
+    EXPECT_THAT(message_of(path), Not(HasSubstr("download"))) << path;
 }
 
 }  // namespace
