@@ -64,6 +64,11 @@ size_t python_number(std::string_view text) {
   return found ? number.size() : 0;
 }
 
+/// A string that no parser sees: where its quotes are.
+struct LongText {
+  size_t first, last;
+};
+
 /// Where the parser is, which its events do not say, and the last number that it read as another.
 struct TextPlace {
   std::string_view text;
@@ -71,7 +76,9 @@ struct TextPlace {
   const char* at = text.data();  ///< the furthest
   bool in_string = false, is_escaped = false;
   const char* number_end = nullptr;
-  std::string_view number{};  ///< for its event; empty: the parser has read it itself
+  std::string_view number{};               ///< for its event; empty: the parser has read it itself
+  std::span<const LongText> long_texts{};  ///< that are still to come
+  bool is_left_out = false;                ///< the last string
 };
 
 /// Gives a text to the parser. It sees "0.0" in place of a number that it does not read, with as
@@ -96,12 +103,22 @@ class CountingIterator {
     const bool quote = *at_ == '"' && !place_->is_escaped;
     place_->is_escaped = place_->in_string && *at_ == '\\' && !place_->is_escaped;
     if (quote) place_->in_string = !place_->in_string;
+    if (quote && place_->in_string) leave_out();
     place_->at = ++at_;
     return *this;
   }
   bool operator==(const CountingIterator& o) const { return at_ == o.at_; }
 
  private:
+  /// Goes on before the last quote of a text that is too long.
+  void leave_out() {
+    auto& texts = place_->long_texts;
+    place_->is_left_out = !texts.empty() && at_ == place_->text.data() + texts[0].first;
+    if (!place_->is_left_out) return;
+    at_ = place_->text.data() + texts[0].last - 1;
+    texts = texts.subspan(1);
+  }
+
   void find_number() const {
     const std::string_view text = place_->text;
     const auto begin = static_cast<size_t>(at_ - text.data());
@@ -131,10 +148,10 @@ class Handler {
   /// `hidden`: where the keys begin, in ascending order, whose members have no events; or null, and
   /// then the walk finds the keys that come again.
   Handler(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit,
-          const std::vector<uint32_t>* hidden)
+          const std::vector<uint32_t>* hidden, std::span<const LongText> long_texts)
       : json_(json),
         visit_(visit),
-        place_{json.text, json.as_python},
+        place_{.text = json.text, .as_python = json.as_python, .long_texts = long_texts},
         strings_(json.text),
         hidden_(hidden) {}
   TextPlace* place() { return &place_; }
@@ -210,8 +227,8 @@ class Handler {
   bool give(Kind kind, std::string_view text = {}, uint64_t integer = 0, double number = 0) {
     if (hiding_ != 0) return hide(kind);
     const uint32_t begin = kind == Kind::string || kind == Kind::key ? begin_of_string() : 0;
-    status_ = visit_(
-        {kind, text, integer, number, static_cast<int>(first_keys_.size()), offset(), begin});
+    status_ = visit_({kind, text, integer, number, static_cast<int>(first_keys_.size()), offset(),
+                      begin, kind == Kind::string && place_.is_left_out});
     return status_.ok();
   }
   /// The begin of the string that has just been read. It follows the last quote before the end of
@@ -336,8 +353,8 @@ class Characters {
 
 /// Where the first word of a text begins that is too long: a key, a number or another word above
 /// 128 KiB, or the text of a value above 256 KiB. A parser keeps copies of a word, which would take
-/// several times the bytes of a header.
-std::optional<size_t> too_long(std::string_view text) {
+/// several times the bytes of a header. With `texts`, those texts are listed and no error.
+std::optional<size_t> too_long(std::string_view text, std::vector<LongText>* texts) {
   constexpr size_t kMostWord = size_t{128} << 10, kMostText = size_t{256} << 10;
   for (size_t at = 0; at < text.size();) {
     const size_t begin = at;
@@ -352,15 +369,18 @@ std::optional<size_t> too_long(std::string_view text) {
     if (at - begin <= kMostWord) continue;
     const size_t next = text.find_first_not_of(" \t\r\n", at);
     const bool is_value = is_string && (next == std::string_view::npos || text[next] != ':');
-    if (!is_value || at - begin > kMostText) return begin;
+    if (is_value && at - begin <= kMostText) continue;
+    if (!is_value || texts == nullptr) return begin;
+    texts->push_back({begin, at - 1});
   }
   return std::nullopt;
 }
 
 /// One walk: leaves out the members of the keys `hidden`, or finds those that come again.
 Status parse(const JsonText& json, const std::function<Status(const JsonEvent&)>& visit,
-             const std::vector<uint32_t>* hidden, std::vector<uint32_t>* repeated) {
-  Handler handler(json, visit, hidden);
+             const std::vector<uint32_t>* hidden, std::vector<uint32_t>* repeated,
+             std::span<const LongText> long_texts = {}) {
+  Handler handler(json, visit, hidden, long_texts);
   const char* begin = json.text.data();
   nlohmann::json::sax_parse(CountingIterator(begin, handler.place()),
                             CountingIterator(begin + json.text.size(), handler.place()), &handler);
@@ -386,7 +406,8 @@ Status walk_json(const JsonText& json, const std::function<Status(const JsonEven
                          static_cast<int>(json.file.size()), json.file.data(),
                          json.file_offset + at);
   }
-  if (const auto at = too_long(json.text)) {
+  std::vector<LongText> long_texts;
+  if (const auto at = too_long(json.text, json.leaves_out_long_texts ? &long_texts : nullptr)) {
     return Status::error(
         MARLIN_E_FORMAT,
         "%.*s: byte %" PRIu64
@@ -395,7 +416,7 @@ Status walk_json(const JsonText& json, const std::function<Status(const JsonEven
         static_cast<int>(std::min<size_t>(json.file.size(), 80)), json.file.data(),
         json.file_offset + *at);
   }
-  if (!json.as_python) return parse(json, visit, nullptr, nullptr);
+  if (!json.as_python) return parse(json, visit, nullptr, nullptr, long_texts);
   // A key that comes again is known only at the end of its object, so a first walk finds them all.
   std::vector<uint32_t> repeated;
   MARLIN_RETURN_IF_ERROR(

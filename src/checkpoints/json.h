@@ -23,6 +23,8 @@ struct JsonText {
   /// Accept what Python's json module writes and reads: NaN, Infinity, numbers beyond float64, and
   /// objects that repeat a key, whose last value counts.
   bool as_python = false;
+  /// Texts of values above 256 KiB have events without text; otherwise they are errors.
+  bool leaves_out_long_texts = false;
 };
 
 /// One step of a walk through a text, in the text's order.
@@ -47,6 +49,7 @@ struct JsonEvent {
   int depth = 0;        ///< objects and arrays around it; the begin and end of one count themselves
   uint64_t offset = 0;  ///< where in the file it ends
   uint32_t begin = 0;   ///< of key and string: the byte of JsonText::text after its first quote
+  bool is_left_out = false;  ///< a string, whose text is too long
 };
 
 /// Calls `visit` for every event until it returns an error. A text that is too long, too deep or

@@ -157,6 +157,8 @@ class HeaderReader {
     if (e.kind == Kind::key) {
       is_config_ = e.text == "config";
       is_wanted_ = is_config_ || e.text.find("quantization") != std::string_view::npos;
+    } else if (is_wanted_ && e.is_left_out) {
+      return error(e, "metadata", "expected a config of up to 256 KiB");
     } else if (e.kind == Kind::string && is_wanted_ && e.text.starts_with('{')) {
       table_.add_text(number_, is_config_, e.text);
     }
@@ -379,7 +381,7 @@ Status read_safetensors(const std::string& name, std::span<const std::byte> byte
     return Status::error(MARLIN_E_FORMAT, "%.60s: byte 8: header: expected '{'", name.c_str());
   }
   HeaderReader reader(name, header, bytes, table);
-  MARLIN_RETURN_IF_ERROR(walk_json({header, name, kLengthBytes, kMaxHeader, 16},
+  MARLIN_RETURN_IF_ERROR(walk_json({header, name, kLengthBytes, kMaxHeader, 16, false, true},
                                    [&](const JsonEvent& e) { return reader.visit(e); }));
   return reader.finish();
 }

@@ -202,6 +202,30 @@ TEST(SafetensorsTypes, ThatAreUnknownAreListedAndTheOthersRead) {
   for (const char* shape : {"3", "9"}) EXPECT_EQ(status_of("F4", shape).code(), MARLIN_E_FORMAT) << "no whole bytes, or others";
 }
 
+/// A text of metadata that is not about weights may be of any length.
+TEST(SafetensorsMetadata, MayStandBesideTextsOfAnyLength) {
+  const std::string text(300'000, 'x'), escaped = R"({\"a\":\")" + text + R"(\\\"})";
+  const std::string v2 =
+      R"("config":"{\"quantization_config\":{\"quant_method\":\"gptq\",\"checkpoint_format\":\"gptq_v2\",\"bits\":4}}")";
+  for (const std::string& other : {text, escaped}) {
+    for (const std::string& all : {"\"workflow\":\"" + other + "\"," + v2, v2 + ",\"workflow\":\"" + other + "\""}) {
+      const Layer layer = layer_of(all, "{}");
+      EXPECT_EQ(layer.layout, MARLIN_LAYOUT_GPTQ_V2) << layer.status.message();
+    }
+  }
+  const auto status_of = [](const std::string& header) {
+    const Status status = open_memory({{"m.safetensors", safetensors(header, "")}}).status();
+    EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
+    return std::string(status.message());
+  };
+  for (const char* key : {"config", "quantization_config"})
+    EXPECT_THAT(status_of("{\"__metadata__\":{\"" + std::string(key) + "\":\"" + text + "\"}}"), HasSubstr("up to 256 KiB"))
+        << key;
+  EXPECT_THAT(status_of("{\"__metadata__\":{\"" + text + "\":\"\"}}"), HasSubstr("up to 128 KiB"));
+  EXPECT_THAT(status_of("{\"__metadata__\":{\"a\":\"" + text), HasSubstr("malformed"));
+  EXPECT_THAT(status_of("{\"a\":{\"dtype\":\"" + text + "\"}}"), HasSubstr("no type"));
+}
+
 // --- files that were cut off --------------------------------------------------------------------------------------------
 
 TEST(CutOff, AFileSaysHowLongItShouldBe) {
