@@ -282,6 +282,94 @@ TEST(Dialects, OfFp8HaveScalesOfAnyShape) {
   EXPECT_EQ(read({{"l.weight", "F8_E5M2", "2,2", "\x3c\x40\xc0\x01"}}, "{}").values, (Values{1, 2, -2, std::ldexp(1.0f, -16)}));
 }
 
+/// Words [64 x 16] in AWQ's order of columns, their zeros and scales in groups of 32, and the true values [16 x 64].
+struct InAwqOrder {
+  std::string words, zeros, scales;
+  Values values;
+};
+InAwqOrder in_awq_order(std::mt19937& random) {
+  constexpr int64_t kN = 16, kK = 64, kGroup = 32;
+  constexpr int kOrder[] = {0, 2, 4, 6, 1, 3, 5, 7};
+  InAwqOrder out;
+  const auto draw = [&](int64_t rows, std::string& words) {
+    std::vector<uint32_t> codes(static_cast<size_t>(rows * kN));
+    for (uint32_t& code : codes) code = static_cast<uint32_t>(random()) % 16;
+    for (size_t first = 0; first < codes.size(); first += 8) {
+      uint32_t word = 0;
+      for (size_t j = 0; j < 8; ++j) word |= codes[first + static_cast<size_t>(kOrder[j])] << 4 * j;
+      append(words, word);
+    }
+    return codes;
+  };
+  const std::vector<uint32_t> codes = draw(kK, out.words), zeros = draw(kK / kGroup, out.zeros);
+  for (int64_t i = 0; i < kK / kGroup * kN; ++i) append(out.scales, f32_to_f16(0.5f));
+  for (int64_t n = 0; n < kN; ++n)
+    for (int64_t k = 0; k < kK; ++k)
+      out.values.push_back(0.5f * static_cast<float>(static_cast<int>(codes[static_cast<size_t>(k * kN + n)]) -
+                                                     static_cast<int>(zeros[static_cast<size_t>(k / kGroup * kN + n)])));
+  return out;
+}
+
+TEST(Dialects, OfAwqOrderAreThoseOfSeveralWriters) {
+  std::mt19937 random(3);
+  const InAwqOrder file = in_awq_order(random);
+  for (const char* version : {"gemm", "exllama", "ipex"}) {
+    const Found found =
+        read({{"l.qweight", "I32", "64,2", file.words},
+              {"l.qzeros", "I32", "2,2", file.zeros},
+              {"l.scales", "F16", "2,16", file.scales}},
+             section(R"("quant_method":"awq","bits":4,"group_size":32,"version":")" + std::string(version) + "\""));
+    EXPECT_EQ(found.why, "") << version;
+    EXPECT_EQ(found.values, file.values) << version;
+  }
+  const auto quark = [&](const char* method) {
+    return read({{"l.weight", "I32", "64,2", file.words},
+                 {"l.weight_zero_point", "I32", "2,2", file.zeros},
+                 {"l.weight_scale", "F16", "2,16", file.scales}},
+                section(R"("quant_method":"quark","global_quant_config":{"weight":{"dtype":"uint4","group_size":32,
+                           "symmetric":false}},"export":{"pack_method":")" +
+                        std::string(method) + "\"}"));
+  };
+  EXPECT_EQ(quark("reorder").values, file.values) << quark("reorder").why;
+  EXPECT_EQ(quark("order").values, Values()) << "listed, not read";
+  EXPECT_NE(quark("order").why, "no layer");
+}
+
+/// The same codes as elsewhere, under the names of one family or one writer.
+TEST(Dialects, OfNamesAreThoseOfSeveralFamilies) {
+  const std::string ones(64, '\x38'), two = bytes_of<float>({2, 3});
+  const auto rows = [](std::initializer_list<float> each, size_t k) {
+    Values out;
+    for (const float value : each) out.insert(out.end(), k, value);
+    return out;
+  };
+  // TorchAO's Float8Tensor.
+  EXPECT_EQ(read({{"l._weight_qdata", "F8_E4M3", "2,32", ones}, {"l._weight_scale", "F32", "2,1", two}}, "{}").values,
+            rows({2, 3}, 32));
+  // DeepSeek V4: two E2M1 in a byte of I8.
+  const std::string codes(32, '\x22');  // 1
+  std::vector<TestTensor> experts;
+  for (const char* number : {"0", "1"}) {
+    const std::string name = "layers.0.ffn.experts." + std::string(number) + ".w1";
+    experts.push_back({name + ".weight", "I8", "2,16", codes});
+    experts.push_back({name + ".scale", "F8_E8M0", "2,1", number[0] == '0' ? "\x80\x81" : "\x7f\x80"});
+  }
+  EXPECT_EQ(read(experts, R"({"n_routed_experts":2})", "layers.0.ffn.experts.w1").values, rows({2, 4, 1, 2}, 32));
+  // Granite: a stack with a scale for each row.
+  EXPECT_EQ(read({{"m.input_linear.weight", "F8_E4M3", "2,1,32", ones}, {"m.input_linear.weight_scale", "F32", "2,1,1", two}},
+                 R"({"num_local_experts":2})", "m.input_linear")
+                .values,
+            rows({2, 3}, 32));
+  // A pruned model: each layer has as many experts as the files have, even if the config has one number for all of them.
+  std::vector<TestTensor> pruned;
+  for (const auto& [layer, count] : {std::pair{0, 4}, {1, 2}})
+    for (int e = 0; e < count; ++e)
+      pruned.push_back({"m." + std::to_string(layer) + ".mlp.experts." + std::to_string(e) + ".up_proj.weight", "F32", "1,2",
+                        bytes_of<float>({1.0f + e, 1.0f + e})});
+  EXPECT_EQ(read(pruned, R"({"num_experts":4})", "m.0.mlp.experts.up_proj").values, rows({1, 2, 3, 4}, 2));
+  EXPECT_EQ(read(pruned, R"({"num_experts":4})", "m.1.mlp.experts.up_proj").values, rows({1, 2}, 2));
+}
+
 }  // namespace dialects
 }  // namespace
 }  // namespace metal_marlin::testing
