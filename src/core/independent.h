@@ -1,15 +1,14 @@
 // Checks that the products of one call are independent of each other.
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/status.h"
 #include "core/backend.h"
-#include "core/row_sweep.h"
 
 namespace metal_marlin {
 
@@ -22,12 +21,9 @@ class Independence {
   /// Checks that no C overlaps another product's C or inputs, in the sense of overlap(). Each
   /// problem must have passed check_gemm(). If there are several conflicts, the error names the
   /// first product whose C has one, and the first other product that this C touches, its C before
-  /// its inputs. Takes n log n steps for n products, and more only where single rows that are
-  /// written lie in the ranges of matrices of many row strides; log n times as many to find which
-  /// products conflict.
+  /// its inputs. Takes n log n steps for n products. Where ranges from first to last byte meet that
+  /// of a C, and the matrices are not columns of one buffer, it takes a step for each pair of them.
   Status check(std::span<const PlannedGemm> products);
-  /// Comparisons and visits of operands, of all checks of more than a few products so far.
-  uint64_t steps() const { return steps_ + sweep_.steps(); }
 
  private:
   /// An operand that is not empty.
@@ -35,27 +31,20 @@ class Independence {
     uintptr_t begin, end;
     const MatrixView* matrix;
     uint32_t product;
-    bool is_c;
+    uint32_t place;  ///< 0: C; else 1 and its index among the inputs
   };
-  using Operands = std::span<const Operand>;
+  /// The C of `writer` overlaps this operand of `other`. The least one is reported.
+  struct Conflict {
+    uint32_t writer = UINT32_MAX, other = 0, place = 0;
+    auto operator<=>(const Conflict&) const = default;
+  };
 
-  void collect(std::span<const PlannedGemm> products);
-  bool conflict(size_t last_writer);
-  bool lie_in_the_same_rows(Operands operands);
-  bool first_rows_conflict(Operands operands, size_t last_writer);
-  bool strides_conflict(Operands operands, size_t last_writer);
-  bool rows_conflict(Operands operands, size_t last_writer);
-  void add_rows(const Operand& operand, uint64_t offset, uint64_t stride, bool written);
+  static std::span<Operand> collect(std::span<const PlannedGemm> products,
+                                    std::span<Operand> memory);
+  static bool lie_side_by_side(std::span<const Operand> operands);
+  static Conflict first_conflict(std::span<const Operand> operands);
 
-  std::vector<Operand> operands_;  ///< by their begin
-  /// Of a cluster, ascending: the row strides; where matrices of several rows begin and end, by
-  /// their strides; the same of all strides.
-  std::vector<uint64_t> strides_;
-  std::vector<std::pair<uint64_t, uint64_t>> begins_, ends_;
-  std::vector<uint64_t> all_begins_, all_ends_;
-  std::vector<Operand> singles_, several_;  ///< of a cluster: single rows, and the others
-  RowSweep sweep_;
-  uint64_t steps_ = 0;
+  std::vector<Operand> operands_;
 };
 
 }  // namespace metal_marlin
