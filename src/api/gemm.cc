@@ -167,9 +167,8 @@ Status check_max_m(const GemmProblem& problem, int64_t max_m) {
                            max_m, top_k);
     rows = max_m * top_k;
   }
-  for (MatrixView m : {problem.a, problem.c}) {
-    m.rows = rows;
-    if (!check_matrix(m, "max_m", Pointers::unread).ok())
+  for (const MatrixView& m : {problem.a, problem.c}) {
+    if (!rows_fit(m, rows))
       return Status::error(MARLIN_E_SHAPE,
                            "max_m is %" PRId64 ", and rows of %" PRId64
                            " do not fit the address space",

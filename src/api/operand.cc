@@ -70,11 +70,11 @@ Result<Operand> check_shape(const marlin_matrix& m, const char* name) {
     return Status::error(MARLIN_E_ARGUMENT,
                          "%s.row_stride is %" PRId64 ", expected 0 (cols) or more", name,
                          m.row_stride);
-  const int64_t stride = m.row_stride == 0 ? m.cols : m.row_stride;
-  if (stride < m.cols)
+  if (m.row_stride != 0 && m.row_stride < m.cols)
     return Status::error(MARLIN_E_SHAPE,
                          "%s.row_stride is %" PRId64 ", expected at least cols = %" PRId64, name,
-                         stride, m.cols);
+                         m.row_stride, m.cols);
+  const int64_t stride = m.row_stride == 0 || m.rows <= 1 ? m.cols : m.row_stride;
   if (m.dtype == MARLIN_U4 && (m.cols % 2 != 0 || stride % 2 != 0))
     return Status::error(MARLIN_E_SHAPE,
                          "%s is U4 [%" PRId64 ", %" PRId64 "] of stride %" PRId64
@@ -91,14 +91,12 @@ Result<Operand> check_shape(const marlin_matrix& m, const char* name) {
 
 /// The bytes from the first to the last, inclusive.
 Result<uint64_t> byte_length(const Operand& o, const char* name) {
-  if (o.rows == 0 || o.cols == 0) return uint64_t{0};
-  const Checked elements = Checked(o.rows - 1) * Checked(o.stride) + Checked(o.cols);
-  const auto bits = (elements * Checked(dtype_bits(o.dtype))).get();
-  if (!bits || *bits / 8 > PTRDIFF_MAX)
+  if (!rows_fit(o, o.rows))
     return Status::error(MARLIN_E_SHAPE,
                          "%s: %" PRId64 " rows of stride %" PRId64 " do not fit the address space",
                          name, o.rows, o.stride);
-  return *bits / 8;
+  if (o.rows == 0 || o.cols == 0) return uint64_t{0};
+  return static_cast<uint64_t>((o.rows - 1) * o.stride + o.cols) * dtype_bits(o.dtype) / 8;
 }
 
 /// The start and length of the memory that m.data names. The length is unknown for a plain pointer.
@@ -180,6 +178,11 @@ Result<Operand> resolve_host(const marlin_matrix& m, const char* name) {
   if (m.data == nullptr) return operand;
   MARLIN_RETURN_IF_ERROR(locate(m, name, {uint64_t{reinterpret_cast<uintptr_t>(m.data)}}, operand));
   return operand;
+}
+
+bool rows_fit(const MatrixView& m, int64_t rows) {
+  const auto bits = (Checked(rows) * Checked(m.stride) * Checked(dtype_bits(m.dtype))).get();
+  return bits && *bits / 8 <= PTRDIFF_MAX;
 }
 
 Status Operand::check_host_reads(const char* name) const {

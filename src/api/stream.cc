@@ -57,7 +57,7 @@ Result<Operand> check_scratch(const marlin_matrix& m, const marlin_context& cont
   if (m.dtype != MARLIN_U8)
     return Status::error(MARLIN_E_ARGUMENT, "desc->scratch.dtype is %d, expected U8 (%d)", m.dtype,
                          MARLIN_U8);
-  if (scratch.rows > 1 && scratch.stride != scratch.cols)
+  if (scratch.stride != scratch.cols)
     return Status::error(MARLIN_E_SHAPE,
                          "desc->scratch.row_stride is %" PRId64 ", expected cols = %" PRId64
                          ": no gaps",

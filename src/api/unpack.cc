@@ -139,7 +139,7 @@ Status unpack(marlin_stream* stream, const marlin_weights* weights, const marlin
   const auto experts = static_cast<int64_t>(weights->experts.size());
   MARLIN_ASSIGN(const Operand to, resolve(*out, "out", *weights->context));
   if (to.dtype == MARLIN_U8 && row_ids == nullptr) return unpack_blocks(*weights, first_row, to);
-  MARLIN_RETURN_IF_ERROR(check_matrix(to, "out"));
+  MARLIN_RETURN_IF_ERROR(check_floats(to, "out"));
   if (to.cols != meta.k)
     return Status::error(MARLIN_E_SHAPE,
                          "out.cols is %" PRId64 ", expected k of the weights = %" PRId64, to.cols,

@@ -109,8 +109,7 @@ Result<TensorView> tensor_view(const marlin_matrix& m, const char* name,
   MARLIN_RETURN_IF_ERROR(operand.check_host_reads(name));
   view.dtype = operand.dtype;
   view.dims = {operand.rows, operand.cols};
-  // One row may have any stride, which readers multiply nevertheless.
-  view.row_stride = operand.rows > 1 ? operand.stride : operand.cols;
+  view.row_stride = operand.stride;
   view.data = static_cast<const std::byte*>(operand.data);
   view.bytes = operand.bytes;
   return view;

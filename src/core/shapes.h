@@ -17,8 +17,7 @@ enum class Pointers { read, unread };
 /// The size of an element of floats or expert ids.
 int64_t element_bytes(const MatrixView& matrix);
 
-/// The bytes from the first to the last, inclusive; 0 for an empty matrix. Call it only after
-/// check_matrix() has passed.
+/// The bytes from the first to the last, inclusive; 0 for an empty matrix.
 int64_t span_bytes(const MatrixView& matrix);
 
 /// The inputs of a product with the caller's names. An absent input has no rows.
@@ -29,13 +28,12 @@ struct Input {
 inline constexpr size_t kInputs = 4;
 std::array<Input, kInputs> inputs_of(const GemmProblem& problem);
 
-/// Checks rows x cols elements of F32, F16 or BF16 in host memory: sizes are not negative, stride
-/// >= cols, the bytes fit the address space and are naturally aligned, and the matrix is present
-/// unless it has no rows. `name` is the name of the operand in messages ("a", "out").
-Status check_matrix(const MatrixView& matrix, const char* name, Pointers pointers = Pointers::read);
+/// Checks that the elements are F32, F16 or BF16. `name` is that of the operand in messages.
+Status check_floats(const MatrixView& matrix, const char* name);
 
-/// Checks everything that must hold before a backend may see the problem: compute and epilogue are
-/// known, dtypes and shapes fit the weights and the routing, and C does not overlap any input.
+/// Checks what must hold of checked matrices before a backend may see the problem: compute and
+/// epilogue are known, dtypes and shapes fit the weights and the routing, and C does not overlap
+/// any input.
 Status check_gemm(const GemmProblem& problem, Pointers pointers = Pointers::read);
 
 /// The i-th of the selected rows, inside [0, n). The host must reach the ids. A listed id outside

@@ -51,12 +51,6 @@ TEST_F(Shapes, SoundProblemPasses) {
   EXPECT_TRUE(check_gemm(problem_).ok());
 }
 
-TEST_F(Shapes, NoRowsNeedNoMemory) {
-  problem_.a = {nullptr, 0, 5, 5, MARLIN_F32};
-  problem_.c = {nullptr, 0, 6, 6, MARLIN_F32};
-  EXPECT_TRUE(check_gemm(problem_).ok());
-}
-
 TEST_F(Shapes, NamesWhatDoesNotFit) {
   problem_.a.cols = 4;
   expect(MARLIN_E_SHAPE, "a.cols is 4, expected k of the weights = 5");
@@ -98,35 +92,6 @@ TEST_F(Shapes, RejectsUnknownChoices) {
   problem_.a.dtype = MARLIN_F32;
   problem_.weights = nullptr;
   expect(MARLIN_E_ARGUMENT, "weights is NULL");
-}
-
-TEST_F(Shapes, RejectsBadMemory) {
-  problem_.a.stride = 4;
-  expect(MARLIN_E_SHAPE, "a.row_stride is 4, expected at least cols = 5");
-  problem_.a.stride = -5;
-  expect(MARLIN_E_SHAPE, "a.row_stride is -5");
-  problem_.a.stride = 5;
-  problem_.a.rows = -1;
-  expect(MARLIN_E_SHAPE, "a is [-1, 5]");
-  problem_.a.rows = 3;
-  problem_.a.data = reinterpret_cast<char*>(a_) + 2;
-  expect(MARLIN_E_ARGUMENT, "multiple of its element's 4 bytes");
-  problem_.a.data = nullptr;
-  expect(MARLIN_E_ARGUMENT, "a.data is NULL");
-  EXPECT_TRUE(check_gemm(problem_, Pointers::unread).ok());
-}
-
-TEST_F(Shapes, RejectsSizesBeyondTheAddressSpace) {
-  for (const int64_t rows : {INT64_MAX, int64_t{1} << 62, int64_t{1} << 60}) {
-    problem_.a.rows = problem_.c.rows = rows;
-    expect(MARLIN_E_SHAPE, "do not fit the address space");
-  }
-  problem_.a.rows = problem_.c.rows = 3;
-  problem_.a.stride = INT64_MAX;
-  expect(MARLIN_E_SHAPE, "do not fit the address space");
-  problem_.a.stride = 5;
-  problem_.a.data = reinterpret_cast<void*>(~uintptr_t{7});  // NOLINT(performance-no-int-to-ptr): never followed
-  expect(MARLIN_E_SHAPE, "do not fit the address space");
 }
 
 TEST_F(Shapes, RejectsOverlapOfOneProblem) {
