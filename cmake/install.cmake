@@ -1,4 +1,4 @@
-# Headers, both libraries, the command with its man page and completions, a CMake package, a pkg-config file, pages and examples.
+# Headers, both libraries, the command with its man page, a CMake package, a pkg-config file, pages and examples.
 # Everything installed finds the rest relative to itself, so that a prefix may be moved after it was installed. Components are
 # packages (package.cmake): `library` is what runs, `dev` what compiles, `tools` the command.
 include(GNUInstallDirs)
@@ -40,14 +40,6 @@ if(TARGET metal-marlin)
                         $<IF:$<BOOL:${APPLE}>,@loader_path,\$ORIGIN>/${library_from_command})
   install(TARGETS metal-marlin RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
   install(FILES tools/metal-marlin.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT tools)
-  if(TARGET metal_marlin_completions)
-    set(completions ${CMAKE_CURRENT_BINARY_DIR}/tools/completions)
-    install(FILES ${completions}/bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME metal-marlin
-            COMPONENT tools)
-    install(FILES ${completions}/zsh DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions RENAME _metal-marlin COMPONENT tools)
-    install(FILES ${completions}/fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d RENAME metal-marlin.fish
-            COMPONENT tools)
-  endif()
 endif()
 
 if(PROJECT_IS_TOP_LEVEL)

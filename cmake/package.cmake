@@ -52,7 +52,6 @@ if(TARGET metal-marlin)
   debian_package(TOOLS metal-marlin science foreign "Command that looks at, checks and converts 4-bit weights" "${about}
 .
 This package has the command, which lists, checks, unpacks, quantizes and
-times the layers of checkpoints, with its manual page and its completions
-for bash, zsh and fish." debian_library)
+times the layers of checkpoints, with its manual page." debian_library)
 endif()
 include(CPack)

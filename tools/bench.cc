@@ -3,10 +3,8 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -14,13 +12,10 @@
 #include "cpu_info.h"
 #include "library.h"
 #include "measure.h"
-#include "metal_counters.h"
 #include "names.h"
 #include "notes.h"
-#include "output_file.h"
 #include "printable.h"
 #include "progress.h"
-#include "roofline.h"
 #include "shape_options.h"
 #include "table.h"
 #include "terminal.h"
@@ -35,11 +30,11 @@ struct Options {
   std::vector<int64_t> m = {1, 8, 64};
   std::vector<std::string> computes = {"default", "int8"}, dtypes = {"bf16"};
   std::vector<unsigned> threads = {0};
-  std::string backend = "auto", out_dtype = "f32", svg;
+  std::string backend = "auto", out_dtype = "f32";
   int64_t top_k = 1;
   double skew = 0;
   double seconds = 1;
-  bool json = false, metal_counters = false, force = false, row_invariant = false;
+  bool json = false, row_invariant = false;
 };
 
 std::vector<Job> jobs_of(const Options& options) {
@@ -181,7 +176,7 @@ void print_limits(std::span<const Measurement> all) {
     while (end < all.size() && all[end].threads == all[begin].threads) ++end;
     const auto some = all.subspan(begin, end - begin);
     fmt::print("limits of the same run with {}: {}\n", counted(some[0].threads, "thread"),
-               limits_text(roofline_of(some)));
+               limits_text(some));
   }
   if (const std::string noise = noise_text(all); !noise.empty())
     fmt::print("{}\n", red("noise: " + noise, stdout));
@@ -214,8 +209,6 @@ ExitCode run(const Options& options) {
                               options.shape.experts()),
                   ExitCode::usage);
   }
-  std::optional<OutputFile> svg;
-  if (!options.svg.empty()) svg.emplace(options.svg, options.force, options.shape.inputs());
   std::vector<Measurement> all;
   Table table = empty_table();
   Notes notes;
@@ -249,39 +242,7 @@ ExitCode run(const Options& options) {
     print_limits(all);
     print_words(all, options);
   }
-  if (svg) {
-    svg->write(render_roofline(roofline_of(all)));
-    svg->commit();
-    if (!options.json) fmt::print("roofline: {}\n", options.svg);
-  }
   return right ? ExitCode::ok : ExitCode::wrong;
-}
-
-/// With --metal-counters, nothing is timed, and these options select rows of a table.
-constexpr const char* kCounted[] = {"--format", "-m", "--experts", "--top-k", "--skew"};
-
-void add_metal_counters(CLI::App& sub, Options& options) {
-  auto* flag = sub.add_flag(
-      "--metal-counters", options.metal_counters,
-      "Instead of timing: the counted work of the Metal kernels beside its goals (a source tree "
-      "whose tests are built)");
-  for (CLI::Option* option : sub.get_options()) {
-    const std::string name = option->get_name();
-    const bool selects =
-        std::find(std::begin(kCounted), std::end(kCounted), name) != std::end(kCounted);
-    if (option != flag && name != "--help" && name != "--json" && !selects) flag->excludes(option);
-  }
-}
-
-[[noreturn]] void count_metal(const CLI::App& sub) {
-  std::vector<std::string> arguments;
-  if (sub.count("--json") != 0) arguments.emplace_back("--json");
-  for (const char* name : kCounted) {
-    if (sub.count(name) == 0) continue;
-    arguments.emplace_back(name);
-    arguments.push_back(CLI::detail::join(sub.get_option(name)->results(), ","));
-  }
-  run_metal_counters(arguments);
 }
 
 constexpr const char* kFooter =
@@ -310,9 +271,7 @@ constexpr const char* kFooter =
     "  metal-marlin bench --format int4,nvfp4 --row-invariant -m 1,4,64\n"
     "  metal-marlin bench --format mxfp4 --experts 128 --top-k 4 -n 2880 -k 2880 -m 1,64\n"
     "  metal-marlin bench --file model.gguf -m 1              what all layers take for a token\n"
-    "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight --svg roofline.svg\n"
-    "  metal-marlin bench --metal-counters --format mxfp4 -m 1,32\n"
-    "  metal-marlin bench --metal-counters --experts 32 --top-k 4";
+    "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight";
 
 }  // namespace
 }  // namespace bench_command
@@ -362,16 +321,8 @@ void add_bench(CLI::App& app, Action& action) {
   sub->add_flag("--row-invariant", options->row_invariant,
                 "Race every product with MARLIN_GEMM_ROW_INVARIANT against the same without");
   sub->add_flag("--json", options->json, "One JSON record a line, each as soon as it is measured");
-  sub->add_option("--svg", options->svg, "Draw the roofline to this file")->type_name(kFile);
-  add_force(*sub, options->force);
-  add_metal_counters(*sub, *options);
   sub->footer(kFooter);
-  sub->callback([&action, sub, options] {
-    action = [sub, options]() -> ExitCode {
-      if (options->metal_counters) count_metal(*sub);
-      return run(*options);
-    };
-  });
+  sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }
 
 }  // namespace metal_marlin::tools

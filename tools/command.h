@@ -46,8 +46,6 @@ void add_quantize(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
 void add_tune(CLI::App& app, Action& action);
-void add_report(CLI::App& app, Action& action);
 void add_quickstart(CLI::App& app, Action& action);
-void add_completions(CLI::App& app, Action& action);
 
 }  // namespace metal_marlin::tools

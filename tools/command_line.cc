@@ -6,11 +6,11 @@
 #include <memory>
 #include <string>
 
-#include "help.h"
 #include "library.h"
 #include "metal_marlin/metal_marlin.h"
 #include "quantize_options.h"
 #include "terminal.h"
+#include "usage.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -25,7 +25,7 @@ void describe(CLI::App& app) {
   app.name("metal-marlin");
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
-  app.formatter(help_formatter());
+  app.get_formatter()->column_width(30);
   app.fallthrough();  // --color may stand behind the command
   app.add_option_function<std::string>(
          "--color", [](const std::string& word) { set_color(known(parse_color(word))); },
@@ -63,9 +63,7 @@ CommandLine::CommandLine()
   add_bench(*app_, action_);
   add_explain(*app_, action_);
   add_tune(*app_, action_);
-  add_report(*app_, action_);
   add_quickstart(*app_, action_);
-  add_completions(*app_, action_);
 }
 
 CommandLine::~CommandLine() = default;

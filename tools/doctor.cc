@@ -1,6 +1,11 @@
 // doctor: describes this machine and measures its limits.
 #include <fmt/format.h>
+#include <sys/utsname.h>
 
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "command.h"
@@ -9,6 +14,7 @@
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
+#include "printable.h"
 #include "profile.h"
 #include "progress.h"
 #include "quantize_options.h"
@@ -18,8 +24,10 @@ namespace metal_marlin::tools {
 namespace doctor_command {
 namespace {
 
+using nlohmann::ordered_json;
+
 struct Options {
-  bool measure = true;
+  bool measure = true, json = false;
   unsigned threads = 0;
 };
 
@@ -72,44 +80,115 @@ void print_profiles(bool of_gpus) {
       fmt::print("profile    {}: {}\n", backend_name(info.backend), profile_text(info));
 }
 
-void print_limits(unsigned threads) {
-  constexpr int kRounds = 15;
+constexpr int kRounds = 15;
+
+/// Medians of samples taken in turn.
+struct MeasuredLimits {
+  std::string reading;
+  double read_rate = 0;
+  std::vector<std::pair<const char*, double>> peaks;  // instruction, operations a second
+};
+
+MeasuredLimits measure_limits(unsigned threads) {
   std::vector<double> reads;
   std::vector<std::vector<double>> peaks(dot_loops().size());
-  std::string reading;
-  {
-    Progress progress("measuring", kRounds);
-    Limits limits(threads);
-    reading = limits.reading();
-    for (int round = 0; round < kRounds; ++round) {
-      progress.at(round);
-      reads.push_back(limits.read_sample());
-      for (size_t i = 0; i < peaks.size(); ++i)
-        peaks[i].push_back(limits.dot_sample(dot_loops()[i]));
-    }
+  Progress progress("measuring", kRounds);
+  Limits limits(threads);
+  for (int round = 0; round < kRounds; ++round) {
+    progress.at(round);
+    reads.push_back(limits.read_sample());
+    for (size_t i = 0; i < peaks.size(); ++i) peaks[i].push_back(limits.dot_sample(dot_loops()[i]));
   }
+  MeasuredLimits measured{limits.reading(), median(reads), {}};
+  for (size_t i = 0; i < peaks.size(); ++i)
+    measured.peaks.emplace_back(dot_loops()[i].name, median(peaks[i]));
+  return measured;
+}
+
+void print_limits(const MeasuredLimits& limits, unsigned threads) {
   fmt::print("\nmeasured with {} thread{} at once, medians of {} samples taken in turn\n", threads,
              threads == 1 ? "" : "s", kRounds);
   fmt::print("  {:<18} {:8.1f} GB/s   {}, the fastest of {} ways\n", "reading memory",
-             median(reads) / 1e9, reading, read_kernels().size());
-  for (size_t i = 0; i < peaks.size(); ++i) {
-    fmt::print("  {:<18} {:8.1f} Gop/s\n", dot_loops()[i].name, median(peaks[i]) / 1e9);
-  }
+             limits.read_rate / 1e9, limits.reading, read_kernels().size());
+  for (const auto& [instruction, peak] : limits.peaks)
+    fmt::print("  {:<18} {:8.1f} Gop/s\n", instruction, peak / 1e9);
   fmt::print(
       "A multiplication and an addition are two operations. Other processes lower these figures: "
       "compare them only with\n"
       "figures of the same minute.\n");
 }
 
-ExitCode run(const Options& options) {
-  const unsigned threads = options.threads ? options.threads : usable_threads();
+ordered_json about_build() {
+#ifdef __clang__
+  constexpr const char* kCompiler = __VERSION__;
+#else
+  constexpr const char* kCompiler = "GCC " __VERSION__;
+#endif
+  const uint32_t v = marlin_version();
+  ordered_json build = {{"version", fmt::format("{}.{}.{}", v >> 16, (v >> 8) & 0xff, v & 0xff)},
+                        {"abi", fmt::format("{}.{}", MARLIN_ABI_MAJOR, MARLIN_ABI_MINOR)},
+                        {"compiler", kCompiler}};
+  for (const char* name : {"METAL_MARLIN_ISA", "METAL_MARLIN_KERNEL"}) {
+    const char* value = std::getenv(name);
+    build[name] = value != nullptr ? value : "";
+  }
+  return build;
+}
+
+/// Leaves out the name of the machine, which may be the name of its owner.
+ordered_json about_machine(unsigned threads) {
+  utsname names{};
+  uname(&names);
+  const CpuInfo& cpu = cpu_info();
+  ordered_json caches = ordered_json::object();
+  for (const CacheInfo& cache : cpu.caches) caches[cache.name] = cache.bytes;
+  return {{"system", names.sysname}, {"release", names.release}, {"machine", names.machine},
+          {"processor", cpu.model},  {"features", cpu.features}, {"caches", caches},
+          {"cpus", cpu.cpus},        {"threads", threads}};
+}
+
+ordered_json about_devices() {
+  ordered_json all = ordered_json::array();
+  for (const marlin_device_info& info : devices())
+    all.push_back({{"backend", backend_name(info.backend)},
+                   {"index", info.index},
+                   {"name", info.name},
+                   {"architecture", info.isa_or_arch},
+                   {"memory_bytes", info.memory_bytes},
+                   {"why_not", info.why_not}});
+  return all;
+}
+
+ordered_json to_json(const MeasuredLimits& limits) {
+  ordered_json json = {{"reading", limits.reading}, {"read_gbytes_per_s", limits.read_rate / 1e9}};
+  for (const auto& [instruction, peak] : limits.peaks) json["gops"][instruction] = peak / 1e9;
+  return json;
+}
+
+void print_json(const Options& options, unsigned threads) {
+  ordered_json all = {
+      {"build", about_build()}, {"machine", about_machine(threads)}, {"devices", about_devices()}};
+  if (options.measure) {
+    all["kernel_checks"] = ordered_json::array();
+    for (const KernelChecks& checks : check_kernels())
+      all["kernel_checks"].push_back(tools::to_json(checks));
+    all["limits"] = to_json(measure_limits(threads));
+  }
+  fmt::print("{}\n", json_text(all, 1));
+}
+
+void print_all(const Options& options, unsigned threads) {
   print_devices();
   print_processor(threads);
   print_profiles(options.measure);
-  if (options.measure) {
-    for (const KernelChecks& checks : check_kernels()) print(checks);
-    print_limits(threads);
-  }
+  if (!options.measure) return;
+  for (const KernelChecks& checks : check_kernels()) print(checks);
+  print_limits(measure_limits(threads), threads);
+}
+
+ExitCode run(const Options& options) {
+  const unsigned threads = options.threads ? options.threads : usable_threads();
+  options.json ? print_json(options, threads) : print_all(options, threads);
   for (const auto& info : devices()) {
     if (info.why_not[0] == '\0') return ExitCode::ok;
   }
@@ -127,15 +206,21 @@ void add_doctor(CLI::App& app, Action& action) {
   sub->add_flag(
       "!--no-measure", options->measure,
       "Only describe: neither check the kernels of GPUs nor measure, which takes two seconds");
+  sub->add_flag("--json", options->json,
+                "One JSON object: what a maintainer needs to know of a machine");
   sub->add_option("--threads", options->threads,
                   "Threads to measure with; default: all that this process may use")
       ->check(in_range(1, 1024));
   sub->footer(
       "Says of each backend whether it is usable, or why not. Exits with 1 when none is. On each "
       "GPU it says which kernels\n"
-      "compute right there, which are refused, and which serve instead.\n\n"
+      "compute right there, which are refused, and which serve instead. With --json it adds what "
+      "the library was built\n"
+      "with and what it said of refused kernels. No names of users, machines or folders are in "
+      "it.\n\n"
       "Examples:\n"
       "  metal-marlin doctor\n"
+      "  metal-marlin doctor --json >doctor.json\n"
       "  taskset -c 0 metal-marlin doctor      one core's share of the memory bandwidth");
   sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }

@@ -170,6 +170,20 @@ double spread_of(std::vector<double> samples) {
 
 }  // namespace
 
+std::string limits_text(std::span<const Measurement> all) {
+  std::vector<double> reads;
+  std::map<std::string, std::vector<double>> peaks;
+  for (const Measurement& m : all) {
+    reads.push_back(m.read_rate);
+    peaks[m.instruction].push_back(m.peak);
+  }
+  std::string text = fmt::format("reading memory {:.1f} GB/s", median(reads) / 1e9);
+  if (!all.empty()) text += fmt::format(" ({})", all.front().reading);
+  for (const auto& [instruction, samples] : peaks)
+    text += fmt::format(", {} {:.0f} Gop/s", instruction, median(samples) / 1e9);
+  return text;
+}
+
 std::string noise_text(std::span<const Measurement> all) {
   constexpr double kSpread = 0.15, kOthers = 0.25;  // below these, times of a race repeat well
   double spread = 0, others = 0;

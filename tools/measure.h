@@ -80,6 +80,10 @@ struct Measurement {
 /// One line of `bench --json`.
 nlohmann::ordered_json to_json(const Measurement& measurement);
 
+/// "reading memory 80.1 GB/s (64-byte loads, 4 streams, ...), vdpbf16ps 1010 Gop/s, ...": medians
+/// of the limits of these measurements.
+std::string limits_text(std::span<const Measurement> all);
+
 /// What disturbed these measurements, as a sentence; "" if little did.
 std::string noise_text(std::span<const Measurement> all);
 

@@ -13,12 +13,10 @@
 #include "library.h"
 #include "measure.h"
 #include "names.h"
-#include "output_file.h"
 #include "parallel.h"
 #include "printable.h"
 #include "progress.h"
 #include "quantize_options.h"
-#include "roofline.h"
 #include "table.h"
 #include "terminal.h"
 #include "words.h"
@@ -30,9 +28,8 @@ namespace {
 namespace fs = std::filesystem;
 
 struct Options {
-  std::string folder, svg = "metal-marlin-roofline.svg";
+  std::string folder;
   int64_t n = 11776, k = 4096;
-  bool force = false;
 };
 
 constexpr int64_t kRows[] = {1, 8, 64};  // M
@@ -272,9 +269,6 @@ bool report_large(const std::vector<Measurement>& all) {
 ExitCode run(const Options& options) {
   const auto start = std::chrono::steady_clock::now();
   const auto folders = subfolders(options.folder);
-  InputFiles inputs;
-  for (const fs::path& folder : folders) inputs.add_checkpoint(folder.string());
-  OutputFile svg(options.svg, options.force, std::move(inputs));
   const unsigned threads = usable_threads();
   const Context context = make_context({.backend = MARLIN_BACKEND_AUTO, .threads = threads});
   const marlin_device_info device = device_of(MARLIN_BACKEND_AUTO);
@@ -298,13 +292,10 @@ ExitCode run(const Options& options) {
   std::fflush(stdout);
   const auto large = large_layer(options, {context.get(), device, &limits, 2.0});
   right = report_large(large) && right;
-  const Roofline roofline = roofline_of(large);
-  svg.write(render_roofline(roofline));
-  svg.commit();
   if (const std::string noise = noise_text(large); !noise.empty())
     fmt::print("\n{}\n", red("noise: " + noise, stdout));
-  fmt::print("\nlimits of this run: {}\nroofline: {}\n{} in {:.0f} s\n", limits_text(roofline),
-             fs::absolute(options.svg).string(), right ? "all right" : "SOMETHING IS WRONG",
+  fmt::print("\nlimits of this run: {}\n{} in {:.0f} s\n", limits_text(large),
+             right ? "all right" : "SOMETHING IS WRONG",
              std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   return right ? ExitCode::ok : ExitCode::wrong;
 }
@@ -319,10 +310,6 @@ void add_quickstart(CLI::App& app, Action& action) {
       "Pack, multiply by, check and time every checkpoint of a folder, and one large layer");
   auto options = std::make_shared<Options>();
   sub->add_option("DIR", options->folder, "A folder of checkpoint folders")->required();
-  sub->add_option("--svg", options->svg, "Where to draw the roofline")
-      ->type_name(kFile)
-      ->capture_default_str();
-  add_force(*sub, options->force);
   sub->add_option("-n,--n", options->n, "Rows of the large layer")
       ->capture_default_str()
       ->check(in_range(1, 1 << 20));

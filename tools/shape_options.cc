@@ -170,12 +170,6 @@ std::vector<bool> ShapeOptions::sparsities(const WeightType& type) const {
   return {false};
 }
 
-InputFiles ShapeOptions::inputs() const {
-  InputFiles inputs;
-  if (!file_.empty()) inputs.add_checkpoint(file_);
-  return inputs;
-}
-
 std::function<Weights()> ShapeOptions::make(marlin_context* context, const Subject& subject,
                                             bool sparse) const {
   const WeightType& type = subject.type;

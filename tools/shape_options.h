@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "input_files.h"
 #include "library.h"
 #include "quantize_options.h"
 #include "workload.h"
@@ -41,8 +40,6 @@ class ShapeOptions {
   std::vector<bool> sparsities(const WeightType& type) const;
   /// 0 if no mixture of experts is requested.
   int64_t experts() const { return experts_; }
-  /// The files of --file.
-  InputFiles inputs() const;
 
  private:
   std::vector<Subject> subjects_of_file() const;

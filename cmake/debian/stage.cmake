@@ -27,12 +27,11 @@ foreach(component IN LISTS CPACK_COMPONENTS_ALL)
   file(WRITE ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/${component}/usr/share/lintian/overrides/${CPACK_DEBIAN_${upper}_PACKAGE_NAME}
        "${overrides}")
 endforeach()
-# Pages are packed, zsh looks elsewhere, and the loader finds the library by itself.
+# Pages are packed, and the loader finds the library by itself.
 set(tools ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/tools/usr)
 if(EXISTS ${tools})
   file(RPATH_REMOVE FILE ${tools}/bin/metal-marlin)
   execute_process(COMMAND gzip -9n ${tools}/share/man/man1/metal-marlin.1 COMMAND_ERROR_IS_FATAL ANY)
-  file(RENAME ${tools}/share/zsh/site-functions ${tools}/share/zsh/vendor-completions)
 endif()
 # The license is in the file copyright, and the changelog beside it.
 file(REMOVE ${CPACK_TEMPORARY_INSTALL_DIRECTORY}/debian_dev/usr/share/doc/libmetal-marlin-dev/LICENSE

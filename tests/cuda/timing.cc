@@ -72,19 +72,16 @@ void add_modes(CLI::App& app, Options& options, Words& words) {
       as_list(app.add_option("--shapes", words.shapes, "of these, with commas between; lm_head has up to 8 rows"))
           ->check(CLI::IsMember(names_of(kShapes)))
           ->capture_default_str();
-  auto* const svg = app.add_option("--svg", options.svg, "draw the roofline of single products to this file");
   auto* const compute = app.add_option("--compute", words.compute, "of single products; fp8 is for FP4 weights")
                             ->check(CLI::IsMember({"default", "fp8"}))
                             ->capture_default_str();
   auto* const decoder = app.add_flag("--decoder", options.decoder,
                                      "instead of single products: all products of a decoder of 7 B weights in one graph")
                             ->excludes(shapes)
-                            ->excludes(svg)
                             ->excludes(compute);
   app.add_flag("--dense", options.dense, "cuBLAS as such a decoder, too, whose weights take 13 GB")->needs(decoder);
   auto* const experts = app.add_flag("--experts", options.experts, "instead of single products: mixtures of experts")
                             ->excludes(shapes)
-                            ->excludes(svg)
                             ->excludes(compute)
                             ->excludes(decoder);
   app.add_option("--expert-count", options.expert_count, "experts of a product")

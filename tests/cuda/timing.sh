@@ -18,16 +18,15 @@ bench_cuda() {
   { configure_cuda "$cuda_targets" && build_tree cuda metal_marlin_cuda_timing; } >&2 || exit 1
   for argument; do
     case $argument in
-      --cool | --decoder | --experts | --shapes* | --json* | --svg* | --help | -h)
+      --cool | --decoder | --experts | --shapes* | --json* | --help | -h)
         exec "$folder/metal_marlin_cuda_timing" "$folder/read_floor.fatbin" "$@" ;;
     esac
   done
   for table in hot cool decoder; do
-    case $table in hot) option="--svg build/cuda-roofline.svg" ;; *) option=--$table ;; esac
-    # shellcheck disable=SC2086
-    "$folder/metal_marlin_cuda_timing" "$folder/read_floor.fatbin" "$@" $option --json "build/cuda-$table.jsonl" || status=1
+    case $table in hot) option= ;; *) option=--$table ;; esac
+    "$folder/metal_marlin_cuda_timing" "$folder/read_floor.fatbin" "$@" ${option:+"$option"} --json "build/cuda-$table.jsonl" || status=1
     say ""
   done
-  say "records: build/cuda-hot.jsonl, build/cuda-cool.jsonl, build/cuda-decoder.jsonl; roofline: build/cuda-roofline.svg"
+  say "records: build/cuda-hot.jsonl, build/cuda-cool.jsonl, build/cuda-decoder.jsonl"
   return $status
 }

@@ -14,7 +14,7 @@
 namespace timing {
 
 struct Options {
-  std::string read_floor, json, svg;
+  std::string read_floor, json;
   std::vector<const Shape*> shapes;
   std::vector<const Format*> formats;
   std::vector<int64_t> rows;

@@ -1,6 +1,5 @@
 // The mode without a name: products of single weights, beside cuBLAS's of 16-bit weights.
 #include <algorithm>
-#include <fstream>
 #include <memory>
 #include <stdexcept>
 
@@ -8,7 +7,6 @@
 #include "timing_cublas.h"
 #include "timing_modes.h"
 #include "timing_products.h"
-#include "timing_roofline.h"
 
 namespace timing {
 namespace {
@@ -61,7 +59,6 @@ class Race {
   /// Whether all products ran and were right.
   bool run() {
     for (const Shape* shape : bench_.options.shapes) run(*shape);
-    if (!bench_.options.svg.empty() && !report_.results().empty()) draw();
     return report_.is_right();
   }
 
@@ -135,12 +132,6 @@ class Race {
     ours.launch();
     return check(bench_.device, {operands.a.view(), m, shape.n, operands.c.at(), MARLIN_EPILOGUE_NONE, bench_.options.compute},
                  sample, last);
-  }
-
-  void draw() const {
-    std::ofstream file(bench_.options.svg);
-    file << roofline_of(report_.setting(), report_.results());
-    if (!file.flush()) throw std::runtime_error(bench_.options.svg + ": cannot be written");
   }
 
   void multiply_dense(const Shape& shape, const Operands& operands, int64_t m, size_t copies) const {

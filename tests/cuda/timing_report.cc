@@ -142,7 +142,6 @@ ProductReport::ProductReport(Setting of, const std::string& json, std::string cu
 }
 
 void ProductReport::add(const ProductResult& result) {
-  results_.push_back(result);
   const auto& [shape, format, m, kernel, race, verdict] = result;
   print_place(shape, format, m);
   std::printf(" %9.2f %9.2f %6.2f %s %8.1f %7.3f  %s\n", race.us, race.read_us, race.times_read, cublas_text(race).c_str(),

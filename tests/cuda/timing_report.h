@@ -77,11 +77,9 @@ class ProductReport : public Report {
   ProductReport(Setting setting, const std::string& json, std::string cublas);
   void add(const ProductResult& result);
   void refuse(const Shape& shape, const Format& format, int64_t m, const std::string& why);
-  const std::vector<ProductResult>& results() const { return results_; }
 
  private:
   const std::string cublas_;
-  std::vector<ProductResult> results_;
 };
 
 /// Of each kind of product: its name, and that of its kernel.

@@ -54,15 +54,14 @@ case $case in
     "$CMAKE" --install "$BUILD" --prefix "$prefix" >install.log
     for file in include/metal_marlin/metal_marlin.h include/metal_marlin/metal_marlin.hpp "$LIBDIR/libmetal-marlin.a" \
       "$LIBDIR/pkgconfig/metal-marlin.pc" "$LIBDIR/cmake/metal-marlin/metal-marlin-config.cmake" bin/metal-marlin \
-      share/man/man1/metal-marlin.1 share/bash-completion/completions/metal-marlin share/zsh/site-functions/_metal-marlin \
-      share/fish/vendor_completions.d/metal-marlin.fish share/doc/metal-marlin/README.md \
+      share/man/man1/metal-marlin.1 share/doc/metal-marlin/README.md \
       share/doc/metal-marlin/docs/README.md share/doc/metal-marlin/examples/mlp.c; do
       [ -e "$prefix/$file" ] || fail "$file is not installed"
     done
     for license in "MIT License" "BSD 2-Clause License" "BSD 3-Clause License"; do # of what is compiled in
       grep -q "$license ---" "$prefix/share/doc/metal-marlin/NOTICE" || fail "no text of the $license is installed"
     done
-    extra=$(cd "$prefix" && find . -type f | grep -v -E "^\./(include/metal_marlin/metal_marlin\.hp*|$LIBDIR/(libmetal-marlin\.|pkgconfig/metal-marlin\.pc|cmake/metal-marlin/)|bin/metal-marlin$|share/(man/man1/metal-marlin\.1|bash-completion|zsh|fish|doc/metal-marlin/))" || true)
+    extra=$(cd "$prefix" && find . -type f | grep -v -E "^\./(include/metal_marlin/metal_marlin\.hp*|$LIBDIR/(libmetal-marlin\.|pkgconfig/metal-marlin\.pc|cmake/metal-marlin/)|bin/metal-marlin$|share/(man/man1/metal-marlin\.1|doc/metal-marlin/))" || true)
     [ -z "$extra" ] || fail "installed without a reason: $extra"
     ;;
   library) sh "$here/library.sh" "$prefix/$LIBDIR" ;;
@@ -205,7 +204,7 @@ case $case in
     LIBDIR=lib/$("$CC" -print-multiarch)
     places="libmetal-marlin0=same=usr/$LIBDIR/libmetal-marlin\.so\.[0-9.]*
       libmetal-marlin-dev=same=usr/(include|$LIBDIR/(pkgconfig|cmake)|share/doc/libmetal-marlin-dev)/.*|usr/$LIBDIR/libmetal-marlin\.(a|so)
-      metal-marlin=foreign=usr/bin/metal-marlin|usr/share/(man|bash-completion|zsh|fish)/.*"
+      metal-marlin=foreign=usr/bin/metal-marlin|usr/share/man/.*"
     for place in $places; do
       package=${place%%=*} files=${place#*=*=} architectures=${place#*=}
       dpkg-deb -x "$package"_*.deb root
@@ -221,7 +220,7 @@ case $case in
         fail "$package does not depend on its own version of the library"
     done
     [ "$(ls -- *.deb | wc -l)" = 3 ] || fail "more than three packages: $(ls -- *.deb)"
-    sort -- *.files | sed "s|^usr/||; s|\.1\.gz\$|.1|; s|zsh/vendor-completions|zsh/site-functions|
+    sort -- *.files | sed "s|^usr/||; s|\.1\.gz\$|.1|
       s|^$LIBDIR/|$installed_libdir/|; s|^share/doc/libmetal-marlin-dev/|share/doc/metal-marlin/|" | sort >packaged
     # The license is in the file copyright there, and the changelog beside it.
     (cd "$prefix" && find . ! -type d | sed 's|^\./||' | grep -v '^share/doc/metal-marlin/\(LICENSE\|CHANGELOG\.md\)$' | sort) >installed

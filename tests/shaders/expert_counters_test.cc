@@ -1,5 +1,5 @@
 // Work of products of experts, counted: each expert's weights once a tile of its rows, and nothing of the others.
-// `metal-marlin bench --metal-counters --experts` prints what is counted here.
+// `metal_counters --experts` prints what is counted here.
 #include <algorithm>
 #include <string>
 

@@ -1,4 +1,4 @@
-// The table of `metal-marlin bench --metal-counters`, which runs this program: work of the Metal kernels, counted on the CPU.
+// Prints the tables of docs/metal.md: work of the Metal kernels, counted on the CPU.
 //   metal_counters [--json] [--format NAME,...] [-m M,...] [--experts E [--top-k K] [--skew S]]
 // With --experts, of mixtures of experts, whose tokens are M. Exits with 0 whether or not goals are met (the tests judge them),
 // 2 for a wrong command line, 3 when a product fails.

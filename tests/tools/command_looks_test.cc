@@ -1,4 +1,4 @@
-// How the command looks and speaks: tables that fit, colors, help, suggestions, reasons told once, noise.
+// How the command looks and speaks: tables that fit, colors, suggestions, reasons told once, noise.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -155,28 +155,6 @@ std::vector<std::string> on_a_terminal(const std::vector<std::string>& arguments
   return lines;
 }
 
-TEST(Help, FitsEightyColumns) {
-  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{},
-                                                                                       {"inspect"},
-                                                                                       {"verify"},
-                                                                                       {"unpack"},
-                                                                                       {"pack"},
-                                                                                       {"quantize"},
-                                                                                       {"bench"},
-                                                                                       {"explain"},
-                                                                                       {"tune"},
-                                                                                       {"doctor"},
-                                                                                       {"report"}}) {
-    std::vector<std::string> arguments = command;
-    arguments.push_back("--help");
-    for (const std::string& line : on_a_terminal(arguments)) {
-      if (!line.starts_with("  metal-marlin ")) {
-        EXPECT_LE(line.size(), 80u) << arguments[0] << ": " << line;
-      }
-    }
-  }
-}
-
 /// Characters, of which some have several bytes.
 size_t characters(const std::string& line) {
   return static_cast<size_t>(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xc0) != 0x80; }));
@@ -284,16 +262,6 @@ TEST(Command, SuggestsALayer) {
   EXPECT_THAT(
       ran.err,
       HasSubstr("there is no layer 'blk.0.ffn_dwn.weight'; did you mean 'blk.0.ffn_down.weight'? The file has 7 layers"));
-}
-
-TEST(Command, HelpShowsWordsAndSentences) {
-  const std::string help = run_command({"bench", "--help"}).out;
-  for (const char* unwanted : {"Excludes", "TEXT:", "{", "INT", "FLOAT", "UINT"}) EXPECT_THAT(help, Not(HasSubstr(unwanted)));
-  EXPECT_THAT(help, HasSubstr("--compute default|int8|fp8,..."));
-  EXPECT_THAT(help, HasSubstr("Computes, a list; default: default,int8"));
-  EXPECT_THAT(help, HasSubstr("; only with --file"));
-  EXPECT_THAT(help, HasSubstr("; not with --file"));
-  EXPECT_THAT(run_command({"doctor", "--help"}).out, Not(HasSubstr("{false}")));
 }
 
 /// A .safetensors file of 8-bit integers, which are of no layout that is read, and of one layer of floats.

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -24,12 +23,11 @@
 #include "tools/input_files.h"
 #include "tools/library.h"
 #include "tools/machine_limits.h"
+#include "tools/measure.h"
 #include "tools/names.h"
 #include "tools/output_file.h"
 #include "tools/recipes.h"
 #include "tools/reference.h"
-#include "tools/report.h"
-#include "tools/roofline.h"
 #include "tools/router.h"
 #include "tools/safetensors_writer.h"
 #include "tools/table.h"
@@ -465,34 +463,20 @@ TEST(InputFiles, AreAllThatTheLibraryReads) {
   EXPECT_GT(checkpoints, 10);
 }
 
-TEST(Roofline, PlacesEachPointAtItsOwnFraction) {
+TEST(Measurements, AreJudgedByTheLimitsOfTheirRace) {
   Measurement m{};
   m.job = {1, MARLIN_COMPUTE_DEFAULT};
   m.format = MARLIN_MXFP4;
   m.n = m.k = 1000;
   m.bytes = 500000;
   m.read_rate = 50e9;
+  m.reading = "in a test";
   m.instruction = "vdpbf16ps";
   m.peak = 1e12;
   m.seconds = 2 * 500000 / 50e9;  // twice as long as reading takes
   EXPECT_TRUE(m.read_bound());
   EXPECT_DOUBLE_EQ(m.fraction_of_limit(), 0.5);
-  const Roofline roofline = roofline_of(std::vector{m});
-  EXPECT_DOUBLE_EQ(roofline.points.at(0).intensity, 4);
-  EXPECT_DOUBLE_EQ(roofline.points.at(0).rate, 100e9);
-  EXPECT_THAT(render_roofline(roofline), HasSubstr("mxfp4 M=1: 100 GFLOP/s, 50% of its limit"));
-}
-
-TEST(Report, LeavesHomeFoldersOut) {
-  const char* home = std::getenv("HOME");
-  const std::string before = home != nullptr ? home : "";
-  setenv("HOME", "/var/people/someone", 1);
-  const std::string users = std::string("/Users") + "/", homes = std::string("/home") + "/";
-  EXPECT_EQ(without_home_folders("a /var/people/someone/b and /var/people/someone"), "a ~/b and ~");
-  EXPECT_EQ(without_home_folders("{\"at\": \"" + users + "ann/Library\", " + homes + "bob}"), "{\"at\": \"~/Library\", ~");
-  setenv("HOME", "/", 1);
-  EXPECT_EQ(without_home_folders("a/b"), "a/b");
-  setenv("HOME", before.c_str(), 1);
+  EXPECT_EQ(limits_text(std::vector{m, m}), "reading memory 50.0 GB/s (in a test), vdpbf16ps 1000 Gop/s");
 }
 
 }  // namespace

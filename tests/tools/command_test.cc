@@ -25,8 +25,8 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-const char* const kCommands[] = {"doctor", "inspect", "verify", "unpack", "pack",      "quantize",
-                                 "bench",  "explain", "tune",   "report", "quickstart"};
+const char* const kCommands[] = {"doctor",   "inspect", "verify",  "unpack", "pack",
+                                 "quantize", "bench",   "explain", "tune",   "quickstart"};
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
@@ -126,13 +126,13 @@ TEST(Command, AFullDiskForStandardOutputExitsWith3) {
       {"--help"},
       {"inspect", "--help"},
       {"doctor", "--no-measure"},
+      {"doctor", "--no-measure", "--json"},
       {"inspect", data("ct-mxfp4")},
       {"inspect", "--json", data("ct-mxfp4")},
       {"verify", data("ct-mxfp4"), "-m", "1", "--rows", "4"},
       {"quantize", data("float-f16"), scratch.at("table"), "--format", "int4"},
       {"quantize", data("float-f16"), scratch.at("json"), "--format", "int4", "--json"},
-      {"explain", "-n", "96", "-k", "160"},
-      {"completions", "bash"}};
+      {"explain", "-n", "96", "-k", "160"}};
   for (const auto& arguments : commands) {
     const Ran ran = run_command(arguments, {.out = "/dev/full"});
     EXPECT_EQ(ran.exit_code, 3) << testing::PrintToString(arguments);
