@@ -7,10 +7,7 @@
 
 namespace metal_marlin::tools {
 
-bool is_utf8(std::string_view text);
-/// The result cannot control a terminal or forge a line. It is UTF-8. Escapes like \x1b replace
-/// invalid bytes and control characters below U+0020. Escapes like \u202e replace other control
-/// characters and characters that reverse or break lines of text.
+/// The whole text as first_printable() shows it (base/printable.h).
 std::string printable(std::string_view text);
 /// null for an empty text.
 nlohmann::ordered_json text_or_null(const std::string& text);

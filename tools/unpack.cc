@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/utf8.h"
 #include "command.h"
 #include "library.h"
 #include "output_file.h"

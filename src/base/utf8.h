@@ -2,33 +2,36 @@
 #pragma once
 
 #include <cstddef>
-#include <string>
+#include <string_view>
 
 namespace metal_marlin {
 
-/// The length in bytes of the sequence that begins at `p`, or 0 if it is not valid UTF-8. The text
-/// ends with a NUL.
-inline size_t utf8_length(const unsigned char* p) {
-  const auto follows = [p](int i, unsigned low = 0x80, unsigned high = 0xbf) {
-    return p[i] >= low && p[i] <= high;
+/// The length in bytes of the sequence with which a text begins, or 0 if it begins with none.
+inline size_t utf8_length(std::string_view text) {
+  const auto byte = [&](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
   };
-  if (p[0] < 0x80) return 1;
-  if (p[0] < 0xc2 || p[0] > 0xf4) return 0;
-  if (p[0] < 0xe0) return follows(1) ? 2 : 0;
-  if (p[0] < 0xf0)
-    return follows(1, p[0] == 0xe0 ? 0xa0 : 0x80, p[0] == 0xed ? 0x9f : 0xbf) && follows(2) ? 3 : 0;
-  return follows(1, p[0] == 0xf0 ? 0x90 : 0x80, p[0] == 0xf4 ? 0x8f : 0xbf) && follows(2) &&
+  const auto follows = [&](size_t i, unsigned low = 0x80, unsigned high = 0xbf) {
+    return byte(i) >= low && byte(i) <= high;
+  };
+  const unsigned lead = byte(0);
+  if (text.empty()) return 0;
+  if (lead < 0x80) return 1;
+  if (lead < 0xc2 || lead > 0xf4) return 0;
+  if (lead < 0xe0) return follows(1) ? 2 : 0;
+  if (lead < 0xf0)
+    return follows(1, lead == 0xe0 ? 0xa0 : 0x80, lead == 0xed ? 0x9f : 0xbf) && follows(2) ? 3 : 0;
+  return follows(1, lead == 0xf0 ? 0x90 : 0x80, lead == 0xf4 ? 0x8f : 0xbf) && follows(2) &&
                  follows(3)
              ? 4
              : 0;
 }
 
-inline bool is_utf8(const std::string& text) {
-  const auto* p = reinterpret_cast<const unsigned char*>(text.c_str());
-  for (const auto* end = p + text.size(); p < end;) {
-    const size_t length = utf8_length(p);
+inline bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = utf8_length(text);
     if (length == 0) return false;
-    p += length;
+    text.remove_prefix(length);
   }
   return true;
 }

@@ -86,7 +86,7 @@ const std::map<std::string, std::set<std::string>> kArrows = {
     {"api/backends.cc",
      {"api", "base", "formats", "core", "sources", "layouts", "checkpoints", "device", "backends/cpu", "backends/cuda",
       "backends/gpu", "backends/metal"}},
-    {"tools", {}},
+    {"tools", {"base", "formats"}},
     {"examples", {}},
     {"bindings", {}},
     {"tests/reference", {}},
