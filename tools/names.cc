@@ -6,51 +6,22 @@
 #include <array>
 #include <utility>
 
+#include "formats/format_rows.h"
+
 namespace metal_marlin::tools {
 namespace {
 
 template <class T>
 using Names = std::span<const std::pair<T, std::string_view>>;
 
-/// All that the command knows of a format. The format table of the library is behind its border; a
-/// test compares the two.
-struct FormatRow {
-  marlin_format format;
-  std::string_view name;
-  int bits;        ///< of a code
-  uint32_t group;  ///< if none is requested
-  unsigned uses = 0;
-};
-constexpr unsigned kMeasured = 1;   // of measured_formats()
-constexpr unsigned kQuantized = 2;  // of quantize_formats()
-constexpr FormatRow kFormats[] = {
-    {MARLIN_INT4, "int4", 4, 32, kMeasured | kQuantized},
-    {MARLIN_FP4, "fp4", 4, 32, kMeasured},
-    {MARLIN_MXFP4, "mxfp4", 4, 32, kMeasured | kQuantized},
-    {MARLIN_NVFP4, "nvfp4", 4, 16, kMeasured | kQuantized},
-    {MARLIN_INT8, "int8", 8, 32, kMeasured},
-    {MARLIN_INT2, "int2", 2, 32, kQuantized},
-    {MARLIN_INT3, "int3", 3, 32, kQuantized},
-    {MARLIN_INT5, "int5", 5, 32, kQuantized},
-    {MARLIN_INT6, "int6", 6, 32, kQuantized},
-    {MARLIN_IQ4, "iq4", 4, 32},
-    {MARLIN_UINT8, "uint8", 8, 32, kQuantized},
-    {MARLIN_FP8, "fp8", 8, 128},
-    {MARLIN_NF4, "nf4", 4, 64},
-    {MARLIN_CODEBOOK4, "codebook4", 4, 64},
-    {MARLIN_FLOAT32, "float32", 32, INT32_MAX},
-    {MARLIN_FLOAT16, "float16", 16, INT32_MAX},
-    {MARLIN_BFLOAT16, "bfloat16", 16, INT32_MAX},
-};
+constexpr marlin_format kMeasured[] = {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4,
+                                       MARLIN_INT8};
+constexpr marlin_format kQuantized[] = {MARLIN_INT4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT2,
+                                        MARLIN_INT3, MARLIN_INT5,  MARLIN_INT6,  MARLIN_UINT8};
 constexpr std::pair<marlin_compute, std::string_view> kComputes[] = {
     {MARLIN_COMPUTE_DEFAULT, "default"},
     {MARLIN_COMPUTE_INT8, "int8"},
     {MARLIN_COMPUTE_FP8, "fp8"}};
-constexpr std::pair<marlin_dtype, std::string_view> kDtypes[] = {
-    {MARLIN_F32, "f32"},   {MARLIN_F16, "f16"}, {MARLIN_BF16, "bf16"}, {MARLIN_I8, "i8"},
-    {MARLIN_I32, "i32"},   {MARLIN_U32, "u32"}, {MARLIN_U4, "u4"},     {MARLIN_E8M0, "e8m0"},
-    {MARLIN_E4M3, "e4m3"}, {MARLIN_U8, "u8"},   {MARLIN_I16, "i16"},   {MARLIN_I64, "i64"},
-};
 constexpr std::pair<marlin_layout, std::string_view> kLayouts[] = {
     {MARLIN_LAYOUT_ROWS, "rows"},
     {MARLIN_LAYOUT_K8N, "k8n"},
@@ -123,30 +94,29 @@ std::optional<T> value_of(Names<T> names, std::string_view name) {
 
 /// Null: a format of a newer library.
 const FormatRow* row_of(marlin_format format) {
-  for (const FormatRow& row : kFormats)
+  for (const FormatRow& row : kFormatRows)
     if (row.format == format) return &row;
   return nullptr;
 }
 
-std::vector<marlin_format> formats_for(unsigned use) {
-  std::vector<marlin_format> formats;
-  for (const FormatRow& row : kFormats)
-    if (row.uses & use) formats.push_back(row.format);
-  return formats;
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; }
+std::string lower(std::string_view name) {
+  std::string text(name);
+  for (char& c : text) c = lower(c);
+  return text;
 }
 
 }  // namespace
 
 bool is_name(std::string_view typed, std::string_view name) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
   return std::equal(typed.begin(), typed.end(), name.begin(), name.end(),
-                    [&](char a, char b) { return lower(a) == b; });
+                    [](char a, char b) { return lower(a) == lower(b); });
 }
 
 std::string format_name(marlin_format format) {
   if (format == MARLIN_FORMAT_NONE) return "float";
   const FormatRow* const row = row_of(format);
-  return row != nullptr ? std::string(row->name) : std::to_string(format);
+  return row != nullptr ? lower(row->name) : std::to_string(format);
 }
 std::string format_and_group(const marlin_layer_info& info) {
   std::string name = format_name(info.format);
@@ -161,7 +131,9 @@ std::string compute_name(marlin_compute compute) {
   return name_of<marlin_compute>(kComputes, compute);
 }
 std::string dtype_name(marlin_dtype dtype) {
-  return dtype == 0 ? "-" : name_of<marlin_dtype>(kDtypes, dtype);
+  if (dtype == 0) return "-";
+  const char* const name = metal_marlin::dtype_name(dtype);
+  return name != nullptr ? lower(name) : std::to_string(dtype);
 }
 std::string layout_name(marlin_layout layout) { return name_of<marlin_layout>(kLayouts, layout); }
 std::string backend_name(marlin_backend backend) {
@@ -184,7 +156,7 @@ std::optional<marlin_backend> parse_backend(std::string_view name) {
   return value_of<marlin_backend>(kBackends, name);
 }
 std::optional<marlin_format> parse_format(std::string_view name) {
-  for (const FormatRow& row : kFormats)
+  for (const FormatRow& row : kFormatRows)
     if (is_name(name, row.name)) return row.format;
   return std::nullopt;
 }
@@ -195,8 +167,9 @@ std::optional<marlin_compute> parse_compute(std::string_view name) {
   return value_of<marlin_compute>(kComputes, name);
 }
 std::optional<marlin_dtype> parse_activation_dtype(std::string_view name) {
-  const auto dtype = value_of<marlin_dtype>(kDtypes, name);
-  return dtype == MARLIN_F32 || dtype == MARLIN_F16 || dtype == MARLIN_BF16 ? dtype : std::nullopt;
+  for (const marlin_dtype dtype : {MARLIN_F32, MARLIN_F16, MARLIN_BF16})
+    if (is_name(name, dtype_name(dtype))) return dtype;
+  return std::nullopt;
 }
 
 std::vector<std::string_view> block_types() {
@@ -223,34 +196,28 @@ std::string weight_type_name(const WeightType& type) {
   return format_name(type.format);
 }
 std::string weight_types() {
-  std::vector<std::string_view> names;
-  for (const FormatRow& row : kFormats) names.push_back(row.name);
-  for (const BlockRow& row : kBlockTypes) names.push_back(row.name);
+  std::vector<std::string> names;
+  for (const FormatRow& row : kFormatRows) names.push_back(lower(row.name));
+  for (const BlockRow& row : kBlockTypes) names.emplace_back(row.name);
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-std::span<const marlin_format> measured_formats() {
-  static const std::vector<marlin_format> formats = formats_for(kMeasured);
-  return formats;
-}
-std::span<const marlin_format> quantize_formats() {
-  static const std::vector<marlin_format> formats = formats_for(kQuantized);
-  return formats;
-}
+std::span<const marlin_format> measured_formats() { return kMeasured; }
+std::span<const marlin_format> quantize_formats() { return kQuantized; }
 
 bool has_sparse_form(marlin_format format) {
   const FormatRow* const row = row_of(format);
-  return row != nullptr && row->bits == 4 && (row->uses & kMeasured) != 0;
+  return row != nullptr && row->has_sparse_form();
 }
 
 int code_bits(marlin_format format) {
   const FormatRow* const row = row_of(format);
-  return row != nullptr ? row->bits : 4;
+  return row != nullptr ? row->code_bits : 4;
 }
 
 uint32_t default_group(marlin_format format) {
   const FormatRow* const row = row_of(format);
-  return row != nullptr ? row->group : 32;
+  return row != nullptr ? static_cast<uint32_t>(row->default_group) : 32;
 }
 
 std::string count_text(uint64_t count) {

@@ -26,7 +26,7 @@ std::vector<std::string> flag_list(uint32_t flags);
 /// The same as "zeros, act-order".
 std::string flag_names(uint32_t flags);
 
-/// Whether somebody who typed this may mean a name, which has no capitals: in any case.
+/// Whether somebody who typed this may mean a name: in any case.
 bool is_name(std::string_view typed, std::string_view name);
 std::optional<marlin_backend> parse_backend(std::string_view name);  ///< auto, cpu, metal, cuda
 std::optional<marlin_format> parse_format(std::string_view name);
@@ -52,7 +52,7 @@ std::string weight_type_name(const WeightType& type);  ///< "int4", "q4_k"
 /// All that parse_weight_type() takes, for people.
 std::string weight_types();
 
-/// The formats that bench, report, verify and the quickstart take where none is named.
+/// The formats that bench, verify and the quickstart take where none is named.
 std::span<const marlin_format> measured_formats();
 /// The formats that `quantize --format` takes, beside types of blocks.
 std::span<const marlin_format> quantize_formats();

@@ -10,61 +10,6 @@
 namespace metal_marlin {
 namespace {
 
-constexpr uint32_t bit(ScaleType t) { return 1u << static_cast<int>(t); }
-constexpr uint32_t bit(ZeroKind k) { return 1u << static_cast<int>(k); }
-constexpr uint32_t kFloatScales = bit(ScaleType::f32) | bit(ScaleType::f16) | bit(ScaleType::bf16);
-
-/// Two-level zeros are unsigned: they are subtracted.
-constexpr uint32_t kAdditiveZeros = kFloatScales | bit(ScaleType::u4) | bit(ScaleType::u6);
-constexpr uint32_t kIntegerZeros =
-    bit(ZeroKind::none) | bit(ZeroKind::integer) | bit(ZeroKind::additive);
-
-// MXFP4 and NVFP4 also take float scales, because some writers give a byte a meaning that the OCP
-// type does not have: 480 for E4M3 0x7F in MLX, infinity for E8M0 0xFF. The readers of these files
-// return the scales as floats.
-constexpr int64_t kWholeRow = INT32_MAX;
-constexpr uint32_t kNoZeros = bit(ZeroKind::none);
-constexpr auto kFromZero = CodeNumbers::from_zero, kSigned = CodeNumbers::twos_signed,
-               kCodebook = CodeNumbers::codebook, kFloats = CodeNumbers::floats;
-
-constexpr FormatRow kTable[] = {
-    {MARLIN_INT4, "INT4", 4, kFromZero, nullptr, 32, false, ScaleType::f16,
-     kFloatScales | bit(ScaleType::u6), kIntegerZeros, true},
-    {MARLIN_FP4, "FP4", 4, kCodebook, kE2m1, 32, false, ScaleType::f16, kFloatScales, kNoZeros,
-     true},
-    {MARLIN_MXFP4, "MXFP4", 4, kCodebook, kE2m1, 32, true, ScaleType::e8m0,
-     kFloatScales | bit(ScaleType::e8m0), kNoZeros, true},
-    {MARLIN_NVFP4, "NVFP4", 4, kCodebook, kE2m1, 16, true, ScaleType::e4m3,
-     kFloatScales | bit(ScaleType::e4m3), kNoZeros, true},
-    {MARLIN_INT8, "INT8", 8, kSigned, nullptr, 32, false, ScaleType::f16, kFloatScales,
-     bit(ZeroKind::none) | bit(ZeroKind::additive), true},
-    {MARLIN_INT2, "INT2", 2, kFromZero, nullptr, 32, false, ScaleType::f16,
-     kFloatScales | bit(ScaleType::u4), kIntegerZeros, false},
-    {MARLIN_INT3, "INT3", 3, kFromZero, nullptr, 32, false, ScaleType::f16,
-     kFloatScales | bit(ScaleType::s6), kIntegerZeros, false},
-    {MARLIN_INT5, "INT5", 5, kFromZero, nullptr, 32, false, ScaleType::f16,
-     kFloatScales | bit(ScaleType::u6), kIntegerZeros, false},
-    {MARLIN_INT6, "INT6", 6, kFromZero, nullptr, 32, false, ScaleType::f16,
-     kFloatScales | bit(ScaleType::s8), kIntegerZeros, false},
-    {MARLIN_IQ4, "IQ4", 4, kCodebook, kIq4, 32, false, ScaleType::f16,
-     kFloatScales | bit(ScaleType::s6), kNoZeros, false},
-    {MARLIN_UINT8, "UINT8", 8, kFromZero, nullptr, 32, false, ScaleType::f16, kFloatScales,
-     kIntegerZeros, false},
-    {MARLIN_FP8, "FP8", 8, kFloats, nullptr, 128, false, ScaleType::f32,
-     kFloatScales | bit(ScaleType::e8m0), kNoZeros, false},
-    {MARLIN_NF4, "NF4", 4, kCodebook, kNf4, 64, false, ScaleType::f32,
-     kFloatScales | bit(ScaleType::nested), kNoZeros, false},
-    {MARLIN_CODEBOOK4, "CODEBOOK4", 4, kCodebook, nullptr, 64, false, ScaleType::f32,
-     kFloatScales | bit(ScaleType::nested), kNoZeros, false},
-    // A float is a code whose scale is 2^0, one for a row.
-    {MARLIN_FLOAT32, "F32", 32, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
-     bit(ScaleType::e8m0), kNoZeros, false},
-    {MARLIN_FLOAT16, "F16", 16, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
-     bit(ScaleType::e8m0), kNoZeros, false},
-    {MARLIN_BFLOAT16, "BF16", 16, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
-     bit(ScaleType::e8m0), kNoZeros, false},
-};
-
 constexpr struct {
   ScaleType type;
   marlin_dtype dtype;
@@ -80,15 +25,6 @@ constexpr struct {
 bool is_group_size(int64_t g, int64_t k) {
   return g == k || g == 16 || g == 32 || g == 64 || (g > 0 && g % 128 == 0);
 }
-
-/// Decoding looks rows up for each element, so that a row's place follows from its number.
-constexpr bool rows_follow_numbers() {
-  marlin_format number = 1;
-  for (const FormatRow& row : kTable)
-    if (row.format != number++) return false;
-  return true;
-}
-static_assert(rows_follow_numbers());
 
 Status check_group(const FormatRow& row, int64_t group_size, int64_t k) {
   if (row.fixed_group) {
@@ -227,12 +163,12 @@ Status check_tensor_scales(const WeightMeta& meta) {
 
 }  // namespace
 
-std::span<const FormatRow> format_table() { return kTable; }
+std::span<const FormatRow> format_table() { return kFormatRows; }
 
-marlin_format last_format() noexcept { return std::end(kTable)[-1].format; }
+marlin_format last_format() noexcept { return std::end(kFormatRows)[-1].format; }
 
 const FormatRow* format_row(marlin_format format) noexcept {
-  return format >= 1 && format <= last_format() ? &kTable[format - 1] : nullptr;
+  return format >= 1 && format <= last_format() ? &kFormatRows[format - 1] : nullptr;
 }
 
 const char* format_name(marlin_format format) noexcept {
@@ -338,7 +274,7 @@ Status check_meta_but_index(const WeightMeta& meta, bool has_index) noexcept {
         meta.zero_kind == ZeroKind::integer ? "integer zero points" : "additive zeros");
   }
   if (meta.zero_kind == ZeroKind::additive &&
-      (kAdditiveZeros & row->scale_types & bit(meta.zero_type)) == 0) {
+      (format_rows::kAdditiveZeros & row->scale_types & format_rows::bit(meta.zero_type)) == 0) {
     return Status::error(MARLIN_E_UNSUPPORTED, "zeros: additive zeros of %s are not %s", row->name,
                          scale_type_name(meta.zero_type));
   }

@@ -1,66 +1,16 @@
-// The table of formats: one row per format, with its facts and no algorithms. Importers, packers,
-// the command and the tests take limits and names from here.
+// Functions of the table of formats (format_rows.h): looking rows up, and the rules that weights
+// keep.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string_view>
 
 #include "base/status.h"
-#include "formats/codecs.h"
+#include "formats/format_rows.h"
 #include "formats/weights.h"
 
 namespace metal_marlin {
-
-/// The numbers that codes stand for, in units of their scale.
-enum class CodeNumbers : uint8_t {
-  from_zero,    ///< 0..2^bits - 1, less a zero
-  twos_signed,  ///< two's complement
-  codebook,     ///< 16 values by index
-  floats,       ///< E4M3 (8 bits), or the float itself
-};
-
-struct FormatRow {
-  marlin_format format;
-  const char* name;  ///< "MXFP4"
-  int code_bits;     ///< 2 to 6, 8, 16 or 32
-  CodeNumbers numbers;
-  const float* codebook;   ///< of codes that are indices, but for CODEBOOK4
-  int64_t default_group;   ///< also the only one when fixed_group
-  bool fixed_group;        ///< part of the format's definition
-  ScaleType default_type;  ///< of scales that the quantizer writes
-  uint32_t scale_types;    ///< bit (1 << ScaleType): allowed
-  uint32_t zero_kinds;     ///< bit (1 << ZeroKind): allowed
-  bool quantized;          ///< the quantizer makes it from floats
-
-  bool allows(ScaleType type) const noexcept {
-    return (scale_types >> static_cast<int>(type) & 1u) != 0;
-  }
-  bool allows(ZeroKind kind) const noexcept {
-    return (zero_kinds >> static_cast<int>(kind) & 1u) != 0;
-  }
-  /// 2:4 sparse weights have codes of kernels that pick activations by position.
-  bool has_sparse_form() const noexcept {
-    return format == MARLIN_INT4 || (numbers == CodeNumbers::codebook && codebook == kE2m1);
-  }
-  /// The code of 0 of integers without zeros.
-  int zero_point() const noexcept {
-    return numbers == CodeNumbers::from_zero ? 1 << code_bits >> 1 : 0;
-  }
-  bool has_codebook_of_floats() const noexcept {
-    return numbers == CodeNumbers::codebook && codebook != kE2m1 && codebook != kIq4;
-  }
-  /// Codes whose products with 8-bit integers are no integers of 32 bits: every compute multiplies
-  /// them as the default does.
-  bool has_real_codes() const noexcept {
-    return numbers == CodeNumbers::floats || has_codebook_of_floats();
-  }
-  /// Bytes of a canonical code.
-  size_t code_bytes() const noexcept {
-    return code_bits <= 8 ? 1 : static_cast<size_t>(code_bits / 8);
-  }
-};
 
 /// All rows, in the order of their numbers.
 std::span<const FormatRow> format_table();

@@ -65,23 +65,19 @@ Status expect_shape(const TensorView& view, int64_t rows, int64_t cols, bool str
 }
 
 namespace {
-
-const char* dtype_name(marlin_dtype dtype) noexcept {
-  static constexpr const char* kNames[] = {"F32", "F16",  "BF16", "I8", "I32", "U32",
-                                           "U4",  "E8M0", "E4M3", "U8", "I16", "I64"};
-  return dtype >= 1 && dtype <= static_cast<marlin_dtype>(std::size(kNames)) ? kNames[dtype - 1]
-                                                                             : "unknown";
+const char* name_of(marlin_dtype dtype) {
+  const char* const name = dtype_name(dtype);
+  return name != nullptr ? name : "unknown";
 }
-
 }  // namespace
 
 Status expect_dtype(const TensorView& view, std::initializer_list<marlin_dtype> allowed) noexcept {
   if (!present(view)) return absent(view);
   if (std::find(allowed.begin(), allowed.end(), view.dtype) != allowed.end()) return {};
   Words names;
-  for (const marlin_dtype dtype : allowed) names.add(dtype_name(dtype));
+  for (const marlin_dtype dtype : allowed) names.add(name_of(dtype));
   const std::string_view found =
-      view.type_name.empty() ? std::string_view(dtype_name(view.dtype)) : view.type_name;
+      view.type_name.empty() ? std::string_view(name_of(view.dtype)) : view.type_name;
   return view_error(view, MARLIN_E_UNSUPPORTED, "dtype: expected %s, found %.*s", names.text(),
                     static_cast<int>(std::min<size_t>(found.size(), 20)), found.data());
 }
@@ -107,7 +103,7 @@ Result<ScaleType> scale_type(const LayoutOperands& o) noexcept {
   if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_NVFP4) return ScaleType::e4m3;
   if (const auto type = scale_type_of(o.scales.dtype)) return *type;
   return view_error(o.scales, MARLIN_E_UNSUPPORTED, "dtype: expected a type of scales, found %s",
-                    dtype_name(o.scales.dtype));
+                    name_of(o.scales.dtype));
 }
 
 Result<std::vector<float>> read_codebook(const LayoutOperands& o) {

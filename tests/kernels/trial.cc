@@ -10,29 +10,17 @@
 #include <sstream>
 #include <utility>
 
+#include "formats/format_table.h"
+
 namespace trial {
 namespace {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-const char* name_of(marlin_dtype d) {
-  switch (d) {
-    case MARLIN_F32:
-      return "F32";
-    case MARLIN_F16:
-      return "F16";
-    case MARLIN_BF16:
-      return "BF16";
-    case MARLIN_E8M0:
-      return "E8M0";
-    case MARLIN_E4M3:
-      return "E4M3";
-    default:
-      return "none";
-  }
+const char* name_of(marlin_dtype dtype) {
+  const char* const name = metal_marlin::dtype_name(dtype);
+  return name != nullptr ? name : "none";
 }
-constexpr const char* kFormatNames[] = {"none", "INT4", "FP4",  "MXFP4", "NVFP4", "INT8", "INT2",
-                                        "INT3", "INT5", "INT6", "IQ4",   "UINT8", "FP8",  "NF4"};
 constexpr const char* kComputes[] = {"default", "int8", "fp8"};
 constexpr const char* kEpilogues[] = {"none", "silu", "gelu_tanh", "gelu_erf", "swiglu", "geglu_tanh", "swiglu_oai"};
 
@@ -100,7 +88,7 @@ int64_t groups_of(const Case& c) { return c.group == 0 ? 1 : (c.k + c.group - 1)
 
 std::string Case::describe() const {
   std::ostringstream s;
-  s << kFormatNames[format]
+  s << metal_marlin::format_name(format)
     << (zeros == Zeros::integer    ? " integer zeros"
         : zeros == Zeros::additive ? " additive zeros"
                                    : "")
