@@ -2,7 +2,6 @@
 # inputs: src include tools tests/tools
 # seconds: 130
 # when: core
-# packages: package
 # data: tools docs/metal-marlin.1
 built release tests/tools/all metal-marlin
 programs build/release tools

@@ -2,7 +2,6 @@
 # inputs: src include tests/unit tests/abi tests/container bindings
 # seconds: 60
 # when: core
-# packages: package
 # data: include src/api bindings tests/abi
 built release tests/abi/all unit_huge_test
 programs build/release "unit|abi" --only '^unit_huge|^abi_(stack|plugin|threads)|^abi\.'
