@@ -225,7 +225,7 @@ TEST(Container, KeepsWhatWasPacked) {
   const mm::checkpoint int4(folder / "int4.marlin"), floats(folder / "float.marlin");
   EXPECT_EQ(int4.layers()[0].format, MARLIN_INT4);
   EXPECT_TRUE(same_bits(values(mm::load(context, int4, quantize)), values(mm::load(context, source, quantize))));
-  EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "packed as F16", mm::load(context, floats, quantize));
+  EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "packed as FLOAT16", mm::load(context, floats, quantize));
   auto prune = load_of(names);
   prune.flags = MARLIN_LOAD_PRUNE_2_4;
   EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "packed dense", mm::load(context, int4, prune));
