@@ -98,11 +98,6 @@ class Engine {
   virtual std::string name() const = 0;
   /// nullptr with `error` set, as a compiler writes it, when the source does not compile.
   virtual std::shared_ptr<Library> compile(const std::string& source, const CompileOptions& options, std::string& error) = 0;
-  /// A library that was compiled before (a .metallib). The file stays as long as the library.
-  virtual std::shared_ptr<Library> load(const std::string& path, std::string& error) {
-    error = path + ": this engine loads no compiled libraries";
-    return nullptr;
-  }
 };
 
 /// Defined by the one engine that is linked.

@@ -96,11 +96,6 @@ class TestbedEngine : public Engine {
     error = library ? library.value().compile_errors() : library.message();
     return error.empty() ? std::make_shared<TestbedLibrary>(library.take()) : nullptr;
   }
-  std::shared_ptr<metal_framework::Library> load(const std::string& path, std::string& error) override {
-    auto library = bed::Library::from_file(path);
-    error = library.message();
-    return library ? std::make_shared<TestbedLibrary>(library.take()) : nullptr;
-  }
 };
 
 }  // namespace

@@ -212,40 +212,6 @@ TEST_F(Testbed, OffsetsThatTheKernelCannotUseAreFindings) {
   EXPECT_EQ(metal_test_findings_of("misaligned-access"), 1u);
 }
 
-// By the route over Apple's own compiler, where its parts are at hand.
-TEST_F(Testbed, CompiledLibraries) {
-  if (access(METAL_FRAMEWORK_METALLIB, R_OK) != 0 || access(METAL_FRAMEWORK_AIR_TO_NATIVE, X_OK) != 0) {
-    GTEST_SKIP() << "the suite air has not left " METAL_FRAMEWORK_METALLIB " and " METAL_FRAMEWORK_AIR_TO_NATIVE;
-  }
-  setenv("METAL_ON_CPU_AIR_TO_NATIVE", METAL_FRAMEWORK_AIR_TO_NATIVE, 1);
-  @autoreleasepool {
-    id<MTLDevice> device = MTLCreateSystemDefaultDevice();
-    NSError* error = nil;
-    NSURL* url = [NSURL fileURLWithPath:[NSString stringWithUTF8String:METAL_FRAMEWORK_METALLIB]];
-    id<MTLLibrary> library = [device newLibraryWithURL:url error:&error];
-    ASSERT_TRUE(library != nil) << error.localizedDescription.UTF8String;
-    id<MTLFunction> function = [library newFunctionWithName:@"v_copyfloat32float32"];
-    ASSERT_TRUE(function != nil);
-    id<MTLComputePipelineState> copy = [device newComputePipelineStateWithFunction:function error:&error];
-    id<MTLBuffer> x = [device newBufferWithLength:64 options:MTLResourceStorageModeShared];
-    id<MTLBuffer> y = [device newBufferWithLength:64 options:MTLResourceStorageModeShared];
-    for (int i = 0; i < 16; ++i) static_cast<float*>(x.contents)[i] = static_cast<float>(i);
-    id<MTLCommandBuffer> commands = [[device newCommandQueue] commandBuffer];
-    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
-    const uint32_t size = 16;
-    [encoder setComputePipelineState:copy];
-    [encoder setBuffer:x offset:0 atIndex:0];
-    [encoder setBuffer:y offset:0 atIndex:1];
-    [encoder setBytes:&size length:4 atIndex:2];
-    [encoder dispatchThreads:MTLSizeMake(16, 1, 1) threadsPerThreadgroup:MTLSizeMake(16, 1, 1)];
-    [encoder endEncoding];
-    [commands commit];
-    [commands waitUntilCompleted];
-    EXPECT_EQ(static_cast<float*>(y.contents)[15], 15);
-  }
-  EXPECT_EQ(metal_test_finding_count(), 0u) << metal_test_finding(0);
-}
-
 TEST_F(Testbed, DamagedCompiledLibrariesAreRefused) {
   @autoreleasepool {
     dispatch_data_t broken = dispatch_data_create("MTLB", 4, nil, DISPATCH_DATA_DESTRUCTOR_DEFAULT);

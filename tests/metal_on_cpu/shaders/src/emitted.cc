@@ -82,7 +82,7 @@ Result<Library> Library::from_image(const std::string& path) {
 std::string Kernel::emit(const std::string& path, bool checked) const {
   const Library::State& library = *state_->library;
   if (library.of_images) return library.name + ": is an image already";
-  const auto object = compile(library.source, {{}, state_->name, state_->constants, checked}, library.options);
+  const auto object = compile(library.source, {{}, state_->constants, checked}, library.options);
   if (!object) return object.message();
   return write_image_file(path, object.value(), {library.name, checked, state_->constants});
 }

@@ -7,7 +7,6 @@
 #include <sstream>
 #include <thread>
 
-#include "compiler/metallib.h"
 #include "state.h"
 
 namespace metal_on_cpu {
@@ -36,20 +35,16 @@ constexpr size_t kPartKernels = 8;
 Result<std::shared_ptr<const Image>> Library::State::image(const std::string& kernel, const ConstantLiterals& constants,
                                                            bool checked, bool flush_to_zero, size_t together) const {
   if (of_images) return emitted(constants, checked);
-  ImageRequest request{{}, kernel, constants, checked, flush_to_zero};
-  std::string part = kernel;
-  if (source.metallib.empty()) {
-    const auto found = std::find(source.kernels.begin(), source.kernels.end(), kernel);
-    if (together == 0) together = constants.by_index.empty() && constants.by_name.empty() ? kPartKernels : 1;
-    const auto number = found == source.kernels.end() ? 0 : static_cast<size_t>(found - source.kernels.begin());
-    request.range.first = number / together * together;
-    request.range.last = request.range.first + together;
-    part = std::to_string(request.range.first) + "+" + std::to_string(together);
-  }
+  const auto found = std::find(source.kernels.begin(), source.kernels.end(), kernel);
+  if (together == 0) together = constants.by_index.empty() && constants.by_name.empty() ? kPartKernels : 1;
+  const auto number = found == source.kernels.end() ? 0 : static_cast<size_t>(found - source.kernels.begin());
+  const size_t first = number / together * together;
+  const ImageRequest request{{first, first + together}, constants, checked, flush_to_zero};
+  const std::string part = std::to_string(first) + "+" + std::to_string(together);
   const Key k = key(constants, checked, flush_to_zero, part);
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (const auto found = images_.find(k); found != images_.end()) return found->second;
+    if (const auto kept = images_.find(k); kept != images_.end()) return kept->second;
   }
   auto file = compile(source, request, options);
   if (!file) return file.error();
@@ -98,17 +93,6 @@ Result<Library> Library::from_source(const std::string& text, const CompileOptio
 }
 
 Result<Library> Library::from_file(const std::string& path, const CompileOptions& options) {
-  if (path.ends_with(".metallib")) {
-    auto kernels = metallib_kernels(path);
-    if (!kernels) return kernels.error();
-    auto state = std::make_shared<State>();
-    state->source = {"", kernels.take(), {}, path};
-    state->options = options;
-    state->name = path;
-    Library library;
-    library.state_ = std::move(state);
-    return library;
-  }
   if (path.ends_with(".image")) return from_image(path);
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;

@@ -32,7 +32,7 @@ size_t threadgroup_variables(Dispatch probe, const std::vector<Signature::Argume
 }  // namespace
 
 std::string Library::compile_errors() const {
-  if (!state_->source.metallib.empty() || state_->of_images) return {};  // each kernel of a .metallib is compiled on its own
+  if (state_->of_images) return {};
   ConstantLiterals zeros;  // without a value an argument that depends on a constant can neither be there nor be left out
   for (const FunctionConstant& constant : state_->source.constants) zeros.by_index[constant.index] = "0";
   return state_->compile_all(zeros);

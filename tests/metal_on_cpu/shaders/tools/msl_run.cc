@@ -24,7 +24,7 @@ using metal_on_cpu::Size3;
 using msl_run::number;
 
 const std::string kUsage =
-    "usage: msl-run FILE.metal|FILE.metallib|FILE.image KERNEL --grid X[,Y[,Z]] --group X[,Y[,Z]] [OPTION...]\n"
+    "usage: msl-run FILE.metal|FILE.image KERNEL --grid X[,Y[,Z]] --group X[,Y[,Z]] [OPTION...]\n"
     "       msl-run FILE.metal --list\n"
     "       msl-run FILE.metal [KERNEL] --emit FILE.image [--check] [--constant N=V...]\n"
     "\n"
@@ -287,7 +287,7 @@ void print(const Arguments& a, const metal_on_cpu::Report& report, const std::ma
 
 // Of a source; images and compiled libraries do not tell which constants they have. Empty, or the message.
 std::string unknown_constant(const Arguments& a, const Library& library) {
-  if (a.file.ends_with(".image") || a.file.ends_with(".metallib")) return "";
+  if (a.file.ends_with(".image")) return "";
   std::string all;
   for (const auto& c : library.function_constants())
     all += (all.empty() ? "" : ", ") + c.name + " (" + std::to_string(c.index) + ")";

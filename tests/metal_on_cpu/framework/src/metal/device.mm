@@ -8,7 +8,6 @@
 
 #include "metal/objects.h"
 #include "metal/source_library.h"
-#include "metal/temporary_file.h"
 #include "runtime/object.h"
 
 using metal_framework::error;
@@ -266,31 +265,18 @@ Engine& engine() {
   dispatch_data_t map = dispatch_data_create_map(data, &bytes, &size);
   const auto source = metal_framework::unwrap_source({static_cast<const char*>(bytes), size});
   (void)map;  // keeps the bytes
-  if (source) return [self sourceLibrary:*source error:out];
-  const auto file = metal_framework::TemporaryFile::holding({static_cast<const char*>(bytes), size});
-  return [self compiledLibrary:file->path() kept:file error:out];
+  return [self sourceLibrary:source error:out];
 }
 // A library that stands in for a compiled one: its source, without any choice of options.
-- (id<MTLLibrary>)sourceLibrary:(const std::string&)source error:(NSError* __autoreleasing*)out {
+- (id<MTLLibrary>)sourceLibrary:(const std::optional<std::string>&)source error:(NSError* __autoreleasing*)out {
+  if (!source) {
+    metal_framework::set(out, error(MTLLibraryErrorDomain, MTLLibraryErrorUnsupported, "invalid library data"));
+    return nil;
+  }
   MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
   options.mathMode = MTLMathModeSafe;
   options.mathFloatingPointFunctions = MTLMathFloatingPointFunctionsPrecise;
-  return [self newLibraryWithSource:string(source) options:options error:out];
-}
-- (id<MTLLibrary>)compiledLibrary:(const std::string&)path
-                             kept:(std::shared_ptr<metal_framework::TemporaryFile>)file
-                            error:(NSError* __autoreleasing*)out {
-  std::string why = "planted";
-  auto library = metal_framework::fails(Fault::kCompile) ? nullptr : metal_framework::engine().load(path, why);
-  if (library == nullptr) {
-    metal_framework::set(out, error(MTLLibraryErrorDomain, MTLLibraryErrorUnsupported, "invalid library data: " + why));
-    return nil;
-  }
-  MOCLibrary* made = [[MOCLibrary alloc] init];
-  made->library = std::move(library);
-  made->identity = path;
-  made->file = std::move(file);
-  return made;
+  return [self newLibraryWithSource:string(*source) options:options error:out];
 }
 - (id<MTLLibrary>)newLibraryWithURL:(NSURL*)url error:(NSError* __autoreleasing*)out {
   return [self newLibraryWithFile:url.path error:out];
@@ -302,7 +288,7 @@ Engine& engine() {
     return nil;
   }
   const auto source = metal_framework::unwrap_source({static_cast<const char*>(data.bytes), data.length});
-  return source ? [self sourceLibrary:*source error:out] : [self compiledLibrary:text(path) kept:nullptr error:out];
+  return [self sourceLibrary:source error:out];
 }
 
 // --- pipelines --------------------------------------------------------------------------------------------------------------

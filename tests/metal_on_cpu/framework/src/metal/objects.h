@@ -21,8 +21,6 @@
 
 namespace metal_framework {
 
-class TemporaryFile;
-
 inline constexpr NSUInteger kMaxThreadgroupMemory = 32768;
 inline constexpr NSUInteger kMaxBufferLength = NSUInteger{16} << 30;
 inline constexpr NSUInteger kMaxBufferIndex = 30;
@@ -122,8 +120,7 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
 @interface MOCLibrary : NSObject <MTLLibrary> {
  @public
   std::shared_ptr<metal_framework::Library> library;
-  std::string identity;                                  // source and options
-  std::shared_ptr<metal_framework::TemporaryFile> file;  // where it came from, or empty
+  std::string identity;  // source and options
 }
 @end
 

@@ -192,8 +192,7 @@ class Kernel {
   Dispatch dispatch() const;
   /// Compiles if needed, for checked mode.
   Result<Signature> signature() const;
-  /// Writes an image for Library::from_image(): all kernels of the source (of a .metallib: this one) with these constants.
-  /// Empty, or the error.
+  /// Writes an image for Library::from_image(): all kernels of the source with these constants. Empty, or the error.
   std::string emit(const std::string& path, bool checked) const;
 
   struct State;  // opaque
@@ -213,7 +212,7 @@ class Library {
   static Result<Library> from_image(const std::string& path);
 
   const std::vector<std::string>& kernel_names() const;
-  /// Those that the source declares; none of a .metallib.
+  /// Those that the source declares.
   const std::vector<FunctionConstant>& function_constants() const;
   /// Compiles everything as it is with function constants of 0; sources are else compiled at their first use. Empty, or the
   /// error.

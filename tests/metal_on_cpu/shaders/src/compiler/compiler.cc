@@ -6,7 +6,6 @@
 #include "cache.h"
 #include "clang.h"
 #include "messages.h"
-#include "metallib.h"
 
 namespace metal_on_cpu {
 namespace {
@@ -33,7 +32,7 @@ Result<bool> check_language(const std::string& preprocessed, const CompileOption
 }
 
 // Fast mode has the pass only because it refuses recursion. In checked mode the pass makes the object, too.
-Result<bool> build_image(const std::string& text, bool source, const Words& language, bool checked, const fs::path& folder,
+Result<bool> build_image(const std::string& text, const Words& language, bool checked, const fs::path& folder,
                          const fs::path& image) {
   const std::string header = prelude_path() + "/msl/prelude.h";
   Words flags = language + Words{"-O2", "-fPIC"};
@@ -41,8 +40,7 @@ Result<bool> build_image(const std::string& text, bool source, const Words& lang
   flags.push_back("-fno-optimize-sibling-calls");  // the pass would not see a recursion that became a loop
   Words more = {"-fpass-plugin=" + pass_path(), "-c", "-o", "-"};
   if (checked) more = more + Words{"-emit-llvm", "-Xclang", "-load", "-Xclang", pass_path(), "-mllvm", "-msl-object"};
-  const ProcessResult object =
-      source ? compile_behind(header, folder, flags, more, text) : clang(Words{"-x", "ir", "-"} + flags + more, text);
+  const ProcessResult object = compile_behind(header, folder, flags, more, text);
   if (object.exit_code != 0) return compile_error(shader_errors(parse_messages(object.errors)), object);
   const ProcessResult linked = link_shared(object.output, image);
   if (linked.exit_code != 0) return compile_error({}, linked);
@@ -82,32 +80,22 @@ Result<Preprocessed> preprocess(const std::string& name, const std::string& text
   const ConstantLiterals none;
   Rewritten rewritten = rewrite(tokenize(result.output), Rewriting::kCompile, none);
   if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
-  return Preprocessed{result.output, std::move(rewritten.kernels), std::move(rewritten.constants), ""};
+  return Preprocessed{result.output, std::move(rewritten.kernels), std::move(rewritten.constants)};
 }
 
 Result<std::string> compile(const Preprocessed& source, const ImageRequest& request, const CompileOptions& options) {
   auto folder = cache_folder(options);
   if (!folder) return folder.error();
-  const bool is_source = source.metallib.empty();
-  std::string text;
-  Words language = target_flags() + Words{"-Wno-everything"};
-  if (is_source) {
-    Rewritten rewritten = rewrite(tokenize(source.text), Rewriting::kCompile, request.constants, request.range);
-    if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
-    text = std::move(rewritten.text);
-    language = language_flags(options);
-    if (request.flush_to_zero) language = language + Words{"-Xclang", "-fdenormal-fp-math-f32=preserve-sign,preserve-sign"};
-  } else {
-    auto ir = metallib_ir(source.metallib, request, options);
-    if (!ir) return ir.error();
-    text = ir.take();
-  }
-  const std::string key = digest(prelude_digest() + (request.checked ? "checked" : "fast") + (is_source ? "source" : "air") +
-                                 join(language) + join(checking_flags()) + text);
+  const Rewritten rewritten = rewrite(tokenize(source.text), Rewriting::kCompile, request.constants, request.range);
+  if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
+  Words language = language_flags(options);
+  if (request.flush_to_zero) language = language + Words{"-Xclang", "-fdenormal-fp-math-f32=preserve-sign,preserve-sign"};
+  const std::string key = digest(prelude_digest() + (request.checked ? "checked" : "fast") + join(language) +
+                                 join(checking_flags()) + rewritten.text);
   const fs::path image = folder.value() / (key + ".so");
   if (!has_its_length(image)) {
     const fs::path built = temporary_name(image);
-    if (auto done = build_image(text, is_source, language, request.checked, folder.value(), built); !done) return done.error();
+    if (auto done = build_image(rewritten.text, language, request.checked, folder.value(), built); !done) return done.error();
     if (!publish(built, image)) return Error{image.string() + ": cannot be written"};
   }
   return image.string();

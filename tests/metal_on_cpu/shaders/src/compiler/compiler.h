@@ -14,14 +14,12 @@ struct Preprocessed {
   std::string text;
   std::vector<std::string> kernels;
   std::vector<FunctionConstant> constants;
-  std::string metallib;  // of a .metallib: its path; there is no text
 };
 
 Result<Preprocessed> preprocess(const std::string& name, const std::string& text, const CompileOptions& options);
 /// What an image is made for.
 struct ImageRequest {
-  KernelRange range;   // of a source's kernels
-  std::string kernel;  // the one that a .metallib's image holds
+  KernelRange range;  // of a source's kernels
   ConstantLiterals constants;
   bool checked = false;
   bool flush_to_zero = false;  // what the optimizer computes is as the dispatch computes
