@@ -6,7 +6,7 @@ namespace {
 
 bool define_all() {
   define("scale", [](const Thread& t) {
-    const auto& constants = t.constants.by_index;
+    const auto& constants = t.constants;
     const uint64_t n = t.value<uint32_t>(2);
     if (t.position.x >= n) return;
     const bool negate = constants.contains(0) && std::get<bool>(constants.at(0));
@@ -23,11 +23,11 @@ bool define_all() {
   define("first", [](const Thread& t) { t.buffer<float>(0)[t.position.x] = 7; });
   define("second", [](const Thread& t) { t.buffer<float>(0)[t.position.x] *= 3; });
   define("marlin_copy_bytes", [](const Thread& t) {
-    const uint64_t i = (t.position.y * t.dispatch.grid.x) * 256 + t.position.x;
+    const uint64_t i = (t.position.y * t.dispatch.groups.x) * 256 + t.position.x;
     if (i < t.value<uint64_t>(2)) t.buffer<uint8_t>(1)[i] = t.buffer<const uint8_t>(0)[i];
   });
   define("marlin_fill_bytes", [](const Thread& t) {
-    const uint64_t i = (t.position.y * t.dispatch.grid.x) * 256 + t.position.x;
+    const uint64_t i = (t.position.y * t.dispatch.groups.x) * 256 + t.position.x;
     if (i < t.value<uint64_t>(2)) t.buffer<uint8_t>(0)[i] = t.value<uint8_t>(1);
   });
   return true;

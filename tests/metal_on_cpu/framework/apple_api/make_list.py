@@ -6,18 +6,36 @@
     python3 make_list.py pyobjc_framework_cocoa-VERSION.tar.gz > foundation_api.list      (pyobjc-framework-Cocoa)
 
 The package describes the headers of a macOS SDK: selectors, types and the macOS that introduced them. It has no availability of
-single enum constants, so neither has the list. All protocols are in it; of classes and enums, those that compute has to do with. Of Foundation
-there are only the names that a linker sees: classes, constants and functions.
+single enum constants, so neither has the list. The lists have what our headers and tests/macos/apple.symbols name: make them anew
+after a change of these. Of Foundation there are only the names that a linker sees: classes, constants and functions.
 """
 import json
+import pathlib
 import re
 import sys
 import tarfile
 
-GRAPHICS = re.compile(
-    "Acceleration|Attribute|Blend|Color|Cull|Curve|Depth|Filter|Format|Indirect|Intersection|IO|MTL4|Mesh|Motion|Multisample"
-    "|Patch|Primitive|Raster|Render|Sampler|Sparse|Stage|Stencil|Stitch|StoreAction|Tensor|Tessellation|Texture|Tile|Vertex|Visib"
-)
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def words():
+    """All that our headers and the library's list of symbols name."""
+    paths = [*HERE.parent.glob("include/*/*.h"), HERE.parents[2] / "macos/apple.symbols"]
+    names = set(re.findall(r"[A-Za-z]\w+", "\n".join(path.read_text() for path in paths).replace("OBJC_CLASS_$_", "")))
+    return names | {"set" + name[0].upper() + name[1:] for name in names}
+
+
+def wanted(lines):
+    """The lines of these words; a method only of a protocol or class of them."""
+    names, kept, is_owner = words(), [], False
+    for line in lines:
+        kind, _, rest = line.partition(" ")
+        name = re.match(r"\w*", rest).group()
+        if kind in ("protocol", "class"):
+            is_owner = name in names
+        if kind == "#" or (name in names and (is_owner or kind not in "+-")):
+            kept.append(line)
+    return kept
 
 
 def described(archive):
@@ -49,7 +67,7 @@ def foundation(info, version):
     ]
     for kind, key in (("class", "classes"), ("constant", "externs"), ("function", "functions")):
         lines += [f"{kind} {name} {entry.get('introduced', '?')}" for name, entry in sorted(all_of[key].items())]
-    print("\n".join(lines))
+    print("\n".join(wanted(lines)))
 
 
 def main():
@@ -63,30 +81,22 @@ def main():
     lines = [
         f"# Metal of {info['sdk'].rsplit('/', 1)[-1]}, as pyobjc-framework-Metal {version} of PyPI describes it. Made by make_list.py.",
         "# protocol NAME [inherited], class NAME SUPER, then methods: selector, first macOS, types of result and arguments",
-        "# enum NAME, then constants and values; constant, function: first macOS and type; struct: fields",
+        "# =: a constant of an enum and its value; constant, function: first macOS and type; struct: fields",
     ]
     for name, entry in sorted(all_of["formal_protocols"].items()):
         lines.append(" ".join(["protocol", name] + [p for p in entry["implements"] if p.startswith("MTL")]))
         lines += sorted({method(m) for m in entry["methods"]})
     for name, entry in sorted(all_of["classes"].items()):
-        if GRAPHICS.search(name):
-            continue
         lines.append(f"class {name} {entry.get('super', 'NSObject')}")
         lines += sorted({method(m) for m in entry["methods"]})
-    for name in sorted(all_of["enum_type"]):
-        if GRAPHICS.search(name):
-            continue
-        lines.append(f"enum {name}")
-        lines += [f"= {k} {v['value']}" for k, v in sorted(all_of["enum"].items()) if v.get("enum") == name]
+    lines += [f"= {name} {entry['value']}" for name, entry in sorted(all_of["enum"].items())]
     for name, entry in sorted(all_of["externs"].items()):
         lines.append(f"constant {name} {entry.get('introduced', '?')} {plain(entry['type_name'])}")
     for name, entry in sorted(all_of["functions"].items()):
         lines.append(f"function {name} {entry.get('introduced', '?')}")
     for name, entry in sorted(all_of["structs"].items()):
-        if GRAPHICS.search(name):
-            continue
         lines.append(f"struct {name} {','.join(entry['fieldnames'])}")
-    print("\n".join(lines))
+    print("\n".join(wanted(lines)))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@
 @property(nullable, copy, atomic) NSString* label API_AVAILABLE(macos(15.0));
 @end
 
-@protocol MTLAllocation
-@property(readonly) NSUInteger allocatedSize;
+@protocol MTLResidencySet
+- (void)commit;
 @end
 
 @protocol MTLComputePipelineState

@@ -13,10 +13,6 @@ extern "C" {
 
 /* Findings: misuse of the API, and what the shader checker reports. Equal ones are counted, not repeated. */
 size_t metal_test_finding_count(void);
-/* "kind: message"; valid until metal_test_reset(). NULL beyond the last. */
-const char* metal_test_finding(size_t index);
-/* How often that finding came up; 0 beyond the last. */
-size_t metal_test_finding_repeats(size_t index);
 /* How many findings are of this kind. docs/framework.md lists the kinds. */
 size_t metal_test_findings_of(const char* kind);
 
@@ -38,10 +34,9 @@ void metal_test_fail_pipeline(size_t nth);                /* newComputePipelineS
 void metal_test_fail_queue(size_t nth);                   /* newCommandQueue... returns nil */
 void metal_test_fail_command_buffer_creation(size_t nth); /* commandBuffer... returns nil */
 void metal_test_fail_encoder(size_t nth);                 /* computeCommandEncoder..., blitCommandEncoder return nil */
-void metal_test_fail_event(size_t nth);                   /* newEvent, newSharedEvent, newFence return nil */
+void metal_test_fail_event(size_t nth);                   /* newFence returns nil */
 void metal_test_fail_residency_set(size_t nth);           /* newResidencySet... returns an error */
-void metal_test_fail_archive(size_t nth);  /* making, adding to and serializing a binary archive, one after another */
-void metal_test_fail_counters(size_t nth); /* newCounterSampleBuffer... returns an error */
+void metal_test_fail_archive(size_t nth); /* making, adding to and serializing a binary archive, one after another */
 /* The n-th command buffer to run ends with this MTLCommandBufferError: before its first command, or after its last. */
 void metal_test_fail_command_buffer(size_t nth, long code, bool late);
 /* From now on every command buffer that runs ends with this MTLCommandBufferError before its first command, as those of an app
@@ -53,20 +48,14 @@ void metal_test_call_in_pipeline(void (*call)(void* user), void* user);
 void metal_test_remove_device(void);
 /* Each command buffer completes so much later than its last command. */
 void metal_test_slow_completion(double seconds);
-/* How long a command buffer waits for an event before it ends with MTLCommandBufferErrorTimeout, and a queue for room for one
-   more command buffer. 5 seconds unless set. */
+/* How long a queue waits for room for one more command buffer. 5 seconds unless set. */
 void metal_test_wait_timeout(double seconds);
-/* Order of the dispatches between two barriers of a concurrent encoder: reversed (the default, for it finds missing barriers)
-   or as they were encoded. */
-void metal_test_reverse_concurrent(bool on);
 
 /* Whether compiling a source without MTLMathModeSafe and MTLMathFloatingPointFunctionsPrecise (or fastMathEnabled = NO, which
    is both) is a finding of kind "fast-math". Off unless set: it is Metal's default. The shader is compiled as with safe math
    all the same. */
 void metal_test_require_safe_math(bool on);
 
-/* The recommendedMaxWorkingSetSize of the device. Three quarters of the memory unless set; 0: unset. */
-void metal_test_working_set(unsigned long long bytes);
 /* How many allocations the residency sets held that the last committed command buffer uses. */
 size_t metal_test_resident_allocations(void);
 /* Of how many of these requestResidency was called, after they were committed and before the command buffer was. */
@@ -79,7 +68,7 @@ void metal_test_apple_family(int newest);
 /* The operatingSystemVersionString of NSProcessInfo. "Version 15.0 (simulated)" unless set. */
 void metal_test_os_version(const char* text);
 
-/* A library as newLibraryWithData: and newLibraryWithURL: take it, made of source text: what stands in for a .metallib. Writes
+/* A library as newLibraryWithData: takes it, made of source text: what stands in for a .metallib. Writes
    at most `capacity` bytes; returns the size it needs. */
 size_t metal_test_make_library(const char* source, char* data, size_t capacity);
 

@@ -6,7 +6,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,34 +16,15 @@ struct Size3 {
   uint64_t count() const { return x * y * z; }
 };
 
-struct CompileOptions {
-  std::vector<std::pair<std::string, std::string>> macros;
-  int language_major = 3, language_minor = 2;
-  bool fast_math = true, fast_functions = true;
-};
+/// Values of function constants by their indices.
+using Constants = std::map<uint32_t, std::variant<bool, uint64_t>>;
 
-using ConstantValue = std::variant<bool, int64_t, uint64_t, double>;
-struct Constants {
-  std::map<uint32_t, ConstantValue> by_index;
-  std::map<std::string, ConstantValue> by_name;
-};
-
-/// One argument of a kernel that the host has to bind.
+/// One buffer of a kernel that the host has to bind.
 struct Argument {
-  enum class Kind { kBuffer, kThreadgroup };
-  Kind kind = Kind::kBuffer;
   uint32_t index = 0;
   std::string name;
-  bool read_only = false;
   size_t size = 0;       // bytes that must be there: of what a reference refers to, or of one element of a pointer
   size_t alignment = 1;  // of the same
-};
-
-struct FunctionConstant {
-  std::string name;
-  uint32_t index = 0;
-  std::string type;  // of the language: "uint"
-  bool required = true;
 };
 
 struct Problem {
@@ -55,15 +35,11 @@ struct Problem {
 struct Binding {
   std::byte* data = nullptr;
   size_t size = 0;
-  bool read_only = false;
 };
 
 struct Dispatch {
   std::map<uint32_t, Binding> buffers;
-  std::map<uint32_t, size_t> threadgroup_memory;
-  Size3 grid;                    // of threadgroups, or of threads
-  bool grid_is_threads = false;  // then the threadgroups at the edges may be smaller
-  Size3 group;
+  Size3 groups, group;
   std::vector<Binding> resident;  // further memory that pointers in buffers may lead to
 };
 
@@ -87,7 +63,6 @@ class Library {
  public:
   virtual ~Library() = default;
   virtual std::vector<std::string> names() const = 0;
-  virtual std::vector<FunctionConstant> constants(const std::string& name) const = 0;
   /// nullptr with `error` set when there is no such function, or it does not compile with these constants.
   virtual std::shared_ptr<Function> function(const std::string& name, const Constants& constants, std::string& error) = 0;
 };
@@ -97,7 +72,7 @@ class Engine {
   virtual ~Engine() = default;
   virtual std::string name() const = 0;
   /// nullptr with `error` set, as a compiler writes it, when the source does not compile.
-  virtual std::shared_ptr<Library> compile(const std::string& source, const CompileOptions& options, std::string& error) = 0;
+  virtual std::shared_ptr<Library> compile(const std::string& source, int language_major, std::string& error) = 0;
 };
 
 /// Defined by the one engine that is linked.

@@ -15,13 +15,7 @@ class TestbedFunction : public Function {
  public:
   TestbedFunction(bed::Kernel kernel, const bed::Signature& signature)
       : kernel_(std::move(kernel)), max_threads_(signature.max_threads), threadgroup_memory_(signature.threadgroup_memory) {
-    for (const auto& from : signature.arguments) {
-      Argument argument;
-      argument.kind = from.threadgroup ? Argument::Kind::kThreadgroup : Argument::Kind::kBuffer;
-      argument.index = from.index, argument.name = from.name, argument.read_only = from.read_only;
-      argument.size = from.bytes;
-      arguments_.push_back(argument);
-    }
+    for (const auto& from : signature.arguments) arguments_.push_back({from.index, from.name, from.bytes});
   }
   const std::vector<Argument>& arguments() const override { return arguments_; }
   uint64_t max_threads() const override { return max_threads_; }
@@ -32,13 +26,8 @@ class TestbedFunction : public Function {
     for (const auto& [index, binding] : dispatch.buffers) {
       made.buffer(static_cast<int>(index), static_cast<void*>(binding.data), binding.size);
     }
-    for (const Binding& memory : dispatch.resident) made.resident(memory.data, memory.size, !memory.read_only);
-    for (const auto& [index, bytes] : dispatch.threadgroup_memory) made.threadgroup_memory(static_cast<int>(index), bytes);
-    const uint32_t x = narrow(dispatch.grid.x), y = narrow(dispatch.grid.y), z = narrow(dispatch.grid.z);
-    if (dispatch.grid_is_threads)
-      made.grid(x, y, z);
-    else
-      made.groups(x, y, z);
+    for (const Binding& memory : dispatch.resident) made.resident(memory.data, memory.size);
+    made.groups(narrow(dispatch.groups.x), narrow(dispatch.groups.y), narrow(dispatch.groups.z));
     made.threads(narrow(dispatch.group.x), narrow(dispatch.group.y), narrow(dispatch.group.z));
     Outcome outcome;
     const auto report = made.check().run();
@@ -61,11 +50,6 @@ class TestbedLibrary : public Library {
  public:
   explicit TestbedLibrary(bed::Library library) : library_(std::move(library)) {}
   std::vector<std::string> names() const override { return library_.kernel_names(); }
-  std::vector<FunctionConstant> constants(const std::string&) const override {
-    std::vector<FunctionConstant> all;
-    for (const auto& constant : library_.function_constants()) all.push_back({constant.name, constant.index, constant.type});
-    return all;
-  }
   std::shared_ptr<Function> function(const std::string& name, const Constants& constants, std::string& error) override {
     const auto& names = library_.kernel_names();
     if (std::find(names.begin(), names.end(), name) == names.end()) {
@@ -73,8 +57,7 @@ class TestbedLibrary : public Library {
       return nullptr;
     }
     bed::Kernel kernel = library_.kernel(name);
-    for (const auto& [index, value] : constants.by_index) kernel.constant(index, value);
-    for (const auto& [constant, value] : constants.by_name) kernel.constant(constant, value);
+    for (const auto& [index, value] : constants) std::visit([&](auto v) { kernel.constant(index, v); }, value);
     const auto signature = kernel.signature();
     error = signature.message();
     return signature ? std::make_shared<TestbedFunction>(kernel, signature.value()) : nullptr;
@@ -87,11 +70,10 @@ class TestbedLibrary : public Library {
 class TestbedEngine : public Engine {
  public:
   std::string name() const override { return "Metal on CPU"; }
-  std::shared_ptr<metal_framework::Library> compile(const std::string& source, const CompileOptions& options,
+  std::shared_ptr<metal_framework::Library> compile(const std::string& source, int language_major,
                                                     std::string& error) override {
     bed::CompileOptions chosen;
-    for (const auto& [name, value] : options.macros) chosen.defines.push_back(name + "=" + value);
-    chosen.language = options.language_major >= 4 ? 17 : 14;
+    chosen.language = language_major >= 4 ? 17 : 14;
     auto library = bed::Library::from_source(source, chosen, "program_source");
     error = library ? library.value().compile_errors() : library.message();
     return error.empty() ? std::make_shared<TestbedLibrary>(library.take()) : nullptr;

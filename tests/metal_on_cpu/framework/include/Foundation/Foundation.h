@@ -1,8 +1,6 @@
-// As much of Foundation as hosts of Metal use.
+// As much of Foundation as the library's Metal host uses. Names and signatures are those that Apple documents.
 #pragma once
 
-#include <Foundation/NSCollections.h>
 #include <Foundation/NSObject.h>
-#include <Foundation/NSString.h>
 #include <Foundation/NSValues.h>
 #include <dispatch/dispatch.h>

@@ -1,4 +1,4 @@
-// A thread that runs what it is given, in order. Dispatch queues, GPU queues and completion handlers each have one.
+// A thread that runs what it is given, in order. GPU queues and completion handlers each have one.
 #pragma once
 
 #include <condition_variable>

@@ -1,16 +1,21 @@
-// Between NSString and std::string.
+// Between Foundation and the standard library.
 #pragma once
 
 #import <Foundation/Foundation.h>
 
-#include <cstdarg>
 #include <string>
+#include <vector>
 
 namespace metal_framework {
 
 NSString* string(const std::string& text);
 std::string text(NSString* string);  // empty for nil
-std::string format(const char* format, va_list arguments);
-NSError* error(NSString* domain, NSInteger code, const std::string& description);
+NSArray* array(const std::vector<std::string>& texts);
+NSError* error(NSErrorDomain domain, NSInteger code, const std::string& description);
+
+/// Tells a caller who wants to know.
+inline void set(NSError* __autoreleasing* out, NSError* made) {
+  if (out) *out = made;
+}
 
 }  // namespace metal_framework

@@ -64,31 +64,4 @@ std::string range(NSUInteger offset, NSUInteger size) {
     return std::nullopt;
   }];
 }
-- (void)synchronizeResource:(id<MTLResource>)resource {
-  if (![self accepts:"synchronizeResource:"]) return;
-  if (resource == nil) return find("nil-argument", "synchronizeResource: nil");
-  MOCBuffer* buffer = (MOCBuffer*)resource;
-  if (buffer->storage->mode != MTLStorageModeManaged) {
-    find("wrong-storage", "synchronizeResource: of " + buffer->storage->describe() + ", not managed");
-  }
-}
-- (void)resolveCounters:(id<MTLCounterSampleBuffer>)samples
-                inRange:(NSRange)chosen
-      destinationBuffer:(id<MTLBuffer>)destination
-      destinationOffset:(NSUInteger)offset {
-  MOCBuffer* to = (MOCBuffer*)destination;
-  MOCCounterSampleBuffer* from = (MOCCounterSampleBuffer*)samples;
-  const NSUInteger size = chosen.length * sizeof(MTLCounterResultTimestamp);
-  if (![self check:to offset:offset size:size for:"resolveCounters:"]) return;
-  if (from == nil) return find("nil-argument", "resolveCounters: nil");
-  if (NSMaxRange(chosen) > from.sampleCount) {
-    return find("out-of-range", "resolveCounters: past the end of " + std::to_string(from.sampleCount) + " samples");
-  }
-  auto written = to->storage;
-  [self add:[=]() -> std::optional<Failure> {
-    NSData* resolved = [from resolveCounterRange:chosen];
-    std::memcpy(written->data + offset, resolved.bytes, resolved.length);
-    return std::nullopt;
-  }];
-}
 @end

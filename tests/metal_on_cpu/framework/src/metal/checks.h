@@ -11,7 +11,7 @@ namespace metal_framework {
 /// Adds a finding. A finding is never more than that: the framework goes on as well as it can.
 void find(const std::string& kind, const std::string& message);
 
-enum class Fault { kAllocation, kCompile, kPipeline, kQueue, kCommands, kEncoder, kEvent, kResidencySet, kArchive, kCounters };
+enum class Fault { kAllocation, kCompile, kPipeline, kQueue, kCommands, kEncoder, kEvent, kResidencySet, kArchive };
 /// Counts one more event of this kind; true when it is the one that shall fail, or the device is gone.
 bool fails(Fault kind);
 
@@ -25,11 +25,8 @@ struct CommandBufferFault {
 std::optional<CommandBufferFault> command_buffer_fault();
 
 bool device_removed();
-bool reverse_concurrent();
 bool safe_math_required();
 std::string os_version();
-/// Of the device, in bytes; 0: a test has set none.
-uint64_t working_set();
 /// Notes how many allocations the residency sets of a command buffer hold, and of how many residency was requested.
 void note_resident(size_t allocations, size_t requested);
 void note_fence_wait();

@@ -38,30 +38,22 @@ struct State {
   size_t command_buffer_countdown = 0;
   CommandBufferFault command_buffer{0, false};
   long refusal = 0;  // the error of every command buffer, or 0
-  uint64_t working_set = 0;
   size_t resident = 0, requested = 0, fence_waits = 0;
-  bool removed = false, reverse = true, safe_math = false;
+  bool removed = false, safe_math = false;
   int family = kFamily;
   double delay = 0, timeout = kTimeout;
   std::string os_version = kOsVersion;
   std::function<void()> in_pipeline;
 };
 
-std::string report();
-void report_at_exit();
-
 State& state() {
-  static State* const all = [] {
-    if (std::getenv("METAL_FRAMEWORK_REPORT") != nullptr) std::atexit(report_at_exit);
-    return new State;
-  }();
+  static State* const all = new State;
   return *all;
 }
 
 // "MTLBuffer" for MOCBuffer, the class behind the protocol; empty for classes of no interest to a host of Metal.
 std::string public_name(const std::string& class_name) {
   if (class_name.starts_with("MTL")) return class_name;
-  if (class_name.starts_with("MOCDispatch")) return "dispatch" + class_name.substr(std::strlen("MOCDispatch"));
   if (class_name == "MOCString") return "NSString";
   return class_name.starts_with("MOC") ? "MTL" + class_name.substr(3) : class_name;
 }
@@ -84,19 +76,6 @@ std::string report() {
   }
   for (const LiveCount& entry : live()) all += "alive: " + std::to_string(entry.count) + " " + entry.class_name + "\n";
   return all;
-}
-
-// $METAL_FRAMEWORK_REPORT: "-" for the standard error, or the file to write. $METAL_FRAMEWORK_EXIT: the exit status of a
-// program that would end well but for findings and leaks.
-void report_at_exit() {
-  metal_test_check_leaks();
-  const std::string path = std::getenv("METAL_FRAMEWORK_REPORT");
-  if (path == "-")
-    std::cerr << report() << std::flush;
-  else
-    std::ofstream(path) << report() << std::flush;
-  const char* const status = std::getenv("METAL_FRAMEWORK_EXIT");
-  if (status != nullptr && metal_test_finding_count() != 0) std::_Exit(std::atoi(status));
 }
 
 size_t copy_out(const std::string& all, char* text, size_t capacity) {
@@ -161,17 +140,11 @@ std::optional<CommandBufferFault> command_buffer_fault() {
 bool device_removed() {
   return read([](State& s) { return s.removed; });
 }
-bool reverse_concurrent() {
-  return read([](State& s) { return s.reverse; });
-}
 int apple_family() {
   return read([](State& s) { return s.family; });
 }
 bool safe_math_required() {
   return read([](State& s) { return s.safe_math; });
-}
-uint64_t working_set() {
-  return read([](State& s) { return s.working_set; });
 }
 void note_resident(size_t allocations, size_t requested) {
   change([&](State& s) { s.resident = allocations, s.requested = requested; });
@@ -198,12 +171,6 @@ using metal_framework::State;
 
 size_t metal_test_finding_count(void) {
   return read([](State& s) { return s.findings.size(); });
-}
-const char* metal_test_finding(size_t index) {
-  return read([&](State& s) { return index < s.findings.size() ? s.findings[index].text.c_str() : nullptr; });
-}
-size_t metal_test_finding_repeats(size_t index) {
-  return read([&](State& s) { return index < s.findings.size() ? s.findings[index].repeats : 0; });
 }
 size_t metal_test_findings_of(const char* kind) {
   return read([&](State& s) {
@@ -242,9 +209,7 @@ void metal_test_reset(void) {
     s.command_buffer_countdown = 0;
     s.removed = false;
     s.refusal = 0;
-    s.working_set = 0;
     s.resident = s.requested = s.fence_waits = 0;
-    s.reverse = true;
     s.safe_math = false;
     s.family = metal_framework::kFamily;
     s.os_version = metal_framework::kOsVersion;
@@ -283,9 +248,6 @@ void metal_test_fail_residency_set(size_t nth) {
 void metal_test_fail_archive(size_t nth) {
   change([&](State& s) { s.countdown[Fault::kArchive] = nth; });
 }
-void metal_test_fail_counters(size_t nth) {
-  change([&](State& s) { s.countdown[Fault::kCounters] = nth; });
-}
 void metal_test_apple_family(int newest) {
   change([&](State& s) { s.family = newest; });
 }
@@ -304,9 +266,6 @@ void metal_test_fail_command_buffer(size_t nth, long code, bool late) {
 void metal_test_refuse_command_buffers(long code) {
   change([&](State& s) { s.refusal = code; });
 }
-void metal_test_working_set(unsigned long long bytes) {
-  change([&](State& s) { s.working_set = bytes; });
-}
 size_t metal_test_fence_waits(void) {
   return read([](State& s) { return s.fence_waits; });
 }
@@ -324,9 +283,6 @@ void metal_test_slow_completion(double seconds) {
 }
 void metal_test_wait_timeout(double seconds) {
   change([&](State& s) { s.timeout = seconds; });
-}
-void metal_test_reverse_concurrent(bool on) {
-  change([&](State& s) { s.reverse = on; });
 }
 size_t metal_test_make_library(const char* source, char* data, size_t capacity) {
   const std::string all = metal_framework::wrap_source(source);

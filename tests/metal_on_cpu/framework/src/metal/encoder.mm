@@ -10,7 +10,6 @@ using metal_framework::text;
 - (instancetype)initWithOwner:(MOCCommandBuffer*)buffer {
   owner = buffer;
   owner->open = self;
-  record.first = owner->steps.size();
   return self;
 }
 - (void)dealloc {
@@ -33,22 +32,15 @@ using metal_framework::text;
 - (void)finish {
   ended = YES;
   owner->open = nil;
-  record.label = text(self.label);
-  record.last = owner->steps.size();
-  owner->encoders.push_back(record);
 }
 - (void)endEncoding {
   if (![self accepts:"endEncoding"]) return;
   if (open_groups > 0) find("debug-groups", "endEncoding with " + std::to_string(open_groups) + " open debug groups");
   [self finish];
 }
-- (void)insertDebugSignpost:(NSString*)name {
-  if ([self accepts:"insertDebugSignpost:"]) record.signposts.push_back(text(name));
-}
 - (void)pushDebugGroup:(NSString*)name {
   if (![self accepts:"pushDebugGroup:"]) return;
   ++open_groups;
-  record.signposts.push_back(text(name));
 }
 - (void)popDebugGroup {
   if (![self accepts:"popDebugGroup"]) return;
@@ -71,19 +63,6 @@ using metal_framework::text;
   [self add:[waited]() -> std::optional<metal_framework::Failure> {
     metal_framework::note_fence_wait();
     if (!waited->updated) find("fence-not-updated", "fence '" + text(waited.label) + "' is waited for before it is updated");
-    return std::nullopt;
-  }];
-}
-- (void)sampleCountersInBuffer:(id<MTLCounterSampleBuffer>)buffer atSampleIndex:(NSUInteger)index withBarrier:(BOOL)barrier {
-  if (![self accepts:"sampleCountersInBuffer:"]) return;
-  if (buffer == nil) return find("nil-argument", "sampleCountersInBuffer: nil");
-  if (index >= buffer.sampleCount) {
-    return find("out-of-range",
-                "sample index " + std::to_string(index) + " of a sample buffer of " + std::to_string(buffer.sampleCount));
-  }
-  MOCCounterSampleBuffer* samples = (MOCCounterSampleBuffer*)buffer;
-  [self add:[samples, index]() -> std::optional<metal_framework::Failure> {
-    [samples sample:index];
     return std::nullopt;
   }];
 }

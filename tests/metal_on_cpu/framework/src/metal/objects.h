@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -28,9 +27,7 @@ inline constexpr NSUInteger kMaxInlineBytes = 4096;
 inline constexpr NSUInteger kSimdWidth = 32;
 
 id<MTLDevice> device();
-Engine& engine();
-double seconds_now();        // of the steady clock, as CACurrentMediaTime has it
-uint64_t nanoseconds_now();  // the same
+double seconds_now();  // of the steady clock
 
 /// The memory of a buffer. It outlives the buffer while commands use it, so that a bug of the host is not one of the framework.
 struct Storage {
@@ -38,7 +35,6 @@ struct Storage {
   size_t size = 0;
   MTLStorageMode mode = MTLStorageModeShared;
   std::atomic<bool> owned{true};  // false: the buffer object is gone
-  void (^deallocator)(void*, NSUInteger) = nil;
   bool borrowed = false;
   std::atomic<bool> requested{false};  // its residency, ahead of command buffers
   std::mutex label_mutex;
@@ -48,10 +44,10 @@ struct Storage {
   ~Storage();
 };
 
-/// What a command buffer needs and does not hold, since its references are unretained.
-struct Unretained {
-  __weak id object;
+/// Whether an object that a command buffer needs, and does not hold where its references are unretained, is still there.
+struct Presence {
   std::string name;  // "the pipeline of kernel scale"
+  std::atomic<bool> there{true};
 };
 
 /// Why a command buffer failed.
@@ -60,14 +56,6 @@ struct Failure {
   std::string message;
 };
 using Step = std::function<std::optional<Failure>()>;
-
-/// What an error tells of an encoder: its name, its signposts, and which of the command buffer's steps are its own.
-struct EncoderRecord {
-  std::string label;
-  std::vector<std::string> signposts;
-  size_t first = 0, last = 0;
-};
-std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
 
 }  // namespace metal_framework
 
@@ -84,31 +72,13 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
 }
 @end
 
-@interface MOCEvent : NSObject <MTLSharedEvent> {
+@interface MOCResidencySet : NSObject <MTLResidencySet> {
  @public
-  std::mutex mutex;
-  std::condition_variable changed;
-  uint64_t current;
-  struct Notice {
-    uint64_t value;
-    MTLSharedEventListener* listener;
-    MTLSharedEventNotificationBlock block;
-  };
-  std::vector<Notice> notices;
+  std::shared_ptr<metal_framework::Presence> presence;
 }
-- (void)signal:(uint64_t)value;
-/// False after so long in vain, or when the device is gone.
-- (BOOL)waitFor:(uint64_t)value seconds:(double)seconds;
-@end
-
-@interface MOCResidencySet : NSObject <MTLResidencySet>
 - (instancetype)initWithLabel:(NSString*)label;
 /// As of the last commit.
 - (std::vector<std::shared_ptr<metal_framework::Storage>>)committed;
-@end
-
-@interface MTLFunctionConstant ()
-- (instancetype)initWithConstant:(const metal_framework::FunctionConstant&)constant;
 @end
 
 @interface MTLFunctionConstantValues () {
@@ -128,7 +98,6 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
  @public
   std::shared_ptr<metal_framework::Function> function;
   std::string name;
-  std::vector<metal_framework::FunctionConstant> declared;
   std::string identity;  // of the library, the name and the constants
 }
 @end
@@ -136,9 +105,7 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
 @interface MOCComputePipelineState : NSObject <MTLComputePipelineState> {
  @public
   MOCFunction* function;
-  NSUInteger max_threads;
-  NSString* given_label;
-  MTLComputePipelineReflection* shown;
+  std::shared_ptr<metal_framework::Presence> presence;
 }
 @end
 
@@ -151,15 +118,6 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
 - (BOOL)load:(NSURL*)url error:(NSError* __autoreleasing*)error;
 @end
 
-@interface MOCCounterSampleBuffer : NSObject <MTLCounterSampleBuffer> {
- @public
-  std::mutex mutex;
-  std::vector<uint64_t> samples;
-  NSString* given_label;
-}
-- (void)sample:(NSUInteger)index;
-@end
-
 @class MOCCommandQueue;
 @class MOCCommandEncoder;
 
@@ -167,22 +125,20 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
  @public
   MOCCommandQueue* queue;
   BOOL retained;
-  MTLCommandBufferErrorOption options;
-  std::vector<metal_framework::EncoderRecord> encoders;
   std::vector<metal_framework::Step> steps;
   std::vector<std::shared_ptr<metal_framework::Storage>> used;
   std::vector<std::shared_ptr<metal_framework::Storage>> resident;
   std::vector<__strong id> kept;
-  std::vector<metal_framework::Unretained> unretained;
+  std::vector<std::shared_ptr<metal_framework::Presence>> needed;
   __unsafe_unretained MOCCommandEncoder* open;
   BOOL committed, enqueued;  // guarded by the queue
 }
-- (instancetype)initWithQueue:(MOCCommandQueue*)queue retained:(BOOL)retained options:(MTLCommandBufferErrorOption)options;
+- (instancetype)initWithQueue:(MOCCommandQueue*)queue retained:(BOOL)retained;
 /// Finds and says no when commands can no longer be added.
 - (BOOL)accepts:(const char*)what;
 /// Keeps the object as long as the commands may need it. Where references are unretained: finds later that it is gone too
 /// early.
-- (void)keep:(id)object named:(const std::string&)name;
+- (void)keep:(id)object presence:(const std::shared_ptr<metal_framework::Presence>&)presence;
 - (void)use:(MOCBuffer*)buffer;
 - (std::string)describe;
 - (void)execute;  // on the queue's thread
@@ -190,14 +146,12 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
 @end
 
 @interface MOCCommandQueue : NSObject <MTLCommandQueue>
-- (instancetype)initWithCount:(NSUInteger)count;
 - (void)enqueue:(MOCCommandBuffer*)buffer;
 - (BOOL)commit:(MOCCommandBuffer*)buffer;
 - (void)abandon:(MOCCommandBuffer*)buffer;
 - (void)completed;
 - (void)later:(std::function<void()>)handlers;
 - (BOOL)isHandling;
-- (std::vector<std::shared_ptr<metal_framework::Storage>>)resident;
 @end
 
 @interface MOCCommandEncoder : NSObject <MTLCommandEncoder> {
@@ -205,7 +159,6 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
   MOCCommandBuffer* owner;
   BOOL ended;
   NSInteger open_groups;  // of debugging
-  metal_framework::EncoderRecord record;
 }
 - (instancetype)initWithOwner:(MOCCommandBuffer*)owner;
 - (BOOL)accepts:(const char*)what;
@@ -215,18 +168,11 @@ std::optional<CompileOptions> compile_options(MTLCompileOptions* options);
 // Those of both protocols.
 - (void)updateFence:(id<MTLFence>)fence;
 - (void)waitForFence:(id<MTLFence>)fence;
-- (void)sampleCountersInBuffer:(id<MTLCounterSampleBuffer>)buffer atSampleIndex:(NSUInteger)index withBarrier:(BOOL)barrier;
 @end
 
 @interface MOCComputeCommandEncoder : MOCCommandEncoder <MTLComputeCommandEncoder>
-- (instancetype)initWithOwner:(MOCCommandBuffer*)owner
-                         type:(MTLDispatchType)type
-                   descriptor:(MTLComputePassDescriptor*)descriptor;
+- (instancetype)initWithOwner:(MOCCommandBuffer*)owner type:(MTLDispatchType)type;
 @end
 
 @interface MOCBlitCommandEncoder : MOCCommandEncoder <MTLBlitCommandEncoder>
-@end
-
-@interface MTLComputePipelineReflection ()
-- (instancetype)initWithFunction:(const metal_framework::Function&)function;
 @end

@@ -1,80 +1,17 @@
-// Pipelines, what they tell of their kernels, and archives of them.
+// Pipelines and archives of them.
 #include <fstream>
 #include <iterator>
 
 #include "metal/objects.h"
 
-using metal_framework::Argument;
-using metal_framework::string;
-
 NSErrorDomain const MTLBinaryArchiveDomain = @"MTLBinaryArchiveDomain";
 
-@interface MOCBinding : NSObject <MTLBufferBinding, MTLThreadgroupBinding> {
- @public
-  Argument argument;
-}
-@end
-
-@implementation MOCBinding
-- (NSString*)name {
-  return string(argument.name);
-}
-- (MTLBindingType)type {
-  return argument.kind == Argument::Kind::kBuffer ? MTLBindingTypeBuffer : MTLBindingTypeThreadgroupMemory;
-}
-- (MTLBindingAccess)access {
-  return argument.read_only ? MTLBindingAccessReadOnly : MTLBindingAccessReadWrite;
-}
-- (NSUInteger)index {
-  return argument.index;
-}
-- (BOOL)isUsed {
-  return YES;
-}
-- (BOOL)isArgument {
-  return YES;
-}
-- (NSUInteger)bufferAlignment {
-  return argument.alignment;
-}
-- (NSUInteger)bufferDataSize {
-  return argument.size;
-}
-- (NSUInteger)threadgroupMemoryAlignment {
-  return argument.alignment;
-}
-- (NSUInteger)threadgroupMemoryDataSize {
-  return argument.size;
-}
-@end
-
-@implementation MTLComputePipelineReflection {
-  NSArray* all;
-}
-- (instancetype)initWithFunction:(const metal_framework::Function&)function {
-  NSMutableArray* made = [NSMutableArray array];
-  for (const Argument& argument : function.arguments()) {
-    MOCBinding* binding = [[MOCBinding alloc] init];
-    binding->argument = argument;
-    [made addObject:binding];
-  }
-  all = made;
-  return self;
-}
-- (NSArray*)bindings {
-  return all;
-}
-@end
-
 @implementation MOCComputePipelineState
-- (NSString*)label {
-  return given_label;
-}
-- (id<MTLDevice>)device {
-  return metal_framework::device();
+- (void)dealloc {
+  presence->there = false;
 }
 - (NSUInteger)maxTotalThreadsPerThreadgroup {
-  return max_threads;
+  return function->function->max_threads();
 }
 - (NSUInteger)threadExecutionWidth {
   return metal_framework::kSimdWidth;
@@ -82,41 +19,12 @@ NSErrorDomain const MTLBinaryArchiveDomain = @"MTLBinaryArchiveDomain";
 - (NSUInteger)staticThreadgroupMemoryLength {
   return function->function->static_threadgroup_memory();
 }
-- (BOOL)supportIndirectCommandBuffers {
-  return NO;
-}
-- (MTLComputePipelineReflection*)reflection {
-  return shown;
-}
 @end
 
 @implementation MTLComputePipelineDescriptor
-- (void)reset {
-  self.label = nil;
-  self.computeFunction = nil;
-  self.threadGroupSizeIsMultipleOfThreadExecutionWidth = NO;
-  self.maxTotalThreadsPerThreadgroup = 0;
-  self.supportIndirectCommandBuffers = NO;
-  self.binaryArchives = nil;
-}
-- (id)copyWithZone:(NSZone*)zone {
-  MTLComputePipelineDescriptor* made = [[MTLComputePipelineDescriptor alloc] init];
-  made.label = self.label;
-  made.computeFunction = self.computeFunction;
-  made.threadGroupSizeIsMultipleOfThreadExecutionWidth = self.threadGroupSizeIsMultipleOfThreadExecutionWidth;
-  made.maxTotalThreadsPerThreadgroup = self.maxTotalThreadsPerThreadgroup;
-  made.supportIndirectCommandBuffers = self.supportIndirectCommandBuffers;
-  made.binaryArchives = self.binaryArchives;
-  return made;
-}
 @end
 
 @implementation MTLBinaryArchiveDescriptor
-- (id)copyWithZone:(NSZone*)zone {
-  MTLBinaryArchiveDescriptor* made = [[MTLBinaryArchiveDescriptor alloc] init];
-  made.url = self.url;
-  return made;
-}
 @end
 
 namespace {
@@ -135,9 +43,6 @@ BOOL refuse(NSError* __autoreleasing* error, MTLBinaryArchiveError code, const s
 
 @implementation MOCBinaryArchive
 @synthesize label;
-- (id<MTLDevice>)device {
-  return metal_framework::device();
-}
 - (BOOL)contains:(MOCFunction*)function {
   const std::lock_guard<std::mutex> lock(mutex);
   return entries.count(entry_of(function)) != 0;

@@ -6,22 +6,21 @@
 
 using metal_framework::find;
 using metal_framework::SerialThread;
-using metal_framework::Storage;
+
+// Command buffers of a queue that have not completed, unless the host asks for another number.
+static constexpr NSUInteger kLimit = 64;
 
 @implementation MOCCommandQueue {
   std::mutex mutex;
   std::condition_variable room;
-  NSUInteger limit, alive;                                  // command buffers that were made and have not completed
+  NSUInteger alive;                                         // command buffers that were made and have not completed
   std::deque<__unsafe_unretained MOCCommandBuffer*> order;  // enqueued and not yet begun; those committed hold themselves below
   std::vector<__strong MOCCommandBuffer*> committed;
-  NSMutableArray<MOCResidencySet*>* sets;
   std::unique_ptr<SerialThread> gpu, handlers;
 }
 @synthesize label;
 
-- (instancetype)initWithCount:(NSUInteger)count {
-  limit = count;
-  sets = [NSMutableArray array];
+- (instancetype)init {
   handlers = std::make_unique<SerialThread>();
   gpu = std::make_unique<SerialThread>();
   return self;
@@ -30,25 +29,22 @@ using metal_framework::Storage;
   return metal_framework::device();
 }
 - (id<MTLCommandBuffer>)commandBuffer {
-  return [self make:YES options:MTLCommandBufferErrorOptionNone];
+  return [self make:YES];
 }
 - (id<MTLCommandBuffer>)commandBufferWithUnretainedReferences {
-  return [self make:NO options:MTLCommandBufferErrorOptionNone];
+  return [self make:NO];
 }
-- (id<MTLCommandBuffer>)commandBufferWithDescriptor:(MTLCommandBufferDescriptor*)descriptor {
-  return [self make:descriptor.retainedReferences options:descriptor.errorOptions];
-}
-- (id<MTLCommandBuffer>)make:(BOOL)retained options:(MTLCommandBufferErrorOption)options {
+- (id<MTLCommandBuffer>)make:(BOOL)retained {
   if (metal_framework::fails(metal_framework::Fault::kCommands)) return nil;
   {
     std::unique_lock<std::mutex> lock(mutex);
-    if (!room.wait_for(lock, metal_framework::wait_timeout(), [&] { return alive < limit; })) {
+    if (!room.wait_for(lock, metal_framework::wait_timeout(), [&] { return alive < kLimit; })) {
       find("too-many-command-buffers", "queue '" + metal_framework::text(self.label) + "' has " + std::to_string(alive) +
                                            " unfinished command buffers, all that it may have, and none completes");
     }
     ++alive;
   }
-  return [[MOCCommandBuffer alloc] initWithQueue:self retained:retained options:options];
+  return [[MOCCommandBuffer alloc] initWithQueue:self retained:retained];
 }
 - (void)completed {
   {
@@ -93,29 +89,5 @@ using metal_framework::Storage;
 }
 - (BOOL)isHandling {
   return handlers->is_current();
-}
-- (void)addResidencySet:(id<MTLResidencySet>)set {
-  const std::lock_guard<std::mutex> lock(mutex);
-  if (set == nil) return find("nil-argument", "addResidencySet: nil");
-  [sets addObject:(MOCResidencySet*)set];
-}
-- (void)addResidencySets:(const id<MTLResidencySet>[])all count:(NSUInteger)count {
-  for (NSUInteger i = 0; i < count; ++i) [self addResidencySet:all[i]];
-}
-- (void)removeResidencySet:(id<MTLResidencySet>)set {
-  const std::lock_guard<std::mutex> lock(mutex);
-  [sets removeObject:(MOCResidencySet*)set];
-}
-- (void)removeResidencySets:(const id<MTLResidencySet>[])all count:(NSUInteger)count {
-  for (NSUInteger i = 0; i < count; ++i) [self removeResidencySet:all[i]];
-}
-- (std::vector<std::shared_ptr<Storage>>)resident {
-  const std::lock_guard<std::mutex> lock(mutex);
-  std::vector<std::shared_ptr<Storage>> all;
-  for (MOCResidencySet* set in sets) {
-    const auto some = [set committed];
-    all.insert(all.end(), some.begin(), some.end());
-  }
-  return all;
 }
 @end

@@ -1,6 +1,5 @@
 // The functions that clang calls for ARC, properties and @autoreleasepool. Compiled without ARC.
 #include <cstddef>
-#include <cstring>
 #include <mutex>
 #include <vector>
 
@@ -106,36 +105,6 @@ id objc_getProperty(id self, SEL, ptrdiff_t offset, BOOL) {
   return objc_retainAutorelease(*variable(self, offset));
 }
 
-void objc_copyStruct(void* to, const void* from, ptrdiff_t size, BOOL, BOOL) {
-  const std::lock_guard<std::mutex> lock(property_mutex());
-  std::memcpy(to, from, static_cast<size_t>(size));
-}
-void objc_getPropertyStruct(void* to, const void* from, ptrdiff_t size, BOOL atomic, BOOL strong) {
-  objc_copyStruct(to, from, size, atomic, strong);
-}
-void objc_setPropertyStruct(void* to, const void* from, ptrdiff_t size, BOOL atomic, BOOL strong) {
-  objc_copyStruct(to, from, size, atomic, strong);
-}
-
 void objc_enumerationMutation(id) {}
 
 }  // extern "C"
-
-@interface NSAutoreleasePool () {
-  void* mark;
-}
-@end
-
-@implementation NSAutoreleasePool
-- (instancetype)init {
-  mark = objc_autoreleasePoolPush();
-  return self;
-}
-- (void)drain {
-  [self release];
-}
-- (void)dealloc {
-  objc_autoreleasePoolPop(mark);
-  [super dealloc];
-}
-@end

@@ -2,7 +2,6 @@
 #import <Foundation/Foundation.h>
 
 @interface NSConstantString (Counting)
-- (BOOL)_retainIfAlive;
 @end
 
 @implementation NSConstantString (Counting)
@@ -13,11 +12,5 @@
 }
 - (instancetype)autorelease {
   return self;
-}
-- (NSUInteger)retainCount {
-  return NSUIntegerMax;
-}
-- (BOOL)_retainIfAlive {
-  return YES;
 }
 @end

@@ -9,7 +9,6 @@
 #include <mutex>
 
 #include "runtime/protocols.h"
-#include "runtime/weak.h"
 
 #import <Foundation/Foundation.h>
 
@@ -19,10 +18,7 @@ Class class_getSuperclass(Class type);
 size_t class_getInstanceSize(Class type);
 void* class_getInstanceMethod(Class type, SEL selector);
 void (*method_getImplementation(void* method))(id, SEL);
-BOOL class_isMetaClass(Class type);
 SEL sel_registerName(const char* name);
-const char* sel_getName(SEL selector);
-BOOL class_respondsToSelector(Class type, SEL selector);
 id objc_autorelease(id object);
 }
 
@@ -107,15 +103,6 @@ void make_immortal(id object) {
   head.census = nullptr;
 }
 
-bool retain_if_alive(id object) {
-  std::atomic<long>& references = header(object).references;
-  long seen = references;
-  do {
-    if (seen < 0) return false;
-  } while (!references.compare_exchange_weak(seen, seen + 1));
-  return true;
-}
-
 }  // namespace metal_framework
 
 using metal_framework::header;
@@ -125,12 +112,6 @@ using metal_framework::header;
 }
 + (instancetype)alloc {
   return metal_framework::create(self);
-}
-+ (instancetype)allocWithZone:(NSZone*)zone {
-  return [self alloc];
-}
-+ (instancetype)new {
-  return [[self alloc] init];
 }
 - (instancetype)init {
   return self;
@@ -145,32 +126,19 @@ using metal_framework::header;
 - (oneway void)release {
   if (header(self).references-- != 0) return;
   header(self).references = metal_framework::kDestroying;
-  metal_framework::clear_weak_references(self);
   [self dealloc];
 }
 - (instancetype)autorelease {
   return objc_autorelease(self);
 }
-- (NSUInteger)retainCount {
-  return (NSUInteger)header(self).references + 1;
-}
-- (BOOL)_retainIfAlive {
-  return metal_framework::retain_if_alive(self);
-}
 - (id)copy {
   return [(id<NSCopying>)self copyWithZone:nullptr];
-}
-- (id)mutableCopy {
-  return [(id<NSMutableCopying>)self mutableCopyWithZone:nullptr];
 }
 - (instancetype)self {
   return self;
 }
 - (Class)class {
   return metal_framework::class_of(self);
-}
-- (Class)superclass {
-  return class_getSuperclass(metal_framework::class_of(self));
 }
 + (Class)class {
   return self;
@@ -184,43 +152,16 @@ using metal_framework::header;
 - (NSUInteger)hash {
   return (NSUInteger)(void*)self >> 4;
 }
-+ (BOOL)isSubclassOfClass:(Class)type {
-  for (Class c = self; c != Nil; c = class_getSuperclass(c)) {
+- (BOOL)isKindOfClass:(Class)type {
+  for (Class c = metal_framework::class_of(self); c != Nil; c = class_getSuperclass(c)) {
     if (c == type) return YES;
   }
   return NO;
 }
-- (BOOL)isKindOfClass:(Class)type {
-  return [metal_framework::class_of(self) isSubclassOfClass:type];
-}
-- (BOOL)isMemberOfClass:(Class)type {
-  return metal_framework::class_of(self) == type;
-}
-+ (BOOL)conformsToProtocol:(Protocol*)protocol {
-  for (Class c = self; c != Nil; c = class_getSuperclass(c)) {
+- (BOOL)conformsToProtocol:(Protocol*)protocol {
+  for (Class c = metal_framework::class_of(self); c != Nil; c = class_getSuperclass(c)) {
     if (metal_framework::class_conforms((void*)c, (void*)protocol)) return YES;
   }
   return NO;
 }
-- (BOOL)conformsToProtocol:(Protocol*)protocol {
-  return [metal_framework::class_of(self) conformsToProtocol:protocol];
-}
-+ (BOOL)instancesRespondToSelector:(SEL)selector {
-  return class_respondsToSelector(self, selector);
-}
-- (BOOL)respondsToSelector:(SEL)selector {
-  return class_respondsToSelector(metal_framework::class_of(self), selector);
-}
-+ (NSString*)description {
-  return NSStringFromClass(self);
-}
-- (NSString*)description {
-  return [NSString stringWithFormat:@"<%s: %p>", class_getName(metal_framework::class_of(self)), (void*)self];
-}
-- (NSString*)debugDescription {
-  return [self description];
-}
 @end
-
-NSString* NSStringFromClass(Class type) { return [NSString stringWithUTF8String:class_getName(type)]; }
-NSString* NSStringFromSelector(SEL selector) { return [NSString stringWithUTF8String:sel_getName(selector)]; }
