@@ -34,14 +34,13 @@ constexpr size_t kPartKernels = 8;
 
 Result<std::shared_ptr<const Image>> Library::State::image(const std::string& kernel, const ConstantLiterals& constants,
                                                            bool checked, bool flush_to_zero, size_t together) const {
-  if (of_images) return emitted(constants, checked);
   const auto found = std::find(source.kernels.begin(), source.kernels.end(), kernel);
   if (together == 0) together = constants.by_index.empty() && constants.by_name.empty() ? kPartKernels : 1;
   const auto number = found == source.kernels.end() ? 0 : static_cast<size_t>(found - source.kernels.begin());
   const size_t first = number / together * together;
   const ImageRequest request{{first, first + together}, constants, checked, flush_to_zero};
   const std::string part = std::to_string(first) + "+" + std::to_string(together);
-  const Key k = key(constants, checked, flush_to_zero, part);
+  const Key k{constants.by_index, constants.by_name, checked, flush_to_zero, part};
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const auto kept = images_.find(k); kept != images_.end()) return kept->second;
@@ -93,7 +92,6 @@ Result<Library> Library::from_source(const std::string& text, const CompileOptio
 }
 
 Result<Library> Library::from_file(const std::string& path, const CompileOptions& options) {
-  if (path.ends_with(".image")) return from_image(path);
   std::ifstream in(path, std::ios::binary);
   std::ostringstream text;
   if (!in || !(text << in.rdbuf())) return Error{path + ": cannot be read, or is empty"};

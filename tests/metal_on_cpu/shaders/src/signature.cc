@@ -32,7 +32,6 @@ size_t threadgroup_variables(Dispatch probe, const std::vector<Signature::Argume
 }  // namespace
 
 std::string Library::compile_errors() const {
-  if (state_->of_images) return {};
   ConstantLiterals zeros;  // without a value an argument that depends on a constant can neither be there nor be left out
   for (const FunctionConstant& constant : state_->source.constants) zeros.by_index[constant.index] = "0";
   return state_->compile_all(zeros);
@@ -40,7 +39,6 @@ std::string Library::compile_errors() const {
 
 Result<Signature> Kernel::signature() const {
   auto loaded = state_->library->image(state_->name, state_->constants, true);
-  if (!loaded && state_->library->of_images) loaded = state_->library->image(state_->name, state_->constants, false);
   if (!loaded) return loaded.error();
   const msl::Kernel* const kernel = loaded.value()->find(state_->name);
   if (!kernel) return Error{state_->library->name + ": there is no kernel '" + state_->name + "'"};

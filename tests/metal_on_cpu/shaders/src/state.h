@@ -22,14 +22,8 @@ struct Library::State {
   /// Compiles all parts, several at once. Empty, or the error.
   std::string compile_all(const ConstantLiterals& constants) const;
 
-  /// Takes an image in that somebody has compiled before.
-  std::string add(const std::string& path);
-  bool of_images = false;  // there is no source
-
  private:
   using Key = std::tuple<std::map<uint32_t, std::string>, std::map<std::string, std::string>, bool, bool, std::string>;
-  Key key(const ConstantLiterals& constants, bool checked, bool flush_to_zero, const std::string& part) const;
-  Result<std::shared_ptr<const Image>> emitted(const ConstantLiterals& constants, bool checked) const;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const Image>> images_;
 };

@@ -1,5 +1,4 @@
 // Counters against numbers found by hand, and results that do not depend on other threads.
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <thread>
@@ -8,8 +7,6 @@
 
 namespace metal_on_cpu {
 namespace {
-
-using ::testing::HasSubstr;
 
 Library library() {
   auto l = Library::from_source(R"(
@@ -42,8 +39,6 @@ TEST(Counters, OfACopy) {
   EXPECT_EQ(c.buffers.at(0).simdgroup_lines, 32u);
   EXPECT_EQ(c.buffers.at(0).unique_lines, 32u);
   EXPECT_EQ(c.buffers.at(1).bytes_written, 2048u);
-  EXPECT_THAT(c.json(), HasSubstr("\"1\":{\"bytes_read\":0,\"bytes_written\":2048"));
-  EXPECT_THAT(c.table(), HasSubstr("threads                               128"));
 }
 
 TEST(Counters, OfStridedReadsAndArithmetic) {

@@ -1,18 +1,14 @@
-// Images that are written once and loaded without a compiler; libraries of more kernels than one image holds.
-#include <gmock/gmock.h>
+// The folder of images; libraries of more kernels than one image holds.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+#include <optional>
 
 #include "support.h"
 
 namespace metal_on_cpu {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::SizeIs;
 
 namespace fs = std::filesystem;
 
@@ -37,11 +33,6 @@ class Images : public ::testing::Test {
     auto library = Library::from_source(kShader, {}, "times.metal");
     ASSERT_TRUE(library.ok()) << library.message();
     source_ = library.take();
-  }
-  std::string emit(const std::string& name, int64_t add, bool checked) {
-    const std::string path = (folder_ / name).string();
-    EXPECT_EQ(source_->kernel("times3").constant(0, add).emit(path, checked), "");
-    return path;
   }
   static Result<Report> run(const Library& library, const std::string& kernel, ConstantValue add, bool checked,
                             std::vector<int>& y) {
@@ -82,62 +73,6 @@ TEST_F(Images, OfALibraryHoldPartsOfItsKernels) {
     ASSERT_TRUE(r.ok()) << r.message();
     EXPECT_EQ(y[1], 2 * std::atoi(kernel + 5) + (kernel == std::string("times7") ? 7 : 0) + 5) << kernel;
   }
-}
-
-TEST_F(Images, RunWithoutACompiler) {
-  const std::string path = emit("a.image", 5, true);
-  emit("b.image", 6, true), emit("c.image", 6, false);
-  const std::string before = std::getenv("PATH");
-  setenv("PATH", "/nowhere", 1);
-  const auto one = Library::from_image(path), all = Library::from_image(folder_.string());
-  std::vector<int> y;
-  ASSERT_TRUE(one.ok()) << one.message();
-  ASSERT_TRUE(all.ok()) << all.message();
-  EXPECT_THAT(all.value().kernel_names(), SizeIs(20));
-  for (const ConstantValue& add : {ConstantValue(int64_t{6}), ConstantValue(uint64_t{6})}) {
-    for (const bool checked : {false, true}) {
-      const auto r = run(all.value(), "times19", add, checked, y);
-      ASSERT_TRUE(r.ok()) << r.message();
-      EXPECT_EQ(y, (std::vector<int>{25, 44, 63, 82}));
-      EXPECT_EQ(r.value().text(), "");
-    }
-  }
-  EXPECT_THAT(run(all.value(), "times1", int64_t{9}, true, y).message(),
-              HasSubstr("times.metal: there is no image with 0=9, checked; there are: 0=5, checked; 0=6, fast; 0=6, checked"));
-  EXPECT_THAT(run(one.value(), "absent", int64_t{5}, true, y).message(),
-              HasSubstr("there is no such kernel; there are: times0"));
-  EXPECT_EQ(one.value().kernel("times1").constant(0, int64_t{5}).signature().value().arguments.size(), 2u);
-  setenv("PATH", before.c_str(), 1);
-}
-
-TEST_F(Images, KeepTheirPlaces) {
-  const auto library = Library::from_image(emit("a.image", 5, true));
-  ASSERT_TRUE(library.ok()) << library.message();
-  std::vector<int> y;
-  const auto r = run(library.value(), "times7", int64_t{5}, true, y);
-  ASSERT_TRUE(r.ok()) << r.message();
-  EXPECT_THAT(r.value().text(), HasSubstr("times.metal:6: out-of-bounds-read: reads 4 bytes at byte 16 of buffer(0)"));
-}
-
-TEST_F(Images, ThatAreNoneAreRefused) {
-  const std::string path = emit("a.image", 5, false);
-  std::ostringstream text;
-  text << std::ifstream(path, std::ios::binary).rdbuf();
-  const std::string good = text.str();
-  const auto refused = [&](const std::string& contents) {
-    std::ofstream(path, std::ios::binary) << contents;
-    return Library::from_image(path).message();
-  };
-  EXPECT_THAT(refused(""), HasSubstr("a.image: is no image"));
-  EXPECT_THAT(refused(good.substr(0, good.size() - 1)), HasSubstr("is cut off"));
-  EXPECT_THAT(refused(good.substr(good.size() - 60)), HasSubstr("longer than the file"));
-  std::string other = good;
-  other.replace(other.rfind("build ") + 6, 1, "x");
-  EXPECT_THAT(refused(other), HasSubstr("another version"));
-  EXPECT_THAT(Library::from_image((folder_ / "absent.image").string()).message(), HasSubstr("is no image"));
-  fs::remove(path);
-  EXPECT_THAT(Library::from_image(folder_.string()).message(), HasSubstr("holds no file *.image"));
-  EXPECT_THAT(source_->kernel("times3").emit((folder_ / "no" / "a.image").string(), false), HasSubstr("cannot be written"));
 }
 
 }  // namespace

@@ -66,7 +66,6 @@ uint64_t registers(const std::string& type, int n, const std::string& zero = "0"
   std::vector<char> x(4096), y(4096);
   auto r = library.value().kernel("k").dispatch().buffer(0, std::as_const(x)).buffer(1, y).count().run();
   EXPECT_TRUE(r.ok()) << r.message();
-  EXPECT_THAT(r.value().counters.json(), HasSubstr("\"registers_estimated\":"));
   return r.value().counters.registers_estimated;
 }
 

@@ -49,7 +49,7 @@ struct CompileOptions {
 
 /// What the checker found: one entry a place and kind.
 struct Finding {
-  std::string kind;  // "out-of-bounds-read", "threadgroup-race", ...; docs/shaders.md lists them
+  std::string kind;  // "out-of-bounds-read", "threadgroup-race", ...; README.md lists them
   std::string file;  // of the shader
   uint32_t line = 0;
   std::string kernel;
@@ -82,13 +82,10 @@ struct Counters {
   uint64_t threadgroup_bytes_read = 0, threadgroup_bytes_written = 0, threadgroup_accesses = 0;
   uint64_t bank_conflicts = 0;       // extra cycles with 32 banks of 4 bytes
   uint64_t threadgroup_memory = 0;   // bytes of one threadgroup
-  uint64_t registers_estimated = 0;  // of 32 bits, of one thread; docs/shaders.md says how
+  uint64_t registers_estimated = 0;  // of 32 bits, of one thread; README.md says how
   uint64_t atomics = 0;
   std::map<std::string, uint64_t> operations;  // arithmetic by class, of all threads
   std::map<int, BufferCounters> buffers;
-
-  std::string table() const;
-  std::string json() const;
 };
 
 struct Report {
@@ -100,7 +97,6 @@ struct Report {
 
   /// All findings, one a line; empty when there are none.
   std::string text() const;
-  std::string json() const;
 };
 
 /// A function constant's value. Its type decides how it is written into the shader.
@@ -192,8 +188,6 @@ class Kernel {
   Dispatch dispatch() const;
   /// Compiles if needed, for checked mode.
   Result<Signature> signature() const;
-  /// Writes an image for Library::from_image(): all kernels of the source with these constants. Empty, or the error.
-  std::string emit(const std::string& path, bool checked) const;
 
   struct State;  // opaque
 
@@ -208,8 +202,6 @@ class Library {
   static Result<Library> from_source(const std::string& text, const CompileOptions& options = {},
                                      const std::string& name = "shader.metal");
   static Result<Library> from_file(const std::string& path, const CompileOptions& options = {});
-  /// What Kernel::emit() has written: nothing is compiled any more. A folder: all its files *.image, of one source.
-  static Result<Library> from_image(const std::string& path);
 
   const std::vector<std::string>& kernel_names() const;
   /// Those that the source declares.

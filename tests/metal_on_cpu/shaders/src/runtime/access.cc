@@ -208,7 +208,7 @@ void Worker::block(uint32_t number, const void* pc) {
   if (--lane_->steps != 0) return;
   if (Finding* f = report("step-budget", Where::address(pc))) {
     f->message = "a thread has executed " + std::to_string(job_->step_budget) +
-                 " basic blocks: an infinite loop, or too few for it (step_budget, msl-run --steps)?";
+                 " basic blocks: an infinite loop, or too few for it (step_budget)?";
   }
   abandon();
 }
@@ -219,7 +219,7 @@ void Worker::end_in_time(const Where& where) {
     char text[32];
     std::snprintf(text, sizeof text, "%g", job_->time_limit);
     f->message = std::string("the dispatch has run for ") + text +
-                 " s of CPU time: an infinite loop, or too little for it (time_limit, msl-run --time-limit)?";
+                 " s of CPU time: an infinite loop, or too little for it (time_limit)?";
   }
   abandon();
 }

@@ -154,7 +154,7 @@ void hand_on(int signal, siginfo_t* info, void* data) {
 // The shader has written over what its host needs to go on.
 void give_up(int signal) {
   static constexpr char kText[] =
-      "metal-on-cpu: a kernel in fast mode has destroyed memory of its host; checked mode (msl-run --check) says where\n";
+      "metal-on-cpu: a kernel in fast mode has destroyed memory of its host; checked mode says where\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText, sizeof kText - 1);
   hand_back(signal);
 }

@@ -66,6 +66,12 @@ std::string Finding::text() const {
   return out.str();
 }
 
+std::string Report::text() const {
+  std::string out;
+  for (const Finding& f : findings) out += f.text() + "\n";
+  return out;
+}
+
 bool FindingLog::add(const char* kind, const Where& where, int buffer) {
   const auto [at, fresh] = found_.try_emplace({kind, where.pc, where.file ? where.file : "", where.line, buffer});
   last_ = &at->second;
