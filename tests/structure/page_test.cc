@@ -121,8 +121,7 @@ TEST(AddingAFormat, ThePageWorksAsItIsWritten) {
   ASSERT_GE(sources.size(), 2u);
   sources = folders_as_one(copy, sources);
   sources.insert(program);
-  std::string build =
-      MARLIN_COMPILER " -std=c++20 -O1 -pthread -I" + quoted(copy / "include") + " -I" + quoted(copy / "src");
+  std::string build = MARLIN_COMPILER " -std=c++20 -O1 -pthread -I" + quoted(copy / "include") + " -I" + quoted(copy / "src");
   for (const std::string& source : sources) build += " " + quoted(copy / source);
   build += " '" MARLIN_ARCHIVE "' -o " + quoted(copy / "run") + " 2>" + quoted(copy / "errors");
   EXPECT_EQ(run(build), 0) << read(copy / "errors");
