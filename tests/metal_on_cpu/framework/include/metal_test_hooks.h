@@ -13,7 +13,7 @@ extern "C" {
 
 /* Findings: misuse of the API, and what the shader checker reports. Equal ones are counted, not repeated. */
 size_t metal_test_finding_count(void);
-/* How many findings are of this kind. docs/framework.md lists the kinds. */
+/* How many findings are of this kind. README.md lists the kinds. */
 size_t metal_test_findings_of(const char* kind);
 
 /* Live objects of one class ("MTLBuffer", "NSString"); with NULL, of all classes of Metal. Devices live for ever and do not

@@ -1,11 +1,8 @@
 // Dispatch: binds, refuses what Metal would refuse, runs the threadgroups and gathers the report.
 #include <algorithm>
-#include <atomic>
 #include <chrono>
 #include <ctime>
-#include <mutex>
 #include <numeric>
-#include <thread>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -73,68 +70,44 @@ Worker& this_threads_worker() {
   return worker;
 }
 
-void add(Counters& to, const Counters& from) {
-  to.threadgroups += from.threadgroups, to.threads += from.threads;
-  to.threadgroup_barriers += from.threadgroup_barriers, to.simdgroup_barriers += from.simdgroup_barriers;
-  to.reductions += from.reductions, to.shuffles += from.shuffles, to.votes += from.votes;
-  to.matrix_multiplies += from.matrix_multiplies, to.tensor_multiply_adds += from.tensor_multiply_adds;
-  to.threadgroup_bytes_read += from.threadgroup_bytes_read, to.threadgroup_bytes_written += from.threadgroup_bytes_written;
-  to.threadgroup_accesses += from.threadgroup_accesses, to.bank_conflicts += from.bank_conflicts, to.atomics += from.atomics;
-  to.threadgroup_memory = std::max(to.threadgroup_memory, from.threadgroup_memory);
-  for (const auto& [name, n] : from.operations) to.operations[name] += n;
-  for (const auto& [index, b] : from.buffers) add(to.buffers[index], b);
-}
-
 class Run {
  public:
-  Run(const DispatchedWork& job, int workers) : job_(job), order_(job.groups.count(), job.seed), workers_(workers) {}
+  explicit Run(const DispatchedWork& job) : job_(job) {}
 
   Report go() {
     const FaultCatcher faults;
     const auto start = std::chrono::steady_clock::now();
-    if (workers_ <= 1) {
-      work();
-    } else {
-      std::vector<std::thread> threads;
-      for (int i = 0; i < workers_; ++i) threads.emplace_back([this] { work(); });
-      for (std::thread& t : threads) t.join();
-    }
-    report_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    if (job_.reports) report_.findings = log_.take(job_.image->path());
-    return std::move(report_);
+    Report report;
+    work(report);
+    report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (!missing_ && job_.reports) report.findings = this_threads_worker().log.take(job_.image->path());
+    return report;
   }
-  /// What the system did not give, or empty.
-  const std::string& missing() const { return missing_; }
+  /// What the system did not give, or nullptr.
+  const char* missing() const { return missing_; }
 
  private:
-  void work() {
+  void work(Report& report) {
     Worker& worker = this_threads_worker();
-    if (!worker) return fail("memory for the threads' stacks");
+    if (!worker) return void(missing_ = "memory for the threads' stacks");
     const double before = cpu_seconds();
     const SignalStack stack;
     const TimeLimit limit(job_.time_limit);
-    if (!limit) return fail("a timer for the time limit");
+    if (!limit) return void(missing_ = "a timer for the time limit");
     const FlushToZero flush(job_.flush_to_zero);
     std::unique_ptr<Locality> locality;
     if (job_.counted) locality = std::make_unique<Locality>();
     worker.begin(job_);
     worker.locality = locality.get();
-    for (uint64_t i = next_++; i < job_.groups.count(); i = next_++) {
-      if (!worker.run_group(order_(i))) next_ = job_.groups.count();
+    const GroupOrder order(job_.groups.count(), job_.seed);
+    for (uint64_t i = 0; i < job_.groups.count() && worker.run_group(order(i)); ++i) {
     }
     worker.end();
     worker.locality = nullptr;
     if (locality) count(worker, *locality);
-    const std::lock_guard<std::mutex> lock(mutex_);
-    add(report_.counters, worker.counters);
-    report_.cpu_seconds += cpu_seconds() - before;
-    log_.merge(std::move(worker.log));
-    report_.complete = report_.complete && worker.complete;
-  }
-
-  void fail(const char* what) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    missing_ = what;
+    report.counters = std::move(worker.counters);
+    report.cpu_seconds = cpu_seconds() - before;
+    report.complete = worker.complete;
   }
 
   void count(Worker& worker, const Locality& locality) const {
@@ -163,31 +136,18 @@ class Run {
   }
 
   const DispatchedWork& job_;
-  const GroupOrder order_;
-  const int workers_;
-  std::atomic<uint64_t> next_{0};
-  std::mutex mutex_;
-  std::string missing_;
-  FindingLog log_;
-  Report report_;
+  const char* missing_ = nullptr;
 };
 
-// Arguments that the kernel needs and the dispatch does not give.
-std::string missing_arguments(const msl::Kernel& kernel, const std::map<int, BufferBinding>& buffers,
-                              const std::map<int, size_t>& threadgroup_memory) {
+// Buffers that the kernel needs and the dispatch does not give.
+std::string missing_buffers(const msl::Kernel& kernel, const std::map<int, BufferBinding>& buffers) {
   for (uint32_t i = 0; i < kernel.param_count; ++i) {
     const msl::Param& p = kernel.params[i];
     if (!p.enabled || p.kind == msl::kBuiltinParam) continue;
-    const std::string name = "'" + std::string(p.name) + "' [[" + (p.kind == msl::kBufferParam ? "buffer(" : "threadgroup(") +
-                             std::to_string(p.index) + ")]]";
-    if (p.kind == msl::kThreadgroupParam) {
-      if (!threadgroup_memory.contains(p.index)) return "no threadgroup memory is given for " + name;
-      continue;
-    }
+    const std::string name = "'" + std::string(p.name) + "' [[buffer(" + std::to_string(p.index) + ")]]";
     const auto found = buffers.find(p.index);
     if (found == buffers.end()) return "no buffer is given for " + name;
-    const size_t bytes = found->second.pointers.empty() ? std::max(found->second.bytes, found->second.own.size())
-                                                        : found->second.pointers.size() * 8;
+    const size_t bytes = std::max(found->second.bytes, found->second.own.size());
     if (bytes < p.reference) {
       return "the buffer given for " + name + " has " + std::to_string(bytes) + " bytes; the type referred to needs " +
              std::to_string(p.reference);
@@ -242,31 +202,12 @@ Dispatch& Dispatch::bytes(int index, const void* data, size_t size) {
   }
   return *this;
 }
-Dispatch& Dispatch::pointers(int index, const std::vector<std::span<std::byte>>& ranges) {
-  buffer(index, static_cast<void*>(nullptr), 0);
-  if (const auto b = state_->buffers.find(index); b != state_->buffers.end()) {
-    for (const auto& range : ranges) b->second.pointers.emplace_back(range.data(), range.size());
-    b->second.writable = false;
-  }
-  return *this;
-}
-Dispatch& Dispatch::resident(void* data, size_t bytes, bool writable) {
-  if (bytes != 0) state_->resident.push_back({static_cast<std::byte*>(data), bytes, writable});
-  return *this;
-}
-Dispatch& Dispatch::threadgroup_memory(int index, size_t bytes) {
-  if (index < 0 || index >= kMaxBuffers)
-    state_->wrong = "threadgroup index " + std::to_string(index) + " is not in 0..30";
-  else
-    state_->threadgroup_memory[index] = bytes;
+Dispatch& Dispatch::resident(void* data, size_t bytes) {
+  if (bytes != 0) state_->resident.push_back({static_cast<std::byte*>(data), bytes});
   return *this;
 }
 Dispatch& Dispatch::groups(uint32_t x, uint32_t y, uint32_t z) {
-  state_->groups = {x, y, z}, state_->grid_is_threads = false;
-  return *this;
-}
-Dispatch& Dispatch::grid(uint32_t x, uint32_t y, uint32_t z) {
-  state_->grid = {x, y, z}, state_->grid_is_threads = true;
+  state_->groups = {x, y, z};
   return *this;
 }
 Dispatch& Dispatch::threads(uint32_t x, uint32_t y, uint32_t z) {
@@ -289,10 +230,6 @@ Dispatch& Dispatch::flush_to_zero(bool on) {
   state_->flush_to_zero = on;
   return *this;
 }
-Dispatch& Dispatch::workers(int count) {
-  state_->workers = count;
-  return *this;
-}
 Dispatch& Dispatch::step_budget(uint64_t blocks) {
   state_->step_budget = std::max<uint64_t>(blocks, 1);
   return *this;
@@ -309,18 +246,9 @@ static std::string refuse_shape(Dispatch::State& s) {
   const uint64_t threads = s.threads.count();
   if (threads == 0) return "the threadgroup has no threads (" + size_text(s.threads) + ")";
   if (threads > kMaxThreads) return size_text(s.threads) + " threads in a threadgroup; at most 1024 are possible";
-  if (s.grid_is_threads) {
-    const auto cut = [](uint32_t all, uint32_t group) { return static_cast<uint32_t>((uint64_t{all} + group - 1) / group); };
-    s.groups = {cut(s.grid.x, s.threads.x), cut(s.grid.y, s.threads.y), cut(s.grid.z, s.threads.z)};
-  } else {
-    s.grid = {s.groups.x * s.threads.x, s.groups.y * s.threads.y, s.groups.z * s.threads.z};
-  }
-  if (s.groups.count() == 0) return "the grid is empty (" + size_text(s.grid_is_threads ? s.grid : s.groups) + ")";
-  size_t memory = 0;
-  for (const auto& [index, bytes] : s.threadgroup_memory) memory += bytes;
-  if (memory > kMaxThreadgroupMemory) return std::to_string(memory) + " bytes of threadgroup memory; there are 32768";
+  if (s.groups.count() == 0) return "the grid is empty (" + size_text(s.groups) + ")";
   for (const auto& [index, b] : s.buffers) {
-    if (!b.data && b.own.empty() && b.pointers.empty()) return "buffer(" + std::to_string(index) + ") has no memory";
+    if (!b.data && b.own.empty()) return "buffer(" + std::to_string(index) + ") has no memory";
   }
   return {};
 }
@@ -342,8 +270,7 @@ Result<Report> Dispatch::run() {
   const Image& image = *loaded.value();
   const msl::Kernel* kernel = image.find(k.name);
   if (!kernel) return Error{prefix + "is missing in its image"};
-  if (std::string wrong = missing_arguments(*kernel, s.buffers, s.threadgroup_memory); !wrong.empty())
-    return Error{prefix + wrong};
+  if (std::string wrong = missing_buffers(*kernel, s.buffers); !wrong.empty()) return Error{prefix + wrong};
   if (kernel->max_threads && s.threads.count() > kernel->max_threads) {
     return Error{prefix + std::to_string(s.threads.count()) +
                  " threads in a threadgroup; [[max_total_threads_per_threadgroup]] is " + std::to_string(kernel->max_threads)};
@@ -354,16 +281,13 @@ Result<Report> Dispatch::run() {
   if (std::string wrong = memory.prepare(buffers, s.resident, checked, s.counted); !wrong.empty()) return Error{prefix + wrong};
   DispatchedWork job;
   job.image = &image, job.kernel = kernel, job.memory = &memory;
-  job.groups = s.groups, job.threads = s.threads, job.grid = s.grid;
-  for (const auto& [index, bytes] : s.threadgroup_memory) job.threadgroup_memory[index] = bytes;
+  job.groups = s.groups, job.threads = s.threads;
   job.checked = checked, job.counted = s.counted, job.flush_to_zero = s.flush_to_zero;
   job.seed = s.seed, job.step_budget = s.step_budget, job.reports = s.reports;
   job.time_limit = s.time_limit.value_or(kTimeLimit);
-  const int workers = s.counted ? 1 : s.workers;
-  job.shared = checked && workers > 1;
-  Run run(job, workers);
+  Run run(job);
   Report report = run.go();
-  if (!run.missing().empty()) return Error{prefix + "cannot get " + run.missing()};
+  if (run.missing()) return Error{prefix + "cannot get " + run.missing()};
   memory.finish();
   report.counters.registers_estimated = image.registers(*kernel);
   return report;

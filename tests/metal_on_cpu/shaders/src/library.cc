@@ -35,12 +35,12 @@ constexpr size_t kPartKernels = 8;
 Result<std::shared_ptr<const Image>> Library::State::image(const std::string& kernel, const ConstantLiterals& constants,
                                                            bool checked, bool flush_to_zero, size_t together) const {
   const auto found = std::find(source.kernels.begin(), source.kernels.end(), kernel);
-  if (together == 0) together = constants.by_index.empty() && constants.by_name.empty() ? kPartKernels : 1;
+  if (together == 0) together = constants.empty() ? kPartKernels : 1;
   const auto number = found == source.kernels.end() ? 0 : static_cast<size_t>(found - source.kernels.begin());
   const size_t first = number / together * together;
   const ImageRequest request{{first, first + together}, constants, checked, flush_to_zero};
   const std::string part = std::to_string(first) + "+" + std::to_string(together);
-  const Key k{constants.by_index, constants.by_name, checked, flush_to_zero, part};
+  const Key k{constants, checked, flush_to_zero, part};
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const auto kept = images_.find(k); kept != images_.end()) return kept->second;
@@ -100,8 +100,6 @@ Result<Library> Library::from_file(const std::string& path, const CompileOptions
 
 const std::vector<std::string>& Library::kernel_names() const { return state_->source.kernels; }
 
-const std::vector<FunctionConstant>& Library::function_constants() const { return state_->source.constants; }
-
 Kernel Library::kernel(const std::string& name) const {
   Kernel k;
   k.state_ = std::make_shared<Kernel::State>();
@@ -111,12 +109,7 @@ Kernel Library::kernel(const std::string& name) const {
 }
 
 Kernel& Kernel::constant(uint32_t index, ConstantValue value) {
-  state_->constants.by_index[index] = literal(value);
-  return *this;
-}
-
-Kernel& Kernel::constant(const std::string& name, ConstantValue value) {
-  state_->constants.by_name[name] = literal(value);
+  state_->constants[index] = literal(value);
   return *this;
 }
 

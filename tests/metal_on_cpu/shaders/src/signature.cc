@@ -10,30 +10,23 @@ namespace {
 // Runs one thread of the kernel, with buffers of zeros, for what it declares on its way. What it finds is no finding: the
 // arguments are not those of a host.
 size_t threadgroup_variables(Dispatch probe, const std::vector<Signature::Argument>& arguments) {
-  constexpr size_t kBytes = 4096, kArgumentBytes = 16;
+  constexpr size_t kBytes = 4096;
   constexpr uint64_t kSteps = 100'000;
   std::map<uint32_t, std::vector<std::byte>> zeros;
-  size_t given = 0;
   for (const Signature::Argument& a : arguments) {
-    if (a.threadgroup) {
-      probe.threadgroup_memory(static_cast<int>(a.index), kArgumentBytes);
-      given += kArgumentBytes;
-    } else {
-      auto& bytes = zeros[a.index];
-      bytes.resize(std::max({bytes.size(), a.bytes, kBytes}));
-      probe.buffer(static_cast<int>(a.index), bytes);
-    }
+    auto& bytes = zeros[a.index];
+    bytes.resize(std::max({bytes.size(), a.bytes, kBytes}));
+    probe.buffer(static_cast<int>(a.index), bytes);
   }
   const auto report = probe.groups(1).threads(1).step_budget(kSteps).check().run();
-  const size_t all = report ? report.value().counters.threadgroup_memory : 0;
-  return all > given ? all - given : 0;
+  return report ? report.value().counters.threadgroup_memory : 0;
 }
 
 }  // namespace
 
 std::string Library::compile_errors() const {
   ConstantLiterals zeros;  // without a value an argument that depends on a constant can neither be there nor be left out
-  for (const FunctionConstant& constant : state_->source.constants) zeros.by_index[constant.index] = "0";
+  for (const uint32_t index : state_->source.constants) zeros[index] = "0";
   return state_->compile_all(zeros);
 }
 
@@ -47,8 +40,7 @@ Result<Signature> Kernel::signature() const {
   for (uint32_t i = 0; i < kernel->param_count; ++i) {
     const msl::Param& p = kernel->params[i];
     if (!p.enabled || p.kind == msl::kBuiltinParam) continue;
-    signature.arguments.push_back(
-        {p.kind == msl::kThreadgroupParam, static_cast<uint32_t>(p.index), p.name, p.read_only, p.reference});
+    signature.arguments.push_back({static_cast<uint32_t>(p.index), p.name, p.reference});
   }
   Dispatch probe = dispatch();
   probe.state_->reports = false;

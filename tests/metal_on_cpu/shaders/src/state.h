@@ -23,7 +23,7 @@ struct Library::State {
   std::string compile_all(const ConstantLiterals& constants) const;
 
  private:
-  using Key = std::tuple<std::map<uint32_t, std::string>, std::map<std::string, std::string>, bool, bool, std::string>;
+  using Key = std::tuple<ConstantLiterals, bool, bool, std::string>;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const Image>> images_;
 };
@@ -37,14 +37,11 @@ struct Kernel::State {
 struct Dispatch::State {
   std::shared_ptr<const Kernel::State> kernel;
   std::map<int, BufferBinding> buffers;
-  std::map<int, size_t> threadgroup_memory;
   std::vector<Resident> resident;
-  Size3 groups, grid, threads;
-  bool grid_is_threads = false;
+  Size3 groups, threads;
   bool checked = false, counted = false, flush_to_zero = false;
   bool reports = true;  // findings, whose lines another process looks up
   uint64_t seed = 0, step_budget = 100'000'000;
-  int workers = 1;
   std::optional<double> time_limit;
   std::string wrong;  // what a setter was given that cannot be
 };

@@ -66,17 +66,18 @@ template <typename T> static T twice(T x) { T y = x; y += x; return y; }
 kernel void products(device const float4* x [[buffer(0)]], device float* y [[buffer(1)]]) {
   const float4 a = *x;
   y[0] = dot(a * a, float4(1)) + simd_sum(4 * dot(a, a));
-  y[1] = (a * a).x + float(as_type<int4>(a * 0).y) + max(a * 1, 3).y + (any(a * a > a) ? 2 : 0);
+  y[1] = (a * a).x + float(as_type<int4>(a * 0).y) + max(a * 1, 3).y + ((a * a > a).y ? 2 : 0);
   y[2] = dot((a * a).zz, float2(1)) + simd_max(a * a * 9).z;
   y[3] = twice(a * a).w + 1;
 }
-template <typename T> kernel void product(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]], device float* y [[buffer(2)]]) {
+template <typename T> kernel void product(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]], device float* y [[buffer(2)]],
+                                          uint lane [[thread_index_in_simdgroup]]) {
+  const uint at = (((lane / 4) & 4) + (lane / 2) % 4) * 8 + ((lane / 4) & 2) * 2 + (lane % 2) * 2;
   simdgroup_matrix<T, 8, 8> ma, mb;
-  simdgroup_load(ma, a, 8);
-  simdgroup_load(mb, b, 8);
+  for (uint e = 0; e < 2; e++) ma.thread_elements()[e] = a[at + e], mb.thread_elements()[e] = b[at + e];
   simdgroup_float8x8 mc = make_filled_simdgroup_matrix<float, 8, 8>(0.5f);
   simdgroup_multiply_accumulate(mc, ma, mb, mc);
-  simdgroup_store(mc, y, 8);
+  for (uint e = 0; e < 2; e++) y[at + e] = mc.thread_elements()[e];
 }
 template [[host_name("product_half")]] kernel decltype(product<half>) product<half>;
 template [[host_name("product_bfloat")]] kernel decltype(product<bfloat>) product<bfloat>;

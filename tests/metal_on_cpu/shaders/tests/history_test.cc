@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <random>
-#include <thread>
 #include <vector>
 
 #include "runtime/history.h"
@@ -10,9 +9,9 @@
 namespace metal_on_cpu {
 namespace {
 
-Race race(Cell& cell, const Order& order, bool write, bool atomic) {
-  const Race found = cell.conflict(order, write, atomic).race;
-  cell.record(order, write, atomic);
+Race race(Cell& cell, const Order& order, bool write) {
+  const Race found = cell.conflict(order, write).race;
+  cell.record(order, write);
   return found;
 }
 
@@ -20,23 +19,19 @@ TEST(Order, OfReadersAndAWriter) {
   const uint32_t simdgroup_sync[2] = {10, 10};
   const auto at = [&](uint32_t thread, uint32_t group = 1) { return Order{12, thread, group, 10, simdgroup_sync}; };
   Cell c{};
-  EXPECT_EQ(race(c, at(3), false, false), Race::kNone);
-  EXPECT_EQ(race(c, at(3), true, false), Race::kNone);  // its own
-  EXPECT_EQ(race(c, at(4), false, false), Race::kWithWrite);
+  EXPECT_EQ(race(c, at(3), false), Race::kNone);
+  EXPECT_EQ(race(c, at(3), true), Race::kNone);  // its own
+  EXPECT_EQ(race(c, at(4), false), Race::kWithWrite);
   Cell readers{};
-  EXPECT_EQ(race(readers, at(1), false, false), Race::kNone);
-  EXPECT_EQ(race(readers, at(2), false, false), Race::kNone);
-  EXPECT_EQ(race(readers, at(2), true, false), Race::kWithRead);  // 1 read it as well
+  EXPECT_EQ(race(readers, at(1), false), Race::kNone);
+  EXPECT_EQ(race(readers, at(2), false), Race::kNone);
+  EXPECT_EQ(race(readers, at(2), true), Race::kWithRead);  // 1 read it as well
   Cell groups{};
-  EXPECT_EQ(race(groups, at(0, 1), true, false), Race::kNone);
-  EXPECT_EQ(race(groups, at(0, 2), false, false), Race::kWithWrite);
-  Cell atomics{};
-  EXPECT_EQ(race(atomics, at(0, 1), true, true), Race::kNone);
-  EXPECT_EQ(race(atomics, at(9, 2), true, true), Race::kNone);
-  EXPECT_EQ(race(atomics, at(9, 2), true, false), Race::kWithAtomic);
+  EXPECT_EQ(race(groups, at(0, 1), true), Race::kNone);
+  EXPECT_EQ(race(groups, at(0, 2), false), Race::kWithWrite);
   Cell old{};
-  EXPECT_EQ(race(old, Order{9, 40, 1, 5, simdgroup_sync}, true, false), Race::kNone);
-  EXPECT_EQ(race(old, at(3), false, false), Race::kNone);  // a threadgroup barrier lies between
+  EXPECT_EQ(race(old, Order{9, 40, 1, 5, simdgroup_sync}, true), Race::kNone);
+  EXPECT_EQ(race(old, at(3), false), Race::kNone);  // a threadgroup barrier lies between
 }
 
 struct Found {
@@ -44,13 +39,13 @@ struct Found {
   uint32_t thread = 0, group = 0;
   bool unwritten = false;
 
-  void look(Cell& cell, const Order& order, bool write, bool atomic) {
+  void look(Cell& cell, const Order& order, bool write) {
     unwritten = unwritten || !cell.written();
     if (race == Race::kNone) {
-      const Conflict c = cell.conflict(order, write, atomic);
+      const Conflict c = cell.conflict(order, write);
       race = c.race, thread = c.thread, group = c.group;
     }
-    cell.record(order, write, atomic);
+    cell.record(order, write);
   }
   bool operator==(const Found&) const = default;
 };
@@ -77,11 +72,11 @@ TEST(History, IsThatOfEachByte) {
       }
       const size_t size = size_t{1} << random() % 5, any = random() % (kBytes - size + 1);
       const size_t offset = random() % 8 == 0 ? any : any / size * size;
-      const bool write = random() % 2, atomic = random() % 4 == 0;
+      const bool write = random() % 2;
       const Order order{now, static_cast<uint32_t>(random() % 80), group, group_sync, simdgroup_sync};
       Found found, wanted;
-      history.visit(offset, size, random() % 2, [&](Cell& c) { found.look(c, order, write, atomic); });
-      for (size_t b = offset; b < offset + size; ++b) wanted.look(bytes[b], order, write, atomic);
+      history.visit(offset, size, [&](Cell& c) { found.look(c, order, write); });
+      for (size_t b = offset; b < offset + size; ++b) wanted.look(bytes[b], order, write);
       ASSERT_EQ(found, wanted) << "seed " << seed << ", access " << i << ": " << size << " bytes at " << offset;
     }
   }
@@ -91,7 +86,7 @@ TEST(History, LooksAtOneCellForWhatIsTouchedAsAWhole) {
   const History history(64);
   const auto cells = [&](size_t offset, size_t bytes) {
     int n = 0;
-    history.visit(offset, bytes, false, [&](Cell&) { n++; });
+    history.visit(offset, bytes, [&](Cell&) { n++; });
     return n;
   };
   EXPECT_EQ(cells(0, 16), 2);
@@ -99,29 +94,6 @@ TEST(History, LooksAtOneCellForWhatIsTouchedAsAWhole) {
   EXPECT_EQ(cells(0, 16), 3);  // the first block now has two halves
   EXPECT_EQ(cells(33, 1), 1);
   EXPECT_EQ(cells(32, 4), 4);
-}
-
-TEST(History, TakesTurnsWhenItIsShared) {
-  constexpr uint32_t kTimes = 1'000'000;
-  const History history(16);
-  std::atomic<int> ready{0};
-  std::atomic<uint32_t> torn{0};
-  const auto count = [&](size_t bytes) {
-    for (ready++; ready < 2;) std::this_thread::yield();
-    for (uint32_t i = 0; i < kTimes; ++i) {
-      history.visit(0, bytes, true, [&](Cell& c) {
-        if (c.write.time != c.write.group) torn++;
-        c.write.time = c.write.time + 1;
-        std::atomic_signal_fence(std::memory_order_seq_cst);  // the compiler keeps two steps
-        c.write.group = c.write.group + 1;
-      });
-    }
-  };
-  std::thread other(count, 8);
-  count(16);
-  other.join();
-  EXPECT_EQ(torn, 0u);
-  history.visit(0, 8, false, [](const Cell& c) { EXPECT_EQ(c.write.time, 2 * kTimes); });
 }
 
 }  // namespace

@@ -14,22 +14,18 @@ using ::testing::HasSubstr;
 
 constexpr const char* kSource = R"(#include <metal_stdlib>
 using namespace metal;
-constant bool kDouble [[function_constant(3)]];
-constant unsigned short kRows [[function_constant(7)]];
 struct Places { device float* from; device float* to; };
 kernel void by_address(constant Places& places [[buffer(0)]], uint i [[thread_position_in_grid]]) {
   places.to[i] = places.from[i] * 2;
 }
 kernel void twice(device float4* y [[buffer(0)]], uint i [[thread_position_in_grid]]) { y[i] *= 2; }
-kernel void tiled(device float* y [[buffer(0)]], constant uint& n [[buffer(1)]], threadgroup float* given [[threadgroup(0)]],
-                  uint i [[thread_position_in_threadgroup]]) {
+kernel void tiled(device float* y [[buffer(0)]], constant uint& n [[buffer(1)]], uint i [[thread_position_in_threadgroup]]) {
   threadgroup float tile[100];
   threadgroup uint count;
   for (uint k = 0; k < n; ++k) tile[(i + k) % 100] = y[k];
   if (i == 0) count = n;
-  given[i] = tile[i];
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  y[i] = given[i] + count;
+  y[i] = tile[i] + count;
 }
 kernel void fill_some(device float* y [[buffer(0)]], constant uint& n [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   if (i < n) y[i] = 1;
@@ -61,7 +57,7 @@ TEST_F(Hosts, ResidentMemoryIsReachedByItsAddress) {
     checked = mode;
     std::vector<float> from(8, 3), to(8);
     Dispatch dispatch = by_address(from.data(), to.data());
-    EXPECT_EQ(run(dispatch.resident(from.data(), 32, false).resident(to.data(), 32)).text(), "");
+    EXPECT_EQ(run(dispatch.resident(from.data(), 32).resident(to.data(), 32)).text(), "");
     EXPECT_EQ(to, std::vector<float>(8, 6));
   }
 }
@@ -73,14 +69,12 @@ TEST_F(Hosts, WhatIsNotResidentIsAWildPointer) {
   EXPECT_EQ(to, std::vector<float>(8));
 }
 
-TEST_F(Hosts, ResidentMemoryHasBoundsAndRights) {
+TEST_F(Hosts, ResidentMemoryHasBounds) {
   std::vector<float> from(8, 3), to(8);
   Dispatch small = by_address(from.data(), to.data());
   EXPECT_THAT(run(small.resident(from.data(), 28).resident(to.data(), 32)).text(), HasSubstr("reads 4 bytes at address"));
   Dispatch straddling = by_address(from.data(), to.data());
   EXPECT_THAT(run(straddling.resident(from.data(), 30).resident(to.data(), 32)).text(), HasSubstr("out-of-bounds-read"));
-  Dispatch constant = by_address(from.data(), to.data());
-  EXPECT_THAT(run(constant.resident(from.data(), 32).resident(to.data(), 32, false)).text(), HasSubstr("write-to-constant"));
 }
 
 TEST_F(Hosts, ABufferThatNoThreadWritesMayBeReadOnlyMemory) {
@@ -119,7 +113,7 @@ TEST_F(Hosts, ABufferThatBeginsAtAnOddAddressIsMisaligned) {
 TEST_F(Hosts, KernelsSayWhatTheyNeed) {
   const auto signature = library.value().kernel("tiled").signature();
   ASSERT_TRUE(signature.ok()) << signature.message();
-  EXPECT_EQ(signature.value().arguments.size(), 3u);
+  EXPECT_EQ(signature.value().arguments.size(), 2u);
   EXPECT_EQ(signature.value().threadgroup_memory, 404u);
   EXPECT_EQ(library.value().kernel("twice").signature().value().threadgroup_memory, 0u);
 }
@@ -134,13 +128,6 @@ TEST_F(Hosts, ArgumentsThatDependOnConstantsAreNoErrors) {
       "constant bool kWith [[function_constant(0)]];\n"
       "kernel void k(device float* y [[buffer(0)]]) { y[0] = nothing; }\n");
   EXPECT_THAT(wrong.value().compile_errors(), HasSubstr("shader.metal:2"));
-}
-
-TEST_F(Hosts, SourcesSayTheirFunctionConstants) {
-  const auto& constants = library.value().function_constants();
-  ASSERT_EQ(constants.size(), 2u);
-  EXPECT_EQ(constants[0].name + ":" + constants[0].type + ":" + std::to_string(constants[0].index), "kDouble:bool:3");
-  EXPECT_EQ(constants[1].name + ":" + constants[1].type + ":" + std::to_string(constants[1].index), "kRows:unsigned short:7");
 }
 
 }  // namespace

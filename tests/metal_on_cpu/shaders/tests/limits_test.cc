@@ -57,27 +57,25 @@ class Endless : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(Endless, IsEndedWithAFindingAndTheHostThreadGoesOn) {
   for (const bool checked : {false, true}) {
-    for (const int workers : {1, 2}) {
-      std::vector<float> y(1024, 1);
-      auto report = dispatch_of(GetParam(), y).check(checked).workers(workers).time_limit(0.05).run();
-      ASSERT_TRUE(report.ok()) << report.message();
-      ASSERT_FALSE(report.value().findings.empty());  // one a host thread, where it was
-      for (const Finding& f : report.value().findings) {
-        EXPECT_EQ(f.kind, "time-limit");
-        EXPECT_EQ(f.kernel, GetParam());
-        EXPECT_EQ(f.file, "shader.metal") << f.text();
-        EXPECT_GE(f.line, 3u);
-        EXPECT_THAT(f.message, HasSubstr("0.05 s"));
-      }
-      EXPECT_FALSE(report.value().complete);
-      EXPECT_GE(report.value().cpu_seconds, 0.05);
-
-      auto after = dispatch_of("ends", y).check(checked).workers(workers).time_limit(60).run();
-      ASSERT_TRUE(after.ok()) << after.message();
-      EXPECT_EQ(after.value().text(), "");
-      EXPECT_TRUE(after.value().complete);
-      EXPECT_EQ(y, std::vector<float>(1024, 496));
+    std::vector<float> y(1024, 1);
+    auto report = dispatch_of(GetParam(), y).check(checked).time_limit(0.05).run();
+    ASSERT_TRUE(report.ok()) << report.message();
+    ASSERT_FALSE(report.value().findings.empty());
+    for (const Finding& f : report.value().findings) {
+      EXPECT_EQ(f.kind, "time-limit");
+      EXPECT_EQ(f.kernel, GetParam());
+      EXPECT_EQ(f.file, "shader.metal") << f.text();
+      EXPECT_GE(f.line, 3u);
+      EXPECT_THAT(f.message, HasSubstr("0.05 s"));
     }
+    EXPECT_FALSE(report.value().complete);
+    EXPECT_GE(report.value().cpu_seconds, 0.05);
+
+    auto after = dispatch_of("ends", y).check(checked).time_limit(60).run();
+    ASSERT_TRUE(after.ok()) << after.message();
+    EXPECT_EQ(after.value().text(), "");
+    EXPECT_TRUE(after.value().complete);
+    EXPECT_EQ(y, std::vector<float>(1024, 496));
   }
   EXPECT_EQ(disposition().sa_handler, SIG_DFL);
 }

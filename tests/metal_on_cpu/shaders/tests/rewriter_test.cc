@@ -35,25 +35,11 @@ TEST(Rewriter, KeepsAddressSpacesForTheCheck) {
 
 TEST(Rewriter, GivesFunctionConstantsTheirValues) {
   ConstantLiterals constants;
-  constants.by_index[3] = "true";
+  constants[3] = "true";
   EXPECT_EQ(rewritten("constant bool flag [[function_constant(3)]];", constants),
             "static constexpr bool flag=bool(true); static constexpr bool msl_defined_flag=true;");
   EXPECT_EQ(rewritten("constant int n [[function_constant(4)]];", constants),
             "static constexpr msl::UndefinedConstant<int> n{\"n\"}; static constexpr bool msl_defined_n=false;");
-}
-
-TEST(Rewriter, ComputesTheIndicesOfFunctionConstants) {
-  const auto index = [](const std::string& expression) {
-    const Rewritten r = rewrite(tokenize("constant int n [[function_constant(" + expression + ")]];"), Rewriting::kCompile, {});
-    return r.constants.empty() ? -1 : static_cast<int>(r.constants[0].index);
-  };
-  EXPECT_EQ(index("100 + 2"), 102);
-  EXPECT_EQ(index("2 * (3 + 4) - 1"), 13);
-  EXPECT_EQ(index("65535"), 65535);
-  for (const char* wrong : {"", "65536", "1 +", "(1", "1 2", "-1", "3 - 4", "name", "99999999999999999999"}) {
-    EXPECT_EQ(index(wrong), -1) << wrong;
-  }
-  EXPECT_EQ(index(std::string(100000, '(') + "1"), -1);
 }
 
 TEST(Rewriter, DropsWhatThePreprocessorLeavesOfUnrolling) {

@@ -81,7 +81,7 @@ TEST(Tensor, SumsDependOnTheSeedWithinTheirBound) {
   for (const uint64_t seed : {0, 1, 2, 3}) {
     std::vector<Bytes> memory = trial.buffers;
     Report report;
-    trial.run(memory, true, seed, 1, report);
+    trial.run(memory, true, seed, report);
     EXPECT_EQ(report.text(), "");
     EXPECT_EQ(report.counters.tensor_multiply_adds, 2u * 2 * 16 * 32 * 37);
     EXPECT_EQ(report.counters.threadgroup_barriers, 0u);
@@ -107,7 +107,7 @@ TEST(Tensor, ArrangementsDifferAndAreWhole) {
   for (uint64_t seed = 0; seed < 6; ++seed) {
     std::vector<Bytes> memory = trial.buffers;
     Report report;
-    trial.run(memory, true, seed, 1, report);
+    trial.run(memory, true, seed, report);
     EXPECT_EQ(report.text(), "");
     const auto holders = values_of<int>(memory[0]);
     EXPECT_EQ(std::set<int>(holders.begin(), holders.end()).size(), 512u);

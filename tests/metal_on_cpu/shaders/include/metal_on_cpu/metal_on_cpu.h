@@ -77,13 +77,12 @@ struct BufferCounters {
 struct Counters {
   uint64_t threadgroups = 0, threads = 0;
   uint64_t threadgroup_barriers = 0, simdgroup_barriers = 0;
-  uint64_t reductions = 0, shuffles = 0, votes = 0, matrix_multiplies = 0;  // by simdgroups
-  uint64_t tensor_multiply_adds = 0;                                        // of operations on tensors
+  uint64_t reductions = 0, shuffles = 0, matrix_multiplies = 0;  // by simdgroups
+  uint64_t tensor_multiply_adds = 0;                             // of operations on tensors
   uint64_t threadgroup_bytes_read = 0, threadgroup_bytes_written = 0, threadgroup_accesses = 0;
-  uint64_t bank_conflicts = 0;       // extra cycles with 32 banks of 4 bytes
-  uint64_t threadgroup_memory = 0;   // bytes of one threadgroup
-  uint64_t registers_estimated = 0;  // of 32 bits, of one thread; README.md says how
-  uint64_t atomics = 0;
+  uint64_t bank_conflicts = 0;                 // extra cycles with 32 banks of 4 bytes
+  uint64_t threadgroup_memory = 0;             // bytes of one threadgroup
+  uint64_t registers_estimated = 0;            // of 32 bits, of one thread; README.md says how
   std::map<std::string, uint64_t> operations;  // arithmetic by class, of all threads
   std::map<int, BufferCounters> buffers;
 };
@@ -92,7 +91,7 @@ struct Report {
   std::vector<Finding> findings;
   Counters counters;
   double seconds = 0;      // of the dispatch, without compiling
-  double cpu_seconds = 0;  // of its host threads, together
+  double cpu_seconds = 0;  // the same, of this thread
   bool complete = true;    // false: some threadgroups were given up after a finding, and their results are missing
 
   /// All findings, one a line; empty when there are none.
@@ -129,23 +128,18 @@ class Dispatch {
   Dispatch& value(int index, const T& v) {
     return bytes(index, &v, sizeof v);
   }
-  /// A buffer that holds the addresses of these ranges, as an argument buffer of pointers.
-  Dispatch& pointers(int index, const std::vector<std::span<std::byte>>& ranges);
   /// Memory that the shader reaches by its address, which the host has written into a buffer. It stays where it is.
-  Dispatch& resident(void* data, size_t bytes, bool writable = true);
-  Dispatch& threadgroup_memory(int index, size_t bytes);
+  Dispatch& resident(void* data, size_t bytes);
 
   Dispatch& groups(uint32_t x, uint32_t y = 1, uint32_t z = 1);   // threadgroups of the grid
-  Dispatch& grid(uint32_t x, uint32_t y = 1, uint32_t z = 1);     // threads of the grid; threadgroups at its end may be smaller
   Dispatch& threads(uint32_t x, uint32_t y = 1, uint32_t z = 1);  // of one threadgroup
 
   Dispatch& check(bool on = true);          // checked mode
   Dispatch& count(bool on = true);          // counters; implies checked mode
   Dispatch& seed(uint64_t seed);            // order of lanes, simdgroups and threadgroups; 0: ascending
   Dispatch& flush_to_zero(bool on = true);  // float subnormals are zero, as with Apple's default; half subnormals stay
-  Dispatch& workers(int count);             // host threads; with count() it is one
   Dispatch& step_budget(uint64_t blocks);   // basic blocks that a thread may execute in checked mode; 10^8 without this call
-  /// CPU time that each host thread may take; then the dispatch ends with a finding. 0: no limit. Without this call: 60.
+  /// CPU time that it may take; then the dispatch ends with a finding. 0: no limit. Without this call: 60.
   Dispatch& time_limit(double seconds);
 
   /// Compiles if needed, runs, and reports. An Error is a dispatch that Metal would refuse, or a shader that does not compile.
@@ -162,10 +156,8 @@ class Dispatch {
 /// What a host has to give to a kernel.
 struct Signature {
   struct Argument {
-    bool threadgroup = false;  // [[threadgroup(index)]], else [[buffer(index)]]
-    uint32_t index = 0;
+    uint32_t index = 0;  // [[buffer(index)]]
     std::string name;
-    bool read_only = false;
     size_t bytes = 0;  // of what a reference refers to; 0 for a pointer
   };
   std::vector<Argument> arguments;  // those that the function constants leave
@@ -174,17 +166,9 @@ struct Signature {
   size_t threadgroup_memory = 0;
 };
 
-/// constant T name [[function_constant(index)]];
-struct FunctionConstant {
-  std::string name;
-  std::string type;  // as it is written
-  uint32_t index = 0;
-};
-
 class Kernel {
  public:
   Kernel& constant(uint32_t index, ConstantValue value);
-  Kernel& constant(const std::string& name, ConstantValue value);
   Dispatch dispatch() const;
   /// Compiles if needed, for checked mode.
   Result<Signature> signature() const;
@@ -204,8 +188,6 @@ class Library {
   static Result<Library> from_file(const std::string& path, const CompileOptions& options = {});
 
   const std::vector<std::string>& kernel_names() const;
-  /// Those that the source declares.
-  const std::vector<FunctionConstant>& function_constants() const;
   /// Compiles everything as it is with function constants of 0; sources are else compiled at their first use. Empty, or the
   /// error.
   std::string compile_errors() const;

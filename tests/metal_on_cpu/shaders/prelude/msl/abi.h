@@ -17,37 +17,25 @@ enum Builtin : uint8_t {
   kThreadIndexInThreadgroup,
   kThreadIndexInSimdgroup,
   kSimdgroupIndexInThreadgroup,
-  kSimdgroupsPerThreadgroup,
-  kDispatchSimdgroupsPerThreadgroup,
-  kThreadsPerSimdgroup,
   kThreadsPerThreadgroup,
-  kDispatchThreadsPerThreadgroup,
-  kThreadsPerGrid,
   kThreadgroupsPerGrid,
-  kQuadgroupIndexInThreadgroup,
-  kThreadIndexInQuadgroup,
-  kQuadgroupsPerThreadgroup,
-  kDispatchQuadgroupsPerThreadgroup,
-  kGridOrigin,
-  kGridSize,
   kBuiltinCount
 };
 
-enum ParamKind : uint8_t { kBufferParam, kThreadgroupParam, kBuiltinParam };
+enum ParamKind : uint8_t { kBufferParam, kBuiltinParam };
 
 struct Param {
   ParamKind kind;
   Builtin builtin;     // of kBuiltinParam
   bool read_only;      // pointer or reference to const
   bool enabled;        // false: its [[function_constant]] is false, the argument does not exist
-  int32_t index;       // of buffer(n) or threadgroup(n)
+  int32_t index;       // of buffer(n)
   uint32_t reference;  // size of what a reference refers to, in bytes; 0 for a pointer
   const char* name;
 };
 
 struct Arguments {
   void* const* buffers;
-  void* const* threadgroup;
   Uint3 builtins[kBuiltinCount];
 };
 
@@ -78,9 +66,7 @@ enum Collective : uint8_t {
   kBarrier,
   kReduction,
   kShuffle,
-  kVote,            // meant for divergent code: ballots, first active lane
-  kMatrixMultiply,  // undefined unless all 32 lanes take part
-  kMatrixMemory,
+  kMatrixMultiply,   // undefined unless all 32 lanes take part
   kTensorOperation,  // undefined unless all threads of its simdgroups take part
 };
 
@@ -96,7 +82,7 @@ struct Participant {
   uint64_t seed;
 };
 
-/// Shadows of what a shuffle takes and gives: of the value, of the filling, and of the result, so many bytes each.
+/// Shadows of what a shuffle takes and gives: of the value and of the result, so many bytes each.
 constexpr size_t kShuffleShadow = 16;
 
 /// Computes the results of all active lanes; lanes[i] is what lane i handed in.
@@ -111,9 +97,7 @@ void msl_collective(uint32_t kind, void* lane, msl::Resolve resolve, const char*
 void msl_simdgroup_barrier(uint32_t flags, const char* file, uint32_t line, uint32_t column);
 uint32_t msl_lane();
 void* msl_threadgroup_variable(uint32_t id, size_t size, size_t align, const char* name, const char* file, uint32_t line);
-void msl_atomic_access(const volatile void* address, size_t size, bool write, const char* file, uint32_t line);
 void msl_inactive_lane(uint32_t reader, uint32_t source);
-void msl_not_uniform(const char* what);
 void msl_vector_index(long index, int size, const char* file, uint32_t line);
 void msl_undefined_constant(const char* name);
 void msl_tensor_operation(uint32_t simdgroups, const msl::TensorOperation* what, const char* file, uint32_t line,

@@ -2,7 +2,6 @@
 #pragma once
 #include <utility>
 
-#include "atomic.h"
 #include "tensor.h"
 
 namespace msl {
@@ -28,7 +27,7 @@ struct Argument<T*> {
   static constexpr uint32_t reference = 0;
   static MSL_RUNTIME T* get(const Param& p, const Arguments& all) {
     if (!p.enabled) return nullptr;
-    return reinterpret_cast<T*>(p.kind == kThreadgroupParam ? all.threadgroup[p.index] : all.buffers[p.index]);
+    return reinterpret_cast<T*>(all.buffers[p.index]);
   }
 };
 template <class T>

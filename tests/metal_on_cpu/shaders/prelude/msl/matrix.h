@@ -31,56 +31,6 @@ MSL_INLINE simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T value) {
   return m;
 }
 
-#ifdef MSL_CHECKED
-struct MatrixPlace {
-  const volatile void* address;
-  ulong stride, x, y;
-  bool transposed;
-};
-inline MSL_RUNTIME void resolve_uniform(void** lanes, uint32_t active) {
-  const auto* first = static_cast<MatrixPlace*>(lanes[__builtin_ctz(active)]);
-  for (int i = 0; i < 32; i++) {
-    if (!(active >> i & 1)) continue;
-    const auto* mine = static_cast<MatrixPlace*>(lanes[i]);
-    if (mine->address != first->address) return msl_not_uniform("address");
-    if (mine->stride != first->stride) return msl_not_uniform("elements per row");
-    if (mine->x != first->x || mine->y != first->y) return msl_not_uniform("origin");
-    if (mine->transposed != first->transposed) return msl_not_uniform("transpose flag");
-  }
-}
-inline MSL_RUNTIME void check_uniform(const volatile void* address, ulong stride, ulong x, ulong y, bool transposed,
-                                      const char* file, unsigned line, unsigned column) {
-  MatrixPlace place{address, stride, x, y, transposed};
-  msl_collective(msl::kMatrixMemory, &place, &resolve_uniform, file, line, column);
-}
-#define MSL_UNIFORM(p) check_uniform(p, stride, origin.x, origin.y, transposed, file, line, column);
-#else
-#define MSL_UNIFORM(p)
-#endif
-template <class T, class P>
-MSL_INLINE void simdgroup_load(simdgroup_matrix<T, 8, 8>& m, P* source, ulong stride = 8, ulong2 origin = ulong2(0),
-                               bool transposed = false, MSL_SITE) {
-  static_assert(is_same_v<remove_cv_t<P>, T>, "simdgroup_load converts no types");
-  MSL_UNIFORM(source)
-  (void)file, (void)line, (void)column;
-  const uint lane = msl_lane();
-  const ulong row = matrix_row(lane), at = matrix_column(lane);
-  P* p = source + (transposed ? (origin.x + at) * stride + origin.y + row : (origin.y + row) * stride + origin.x + at);
-  const T first = p[0], second = p[transposed ? stride : 1];
-  m.elements = vec<T, 2>(first, second);
-}
-template <class T, class P>
-MSL_INLINE void simdgroup_store(simdgroup_matrix<T, 8, 8> m, P* target, ulong stride = 8, ulong2 origin = ulong2(0),
-                                bool transposed = false, MSL_SITE) {
-  static_assert(is_same_v<P, T>, "simdgroup_store converts no types");
-  MSL_UNIFORM(target)
-  (void)file, (void)line, (void)column;
-  const uint lane = msl_lane();
-  const ulong row = matrix_row(lane), at = matrix_column(lane);
-  P* p = target + (transposed ? (origin.x + at) * stride + origin.y + row : (origin.y + row) * stride + origin.x + at);
-  p[0] = m.elements[0], p[transposed ? stride : 1] = m.elements[1];
-}
-
 struct MatrixOperands {
   void* d;
   const void *a, *b, *c;
@@ -103,10 +53,7 @@ MSL_RUNTIME void resolve_multiply(void** lanes, uint32_t active) {
     const auto* x = static_cast<MatrixOperands*>(lanes[lane]);
     gather_matrix<A>(a, x->a, lane);
     gather_matrix<B>(b, x->b, lane);
-    if (x->c)
-      gather_matrix<C>(c, x->c, lane);
-    else
-      c[matrix_row(lane)][matrix_column(lane)] = c[matrix_row(lane)][matrix_column(lane) + 1] = 0;
+    gather_matrix<C>(c, x->c, lane);
   }
   for (int i = 0; i < 8; i++)
     for (int k = 0; k < 8; k++)
@@ -121,9 +68,9 @@ MSL_RUNTIME void resolve_multiply(void** lanes, uint32_t active) {
 // Operands by value: the shader's own matrices stay in registers.
 template <class D, class A, class B, class C>
 MSL_RUNTIME typename vec<D, 2>::D multiply(typename vec<A, 2>::D a, typename vec<B, 2>::D b, typename vec<C, 2>::D c,
-                                           bool accumulate, const char* file, unsigned line, unsigned column) {
+                                           const char* file, unsigned line, unsigned column) {
   vec<D, 2> d;
-  MatrixOperands x{&d, &a, &b, accumulate ? &c : nullptr};
+  MatrixOperands x{&d, &a, &b, &c};
   msl_collective(msl::kMatrixMultiply, &x, &resolve_multiply<D, A, B, C>, file, line, column);
   return d.d;
 }
@@ -131,12 +78,7 @@ template <class D, class A, class B, class C>
 MSL_INLINE void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
                                               const simdgroup_matrix<B, 8, 8>& b, const simdgroup_matrix<C, 8, 8>& c,
                                               MSL_SITE) {
-  d.elements.d = multiply<D, A, B, C>(a.elements.d, b.elements.d, c.elements.d, true, file, line, column);
-}
-template <class D, class A, class B>
-MSL_INLINE void simdgroup_multiply(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
-                                   const simdgroup_matrix<B, 8, 8>& b, MSL_SITE) {
-  d.elements.d = multiply<D, A, B, D>(a.elements.d, b.elements.d, vec<D, 2>(D(0)).d, false, file, line, column);
+  d.elements.d = multiply<D, A, B, C>(a.elements.d, b.elements.d, c.elements.d, file, line, column);
 }
 }  // namespace metal
 using metal::simdgroup_bfloat8x8, metal::simdgroup_float8x8, metal::simdgroup_half8x8;

@@ -95,38 +95,13 @@ using ::uint;
 using ::ulong;
 using ::ushort;
 using std::bool_constant;
-using std::conditional;
 using std::conditional_t;
-using std::conjunction;
-using std::decay_t;
-using std::declval;
-using std::disjunction;
-using std::enable_if;
 using std::enable_if_t;
-using std::false_type;
-using std::integral_constant;
-using std::is_base_of_v;
-using std::is_convertible;
-using std::is_convertible_v;
-using std::is_integral;
 using std::is_integral_v;
-using std::is_pointer;
-using std::is_same;
 using std::is_same_v;
-using std::is_signed;
 using std::is_signed_v;
-using std::is_unsigned;
-using std::is_unsigned_v;
-using std::make_signed_t;
 using std::make_unsigned_t;
-using std::negation;
-using std::remove_const_t;
-using std::remove_cv;
 using std::remove_cv_t;
-using std::remove_pointer_t;
-using std::remove_reference;
-using std::remove_reference_t;
-using std::true_type;
 template <class T>
 struct is_floating_point
     : bool_constant<std::is_floating_point_v<T> || is_same_v<remove_cv_t<T>, half> || is_same_v<remove_cv_t<T>, bfloat>> {};
@@ -138,10 +113,6 @@ template <class T>
 constexpr bool is_arithmetic_v = is_arithmetic<T>::value;
 template <class T>
 constexpr bool is_scalar_v = is_arithmetic_v<T> || std::is_enum_v<T>;
-template <class T>
-using remove_addrspace_t = T;
-template <class... B>
-using _disjunction = disjunction<B...>;  // the name inside Apple's library, which mlx uses
 
 // Whether a * b + c of this type is rounded once. CompileOptions::contraction: 0 off, 1 float, 2 all.
 #ifndef MSL_CONTRACTION
@@ -192,54 +163,12 @@ constexpr MSL_INLINE To as_type(From from) {
   static_assert(sizeof(To) == sizeof(From), "as_type needs types of equal size");
   return __builtin_bit_cast(To, from);
 }
-
-// Logging has no effect on results, and is ignored.
-struct os_log {
-  constexpr os_log(const char*, const char*) {}
-#define MSL_LOG(name)   \
-  template <class... A> \
-  void name(const char*, A...) const {}
-  MSL_LOG(log) MSL_LOG(log_debug) MSL_LOG(log_info) MSL_LOG(log_error) MSL_LOG(log_fault)
-#undef MSL_LOG
-};
-constexpr os_log os_log_default("", "");
 }  // namespace metal
 using metal::as_type;
 
 #define FLT_MAX 0x1.fffffep127f
 #define FLT_MIN 0x1p-126f
-#define FLT_EPSILON 0x1p-23f
-#define MAXFLOAT FLT_MAX
-#define HALF_MAX ((half)65504.f)
-#define HALF_MIN ((half)0x1p-14f)
-#define HALF_EPSILON ((half)0x1p-10f)
-#define MAXHALF HALF_MAX
 #define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
-#define HUGE_VALF __builtin_inff()
-#define CHAR_BIT 8
-#define CHAR_MAX 127
-#define CHAR_MIN (-128)
-#define UCHAR_MAX 255
-#define SHRT_MAX 32767
-#define SHRT_MIN (-32768)
-#define USHRT_MAX 65535
 #define INT_MAX 2147483647
-#define INT_MIN (-2147483647 - 1)
 #define UINT_MAX 4294967295u
-#define LONG_MAX 0x7fffffffffffffffl
-#define ULONG_MAX (~0ul)
-#define M_E_F 2.71828182845904523536f
-#define M_LOG2E_F 1.44269504088896340736f
-#define M_LOG10E_F 0.43429448190325182765f
-#define M_LN2_F 0.69314718055994530942f
-#define M_LN10_F 2.30258509299404568402f
-#define M_PI_F 3.14159265358979323846f
-#define M_PI_2_F 1.57079632679489661923f
-#define M_PI_4_F 0.78539816339744830962f
-#define M_1_PI_F 0.31830988618379067154f
-#define M_2_PI_F 0.63661977236758134308f
-#define M_2_SQRTPI_F 1.12837916709551257390f
-#define M_SQRT2_F 1.41421356237309504880f
-#define M_SQRT1_2_F 0.70710678118654752440f
-#define M_PI_H ((half)M_PI_F)

@@ -44,21 +44,10 @@
 #define MSL_S43(n, i) MSL_T43(n##x, i, 0) MSL_T43(n##y, i, 1) MSL_T43(n##z, i, 2)
 #define MSL_S44(n, i) MSL_T44(n##x, i, 0) MSL_T44(n##y, i, 1) MSL_T44(n##z, i, 2) MSL_T44(n##w, i, 3)
 
-#define MSL_SWIZZLES_2 \
-  MSL_S22(x, 0) MSL_S22(y, 1) MSL_S32(x, 0) MSL_S32(y, 1) MSL_S42(x, 0) MSL_S42(y, 1) MSL_SWIZZLE_2(rg, 0, 1)
-// clang-format off: it never comes to rest here
-#define MSL_SWIZZLES_3                                                                                        \
-  MSL_S23(x, 0)                                                                                               \
-  MSL_S23(y, 1)                                                                                               \
-  MSL_S23(z, 2)                                                                                               \
-  MSL_S33(x, 0) MSL_S33(y, 1) MSL_S33(z, 2) MSL_S43(x, 0) MSL_S43(y, 1) MSL_S43(z, 2) MSL_SWIZZLE_2(rg, 0, 1) \
-      MSL_SWIZZLE_2(gb, 1, 2) MSL_SWIZZLE_3(rgb, 0, 1, 2) MSL_SWIZZLE_3(bgr, 2, 1, 0)
-#define MSL_SWIZZLES_4                                                                                                  \
-  MSL_S24(x, 0)                                                                                                         \
-  MSL_S24(y, 1)                                                                                                         \
-  MSL_S24(z, 2)                                                                                                         \
-  MSL_S24(w, 3) MSL_S34(x, 0) MSL_S34(y, 1) MSL_S34(z, 2) MSL_S34(w, 3) MSL_S44(x, 0) MSL_S44(y, 1) MSL_S44(z, 2)       \
-      MSL_S44(w, 3) MSL_SWIZZLE_2(rg, 0, 1) MSL_SWIZZLE_2(gb, 1, 2) MSL_SWIZZLE_2(ba, 2, 3) MSL_SWIZZLE_3(rgb, 0, 1, 2) \
-          MSL_SWIZZLE_3(bgr, 2, 1, 0) MSL_SWIZZLE_3(gba, 1, 2, 3) MSL_SWIZZLE_4(rgba, 0, 1, 2, 3)                       \
-              MSL_SWIZZLE_4(bgra, 2, 1, 0, 3)
-// clang-format on
+#define MSL_SWIZZLES_2 MSL_S22(x, 0) MSL_S22(y, 1) MSL_S32(x, 0) MSL_S32(y, 1) MSL_S42(x, 0) MSL_S42(y, 1)
+#define MSL_SWIZZLES_3 \
+  MSL_S23(x, 0) MSL_S23(y, 1) MSL_S23(z, 2) MSL_S33(x, 0) MSL_S33(y, 1) MSL_S33(z, 2) MSL_S43(x, 0) MSL_S43(y, 1) MSL_S43(z, 2)
+#define MSL_SWIZZLES_4                                                                                            \
+  MSL_S24(x, 0)                                                                                                   \
+  MSL_S24(y, 1) MSL_S24(z, 2) MSL_S24(w, 3) MSL_S34(x, 0) MSL_S34(y, 1) MSL_S34(z, 2) MSL_S34(w, 3) MSL_S44(x, 0) \
+      MSL_S44(y, 1) MSL_S44(z, 2) MSL_S44(w, 3)

@@ -1,4 +1,4 @@
-// vec<T, N>, packed vectors, matrix<T, C, R> and array<T, N>.
+// vec<T, N> and array<T, N>.
 #pragma once
 #include "abi.h"
 #include "scalar.h"
@@ -21,8 +21,6 @@ struct Stored<bfloat> {
 };
 template <class T, int N>
 struct vec;
-template <class T, int N>
-struct packed_vec;
 
 /// Components of an argument of a vector's constructor.
 template <class A>
@@ -34,11 +32,6 @@ template <class T, int N>
 struct Components<vec<T, N>> {
   static constexpr int count = N;
   static constexpr MSL_INLINE T get(const vec<T, N>& a, int i) { return static_cast<T>(a.d[i]); }
-};
-template <class T, int N>
-struct Components<packed_vec<T, N>> {
-  static constexpr int count = N;
-  static constexpr MSL_INLINE T get(const packed_vec<T, N>& a, int i) { return a.d[i]; }
 };
 
 #ifdef MSL_CHECKED
@@ -67,29 +60,19 @@ using product_of = std::conditional_t<contracted<T>, vec_product<T, N>, vec<T, N
 #define MSL_MEMBERS_2 \
   struct {            \
     T x, y;           \
-  };                  \
-  struct {            \
-    T r, g;           \
   };
 #define MSL_MEMBERS_3 \
   struct {            \
     T x, y, z;        \
-  };                  \
-  struct {            \
-    T r, g, b;        \
   };
 #define MSL_MEMBERS_4 \
   struct {            \
     T x, y, z, w;     \
-  };                  \
-  struct {            \
-    T r, g, b, a;     \
   };
 #define MSL_PICK_2(e) e(0), e(1)
 #define MSL_PICK_3(e) e(0), e(1), e(2)
 #define MSL_PICK_4(e) e(0), e(1), e(2), e(3)
 #define MSL_CONVERTED(i) static_cast<S>(static_cast<T>(static_cast<U>(o.d[i])))
-#define MSL_COPIED(i) static_cast<S>(o.d[i])
 #define MSL_PART(i) static_cast<S>(parts[i])
 #define MSL_VEC(N)                                                                                                \
   template <class T>                                                                                              \
@@ -107,9 +90,6 @@ using product_of = std::conditional_t<contracted<T>, vec_product<T, N>, vec<T, N
     constexpr MSL_INLINE vec(A s) : d(static_cast<D>(static_cast<S>(static_cast<T>(s)))) {}                       \
     template <class U>                                                                                            \
     explicit constexpr MSL_INLINE vec(const vec<U, N>& o) : d{MSL_PICK_##N(MSL_CONVERTED)} {}                     \
-    template <class U, class = enable_if_t<!is_same_v<T, U>>>                                                     \
-    explicit constexpr MSL_INLINE vec(const packed_vec<U, N>& o) : d{MSL_PICK_##N(MSL_CONVERTED)} {}              \
-    constexpr MSL_INLINE vec(const packed_vec<T, N>& o) : d{MSL_PICK_##N(MSL_COPIED)} {}                          \
     template <class A, class B, class... C, class = enable_if_t<!is_same_v<A, D>>>                                \
     constexpr MSL_INLINE vec(A a, B b, C... c) : vec(from_parts(a, b, c...)) {                                    \
       static_assert(Components<A>::count + Components<B>::count + (0 + ... + Components<C>::count) == N,          \
@@ -230,160 +210,6 @@ MSL_INLINE To as_type(vec_product<T, N> from) {
   return as_type<To>(static_cast<vec<T, N>>(from));
 }
 
-/// Aligned as its component. Arithmetic goes through vec<T, N>, to which it converts.
-template <class T, int N>
-struct packed_vec {
-  T d[N];
-  packed_vec() = default;
-  MSL_INLINE packed_vec(vec<T, N> v) {
-    for (int i = 0; i < N; i++) d[i] = v[i];
-  }
-  template <class... A, class = enable_if_t<sizeof...(A) == N && (is_scalar_v<A> && ...)>>
-  constexpr MSL_INLINE packed_vec(A... a) : d{static_cast<T>(a)...} {}
-  MSL_INLINE T& operator[](long i) { MSL_VECTOR_INDEX(i, N) return d[i]; }
-  MSL_INLINE T operator[](long i) const { MSL_VECTOR_INDEX(i, N) return d[i]; }
-  __declspec(property(get = get_x, put = put_x)) T x;
-  __declspec(property(get = get_y, put = put_y)) T y;
-  __declspec(property(get = get_z, put = put_z)) T z;
-  __declspec(property(get = get_w, put = put_w)) T w;
-  MSL_INLINE T get_x() const { return d[0]; }
-  MSL_INLINE T get_y() const { return d[1]; }
-  MSL_INLINE T get_z() const {
-    static_assert(N > 2, "no such component");
-    return d[2];
-  }
-  MSL_INLINE T get_w() const {
-    static_assert(N > 3, "no such component");
-    return d[3];
-  }
-  MSL_INLINE void put_x(T v) { d[0] = v; }
-  MSL_INLINE void put_y(T v) { d[1] = v; }
-  MSL_INLINE void put_z(T v) {
-    static_assert(N > 2, "no such component");
-    d[2] = v;
-  }
-  MSL_INLINE void put_w(T v) {
-    static_assert(N > 3, "no such component");
-    d[3] = v;
-  }
-};
-#define MSL_PACKED_OPERATOR(op)                                           \
-  template <class T, int N, class B>                                      \
-  MSL_INLINE vec<T, N> operator op(packed_vec<T, N> a, B b) {             \
-    return vec<T, N>(a) op vec<T, N>(b);                                  \
-  }                                                                       \
-  template <class T, int N, class A, class = enable_if_t<is_scalar_v<A>>> \
-  MSL_INLINE vec<T, N> operator op(A a, packed_vec<T, N> b) {             \
-    return vec<T, N>(a) op vec<T, N>(b);                                  \
-  }                                                                       \
-  template <class T, int N, class B>                                      \
-  MSL_INLINE packed_vec<T, N>& operator op##=(packed_vec<T, N>& a, B b) { \
-    return a = vec<T, N>(a) op vec<T, N>(b);                              \
-  }
-MSL_PACKED_OPERATOR(+)
-MSL_PACKED_OPERATOR(-)
-MSL_PACKED_OPERATOR(*)
-MSL_PACKED_OPERATOR(/)
-
-/// C columns of R rows.
-template <class T, int C, int R>
-struct matrix {
-  vec<T, R> columns[C];
-  matrix() = default;
-  explicit matrix(T s) {
-    for (int c = 0; c < C; c++)
-      for (int r = 0; r < R; r++) columns[c][r] = c == r ? s : T(0);
-  }
-  template <class... A, class = enable_if_t<sizeof...(A) == C && !(is_scalar_v<A> && ...)>>
-  MSL_INLINE matrix(A... columns_of) : columns{vec<T, R>(columns_of)...} {}
-  template <class... A, enable_if_t<sizeof...(A) == C * R && (is_scalar_v<A> && ...), int> = 0>
-  MSL_INLINE matrix(A... elements) {
-    const T all[] = {static_cast<T>(elements)...};
-    for (int c = 0; c < C; c++)
-      for (int r = 0; r < R; r++) columns[c][r] = all[c * R + r];
-  }
-  template <class U, class = enable_if_t<!is_same_v<T, U>>>
-  explicit MSL_INLINE matrix(const matrix<U, C, R>& o) {
-    for (int c = 0; c < C; c++) columns[c] = vec<T, R>(o[c]);
-  }
-  MSL_INLINE vec<T, R>& operator[](long c) { return columns[c]; }
-  MSL_INLINE const vec<T, R>& operator[](long c) const { return columns[c]; }
-  friend MSL_INLINE vec<T, R> operator*(const matrix& m, vec<T, C> v) {
-    vec<T, R> r = m[0] * v[0];
-    for (int c = 1; c < C; c++) r += m[c] * v[c];
-    return r;
-  }
-  template <int K>
-  friend MSL_INLINE matrix<T, K, R> operator*(const matrix& a, const matrix<T, K, C>& b) {
-    matrix<T, K, R> r;
-    for (int k = 0; k < K; k++) r[k] = a * b[k];
-    return r;
-  }
-  friend MSL_INLINE vec<T, C> operator*(vec<T, R> v, const matrix& m) {
-    vec<T, C> r;
-    for (int c = 0; c < C; c++) {
-      T sum = v[0] * m[c][0];
-      for (int i = 1; i < R; i++) sum = sum + v[i] * m[c][i];
-      r[c] = sum;
-    }
-    return r;
-  }
-  friend MSL_INLINE matrix operator*(matrix a, T s) {
-    for (int c = 0; c < C; c++) a[c] *= s;
-    return a;
-  }
-  friend MSL_INLINE matrix operator*(T s, matrix a) { return a * s; }
-  friend MSL_INLINE matrix operator+(matrix a, const matrix& b) {
-    for (int c = 0; c < C; c++) a[c] += b[c];
-    return a;
-  }
-  friend MSL_INLINE matrix operator-(matrix a, const matrix& b) {
-    for (int c = 0; c < C; c++) a[c] -= b[c];
-    return a;
-  }
-  MSL_INLINE matrix operator-() const { return *this * T(-1); }
-  MSL_INLINE matrix operator+() const { return *this; }
-  MSL_INLINE matrix& operator+=(const matrix& b) { return *this = *this + b; }
-  MSL_INLINE matrix& operator-=(const matrix& b) { return *this = *this - b; }
-  MSL_INLINE matrix& operator*=(T s) { return *this = *this * s; }
-  template <int K>
-  MSL_INLINE matrix& operator*=(const matrix<T, K, C>& b) {
-    return *this = *this * b;
-  }
-  friend MSL_INLINE bool operator==(const matrix& a, const matrix& b) {
-    bool same = true;
-    for (int c = 0; c < C; c++)
-      for (int r = 0; r < R; r++) same = same && a[c][r] == b[c][r];
-    return same;
-  }
-  friend MSL_INLINE bool operator!=(const matrix& a, const matrix& b) { return !(a == b); }
-};
-// By cofactors of the first column.
-template <class T, int N>
-MSL_INLINE T determinant(const matrix<T, N, N>& m) {
-  if constexpr (N == 2) {
-    return m[0][0] * m[1][1] - m[1][0] * m[0][1];
-  } else {
-    T sum = 0;
-    for (int skipped = 0; skipped < N; skipped++) {
-      matrix<T, N - 1, N - 1> minor;
-      for (int c = 1; c < N; c++)
-        for (int r = 0, at = 0; r < N; r++)
-          if (r != skipped) minor[c - 1][at++] = m[c][r];
-      const T term = m[0][skipped] * determinant(minor);
-      sum = skipped % 2 ? sum - term : sum + term;
-    }
-    return sum;
-  }
-}
-template <class T, int C, int R>
-MSL_INLINE matrix<T, R, C> transpose(const matrix<T, C, R>& a) {
-  matrix<T, R, C> t;
-  for (int c = 0; c < C; c++)
-    for (int r = 0; r < R; r++) t[r][c] = a[c][r];
-  return t;
-}
-
 template <class T, size_t N>
 struct array {
   T v[N];
@@ -391,30 +217,10 @@ struct array {
   constexpr MSL_INLINE const T& operator[](size_t i) const { return v[i]; }
   static constexpr size_t size() { return N; }
 };
-template <class T>
-using uniform = T;
-template <class T>
-constexpr MSL_INLINE T make_uniform(T v) {
-  return v;
-}
-
-#define MSL_VECTOR_NAMES(T)               \
-  typedef vec<T, 2> T##2;                 \
-  typedef vec<T, 3> T##3;                 \
-  typedef vec<T, 4> T##4;                 \
-  typedef packed_vec<T, 2> packed_##T##2; \
-  typedef packed_vec<T, 3> packed_##T##3; \
-  typedef packed_vec<T, 4> packed_##T##4;
-#define MSL_MATRIX_NAMES(T)       \
-  typedef matrix<T, 2, 2> T##2x2; \
-  typedef matrix<T, 2, 3> T##2x3; \
-  typedef matrix<T, 2, 4> T##2x4; \
-  typedef matrix<T, 3, 2> T##3x2; \
-  typedef matrix<T, 3, 3> T##3x3; \
-  typedef matrix<T, 3, 4> T##3x4; \
-  typedef matrix<T, 4, 2> T##4x2; \
-  typedef matrix<T, 4, 3> T##4x3; \
-  typedef matrix<T, 4, 4> T##4x4;
+#define MSL_VECTOR_NAMES(T) \
+  typedef vec<T, 2> T##2;   \
+  typedef vec<T, 3> T##3;   \
+  typedef vec<T, 4> T##4;
 MSL_VECTOR_NAMES(bool)
 MSL_VECTOR_NAMES(char)
 MSL_VECTOR_NAMES(uchar)
@@ -427,18 +233,13 @@ MSL_VECTOR_NAMES(ulong)
 MSL_VECTOR_NAMES(half)
 MSL_VECTOR_NAMES(float)
 MSL_VECTOR_NAMES(bfloat)
-MSL_MATRIX_NAMES(float)
-MSL_MATRIX_NAMES(half)
 }  // namespace metal
 
 // Names of vector types need no `using namespace metal`.
-#define MSL_GLOBAL_NAMES(T)   \
-  using metal::T##2;          \
-  using metal::T##3;          \
-  using metal::T##4;          \
-  using metal::packed_##T##2; \
-  using metal::packed_##T##3; \
-  using metal::packed_##T##4;
+#define MSL_GLOBAL_NAMES(T) \
+  using metal::T##2;        \
+  using metal::T##3;        \
+  using metal::T##4;
 MSL_GLOBAL_NAMES(bool)
 MSL_GLOBAL_NAMES(char)
 MSL_GLOBAL_NAMES(uchar)
@@ -451,6 +252,4 @@ MSL_GLOBAL_NAMES(ulong)
 MSL_GLOBAL_NAMES(half)
 MSL_GLOBAL_NAMES(float)
 MSL_GLOBAL_NAMES(bfloat)
-using metal::float2x2, metal::float2x3, metal::float2x4, metal::float3x2, metal::float3x3, metal::float3x4, metal::float4x2,
-    metal::float4x3, metal::float4x4, metal::half2x2, metal::half2x3, metal::half2x4, metal::half3x2, metal::half3x3,
-    metal::half3x4, metal::half4x2, metal::half4x3, metal::half4x4, metal::vec;
+using metal::vec;

@@ -23,7 +23,7 @@ std::string attribute_complaint(const Attribute& attribute);
 /// Strings next to each other, without quotes: "a" "b" is ab.
 std::string unquoted(std::string_view text);
 
-/// The value in 0..65535 of the sums and products of numbers that an attribute's argument may be, such as 100 + 2.
-std::optional<uint32_t> number_of(std::string_view expression);
+/// The number in 0..65535 that these digits are.
+std::optional<uint32_t> number_of(std::string_view digits);
 
 }  // namespace metal_on_cpu

@@ -13,7 +13,7 @@ namespace metal_on_cpu {
 struct Preprocessed {
   std::string text;
   std::vector<std::string> kernels;
-  std::vector<FunctionConstant> constants;
+  std::vector<uint32_t> constants;  // indices of function constants
 };
 
 Result<Preprocessed> preprocess(const std::string& name, const std::string& text, const CompileOptions& options);

@@ -99,25 +99,21 @@ class Reader {
 
   void parameters(const std::vector<std::vector<size_t>>& all) {
     const std::set<std::string> given = given_buffers(s_, all);
-    std::map<std::string, std::string> names;  // of the parameters that are always there, by their attribute
+    std::map<std::string, std::string> names;  // of the parameters that are always there, by their index
     uint32_t free_index = 0;
     for (const auto& parameter : all) {
       if (parameter.empty() || join(s_, parameter, 0, 1) == "void") continue;
       const auto attributes = attributes_of(s_, parameter);
       const std::string name = parameter_name(s_, parameter);
-      for (const char* kind : {"buffer", "threadgroup"}) {
-        const Attribute* a = find(attributes, kind);
-        if (!a || find(attributes, "function_constant")) continue;
-        const auto [other, fresh] = names.emplace(std::string(kind) + "(" + a->argument + ")", name);
+      if (const Attribute* a = find(attributes, "buffer"); a && !find(attributes, "function_constant")) {
+        const auto [other, fresh] = names.emplace(a->argument, name);
         if (!fresh) {
           fail(parameter[0], "kernel '" + out_.name + "': parameters '" + other->second + "' and '" + name +
-                                 "' have the same index [[" + other->first + "]]");
+                                 "' have the same index [[buffer(" + other->first + ")]]");
         }
       }
       if (const Attribute* b = find(attributes, "buffer")) {
         add("kBufferParam", "kBuiltinCount", enabled(attributes), index(parameter[0], *b), name);
-      } else if (const Attribute* g = find(attributes, "threadgroup")) {
-        add("kThreadgroupParam", "kBuiltinCount", enabled(attributes), index(parameter[0], *g), name);
       } else if (const char* builtin = builtin_among(attributes)) {
         add("kBuiltinParam", builtin, "true", "0", name);
       } else if (refers(s_, parameter)) {

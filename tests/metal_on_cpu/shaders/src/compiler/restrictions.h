@@ -1,4 +1,4 @@
-// What MSL forbids, or this test-bed does not model, and a token shows.
+// What MSL forbids, and a token shows.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace metal_on_cpu {
 
-/// Keywords, textures, ray tracing, function pointers, lambda expressions, attributes.
+/// Keywords, function pointers, lambda expressions, attributes.
 std::vector<Diagnostic> forbidden_tokens(const TokenStream& stream);
 
 /// Whether `name` is an address space of MSL.

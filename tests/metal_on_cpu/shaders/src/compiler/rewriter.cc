@@ -297,15 +297,14 @@ class Rewriter {
       return true;
     }
     erase(d.begin, d.end);
-    out_.constants.push_back({name, type, *number});
+    out_.constants.push_back(*number);
     s_.tokens[d.begin].text = constant_definition(type, name, *number) + s_.tokens[d.begin].text;
     return true;
   }
 
   std::string constant_definition(const std::string& type, const std::string& name, uint32_t index) const {
     const std::string* value = nullptr;
-    if (const auto i = constants_.by_index.find(index); i != constants_.by_index.end()) value = &i->second;
-    if (const auto i = constants_.by_name.find(name); i != constants_.by_name.end()) value = &i->second;
+    if (const auto i = constants_.find(index); i != constants_.end()) value = &i->second;
     const std::string defined = " static constexpr bool msl_defined_" + name + "=" + (value ? "true" : "false") + ";";
     if (value) return "static constexpr " + type + " " + name + "=" + type + "(" + *value + ");" + defined;
     return "static constexpr msl::UndefinedConstant<" + type + "> " + name + "{\"" + name + "\"};" + defined;

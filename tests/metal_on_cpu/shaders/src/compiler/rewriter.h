@@ -11,11 +11,8 @@
 
 namespace metal_on_cpu {
 
-/// Values of function constants as C++ literals, by index and by name.
-struct ConstantLiterals {
-  std::map<uint32_t, std::string> by_index;
-  std::map<std::string, std::string> by_name;
-};
+/// Values of function constants as C++ literals, by index.
+using ConstantLiterals = std::map<uint32_t, std::string>;
 
 enum class Rewriting {
   kCompile,  // address spaces vanish, kernels are registered, threadgroup variables live in the runtime
@@ -26,7 +23,7 @@ struct Rewritten {
   std::string text;
   std::vector<Diagnostic> errors;
   std::vector<std::string> kernels;  // names as dispatched
-  std::vector<FunctionConstant> constants;
+  std::vector<uint32_t> constants;   // indices of function constants
 };
 
 /// Which of a source's kernels an image holds, by their numbers in Rewritten::kernels.

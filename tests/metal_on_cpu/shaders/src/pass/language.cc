@@ -10,7 +10,7 @@
 namespace metal_on_cpu::pass {
 namespace {
 
-// Apple's compiler takes a function that ends by calling itself (mlx's LoopedElemToLoc::next is one).
+// Apple's compiler takes a function that ends by calling itself.
 bool ends_function(const llvm::CallInst& call) {
   const llvm::Instruction* next = call.getNextNonDebugInstruction();
   if (const auto* branch = llvm::dyn_cast_or_null<llvm::BranchInst>(next); branch && branch->isUnconditional())

@@ -53,8 +53,8 @@ std::vector<Padding> padding_of(const llvm::DataLayout& layout, llvm::Type* type
   return all;
 }
 
-// A call of metal::shuffle: a value, an index, what fills, and four more. The value and what fills come in as many parts of up
-// to 16 bytes as the result has, each of which but the last has eight.
+// A call of metal::shuffle: a value, an index and three more. The value comes in as many parts of up to 16 bytes as the result
+// has, each of which but the last has eight.
 class Shuffle {
  public:
   /// Values of more than 16 bytes are passed in memory, and are taken to be known.
@@ -63,14 +63,13 @@ class Shuffle {
     const llvm::Function* callee = call ? call->getCalledFunction() : nullptr;
     return callee && callee->getName().starts_with(kShuffle) && !callee->hasStructRetAttr();
   }
-  explicit Shuffle(llvm::CallInst& call) : call_(call), parts_((call.arg_size() - kOthers) / 2) {}
+  explicit Shuffle(llvm::CallInst& call) : call_(call), parts_(call.arg_size() - kOthers) {}
 
   unsigned parts() const { return parts_; }
   llvm::Value* value(unsigned part) const { return call_.getArgOperand(part); }
-  llvm::Value* filling(unsigned part) const { return call_.getArgOperand(parts_ + 1 + part); }
   bool takes(const llvm::Value* v) const {
     for (unsigned part = 0; part < parts_; ++part)
-      if (value(part) == v || filling(part) == v) return true;
+      if (value(part) == v) return true;
     return false;
   }
   /// The instructions that are parts of the result.
@@ -83,7 +82,7 @@ class Shuffle {
   }
 
  private:
-  static constexpr unsigned kOthers = 5;
+  static constexpr unsigned kOthers = 4;
   llvm::CallInst& call_;
   unsigned parts_;
 };
@@ -140,7 +139,7 @@ class Follower {
   // Lanes meet at a line of the source, which may be several calls here.
   void taint_shuffles() {
     llvm::IRBuilder<> b(&*f_.getEntryBlock().getFirstInsertionPt());
-    shuffles_ = b.CreateAlloca(llvm::ArrayType::get(b.getInt8Ty(), 3 * msl::kShuffleShadow));
+    shuffles_ = b.CreateAlloca(llvm::ArrayType::get(b.getInt8Ty(), 2 * msl::kShuffleShadow));
     for (llvm::Instruction& i : llvm::instructions(f_)) {
       if (!Shuffle::is(i)) continue;
       for (const auto& [result, part] : Shuffle(llvm::cast<llvm::CallInst>(i)).results()) taint(result);
@@ -220,19 +219,16 @@ class Follower {
     const Shuffle shuffle(call);
     llvm::IRBuilder<> b(&call);
     const auto at = [&](size_t from, unsigned part) { return b.CreateConstGEP1_64(b.getInt8Ty(), shuffles_, from + 8 * part); };
-    const auto pass = [&](llvm::Value* v, size_t from, unsigned part) {
-      if (Shadows::has_shadow(v->getType())) unchecked(b.CreateAlignedStore(shadows_.of(v), at(from, part), llvm::Align(1)));
-    };
     for (unsigned part = 0; part < shuffle.parts(); ++part) {
-      pass(shuffle.value(part), 0, part);
-      pass(shuffle.filling(part), msl::kShuffleShadow, part);
+      llvm::Value* const v = shuffle.value(part);
+      if (Shadows::has_shadow(v->getType())) unchecked(b.CreateAlignedStore(shadows_.of(v), at(0, part), llvm::Align(1)));
     }
     b.CreateCall(f_.getParent()->getOrInsertFunction("msl_pass_shadow", b.getVoidTy(), b.getPtrTy()), {shuffles_});
     b.SetInsertPoint(call.getNextNode());
     for (const auto& [result, part] : shuffle.results()) {
       if (tainted_.contains(result))
-        shadows_.set(*result, unchecked(b.CreateAlignedLoad(Shadows::type_of(result->getType()),
-                                                            at(2 * msl::kShuffleShadow, part), llvm::Align(1))));
+        shadows_.set(*result, unchecked(b.CreateAlignedLoad(Shadows::type_of(result->getType()), at(msl::kShuffleShadow, part),
+                                                            llvm::Align(1))));
     }
   }
 

@@ -25,7 +25,8 @@ Finding* Worker::report(const char* kind, const Where& where, int buffer) {
   f.kernel = job_->kernel->name;
   f.threadgroup = group_;
   const uint32_t i = lane_ ? lane_->index : 0;
-  f.thread = {i % group_size_.x, i / group_size_.x % group_size_.y, i / (group_size_.x * group_size_.y)};
+  const Size3& size = job_->threads;
+  f.thread = {i % size.x, i / size.x % size.y, i / (size.x * size.y)};
   return &f;
 }
 
@@ -65,10 +66,10 @@ void Worker::watch(const Touched& place, const Access& access) {
   const Order order{now_, lane_->index, static_cast<uint32_t>(group_number_) + 1, group_sync_[space], simdgroup_sync_[space]};
   Conflict conflict;
   bool uninitialized = false;
-  place.history.visit(place.offset, access.bytes, job_->shared && !place.threadgroup, [&](Cell& cell) {
+  place.history.visit(place.offset, access.bytes, [&](Cell& cell) {
     uninitialized = uninitialized || (place.undefined && !access.write && !cell.written());
-    if (conflict.race == Race::kNone) conflict = cell.conflict(order, access.write, access.atomic);
-    cell.record(order, access.write, access.atomic);
+    if (conflict.race == Race::kNone) conflict = cell.conflict(order, access.write);
+    cell.record(order, access.write);
   });
   if (uninitialized) report_uninitialized(place, access);
   if (conflict.race != Race::kNone) report_race(place, access, conflict);
@@ -86,13 +87,10 @@ void Worker::report_race(const Touched& place, const Access& access, const Confl
   if (Finding* f = report(place.threadgroup ? "threadgroup-race" : "device-race", access.where, place.buffer)) {
     const bool same_group = conflict.group == static_cast<uint32_t>(group_number_) + 1;
     f->offset = place.byte;
-    f->message = doing(access) + place_text(place.threadgroup, place.buffer, place.byte) + ", which thread " +
-                 std::to_string(conflict.thread) +
-                 (same_group ? "" : " of threadgroup number " + std::to_string(conflict.group - 1)) +
-                 (conflict.race == Race::kWithRead     ? " reads"
-                  : conflict.race == Race::kWithAtomic ? " updates atomically"
-                                                       : " writes") +
-                 " without a barrier between that orders this memory";
+    f->message =
+        doing(access) + place_text(place.threadgroup, place.buffer, place.byte) + ", which thread " +
+        std::to_string(conflict.thread) + (same_group ? "" : " of threadgroup number " + std::to_string(conflict.group - 1)) +
+        (conflict.race == Race::kWithRead ? " reads" : " writes") + " without a barrier between that orders this memory";
   }
 }
 
@@ -188,7 +186,6 @@ void Worker::shadow_stack(uintptr_t address, size_t bytes, uint8_t value) {
 
 void Worker::access(const Access& access) {
   if (access.bytes == 0) return;
-  if (access.atomic && access.write) counters.atomics++;
   if (in_stacks(access.address)) return stack_access(access);
   if (threadgroup_access(access)) return;
   if (Allocation* a = job_->memory->find(access.address)) return buffer_access(*a, access);

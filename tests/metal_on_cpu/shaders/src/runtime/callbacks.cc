@@ -41,7 +41,7 @@ void report_misaligned(Worker* w, const Access& access, uintptr_t align) {
 __attribute__((noinline)) void look_at(const void* p, size_t bytes, bool write, const void* pc, uintptr_t align) {
   Worker* w = Worker::current();
   if (!w || !w->lane()) return;
-  const Access access{reinterpret_cast<uintptr_t>(p), bytes, write, false, Where::address(pc)};
+  const Access access{reinterpret_cast<uintptr_t>(p), bytes, write, Where::address(pc)};
   // Null has a better name.
   if (access.address % align != 0 && access.address >= metal_on_cpu::kPage) report_misaligned(w, access, align);
   w->access(access);
@@ -96,7 +96,7 @@ MSL_EXPORT msl::Participant msl_participant(uint32_t simdgroups) {
   return {simdgroups == 1 ? thread % metal_on_cpu::kSimdWidth : thread, w.job().seed};
 }
 MSL_EXPORT void msl_read(const void* p, size_t size, const char* file, uint32_t line) {
-  Worker::current()->access({reinterpret_cast<uintptr_t>(p), size, false, false, Where::place(file, line)});
+  Worker::current()->access({reinterpret_cast<uintptr_t>(p), size, false, Where::place(file, line)});
 }
 MSL_EXPORT void msl_out_of_slice(int dimension, long at, long size, long there, const char* file, uint32_t line,
                                  uint32_t column) {
@@ -116,29 +116,12 @@ MSL_EXPORT void* msl_threadgroup_variable(uint32_t id, size_t size, size_t align
                                           uint32_t line) {
   return Worker::current()->variable(id, size, align, name, Where::place(file, line));
 }
-MSL_EXPORT void msl_atomic_access(const volatile void* p, size_t size, bool write, const char* file, uint32_t line) {
-  Worker* w = Worker::current();
-  const auto address = reinterpret_cast<uintptr_t>(p);
-  const Where where = Where::place(file, line);
-  if (address % size != 0) {
-    if (Finding* f = w->report("misaligned-access", where))
-      f->message = "an atomic of " + std::to_string(size) + " bytes at a misaligned address";
-    w->abandon();
-  }
-  w->access({address, size, write, true, where});
-}
 MSL_EXPORT void msl_inactive_lane(uint32_t, uint32_t source) {
   Worker* w = Worker::current();
   if (!w->job().checked) return;
   if (Finding* f = w->report("inactive-lane", w->collective_place())) {
     f->message =
         "a lane takes the value of lane " + std::to_string(static_cast<int32_t>(source)) + ", which is not active here";
-  }
-}
-MSL_EXPORT void msl_not_uniform(const char* what) {
-  Worker* w = Worker::current();
-  if (Finding* f = w->report("not-uniform", w->collective_place())) {
-    f->message = std::string("the lanes of the simdgroup pass different values as the ") + what;
   }
 }
 MSL_EXPORT void msl_vector_index(long index, int size, const char* file, uint32_t line) {
@@ -202,7 +185,7 @@ MSL_EXPORT void msl_alignment(const void* p, size_t bytes, size_t align, bool wr
   Worker* w = Worker::current();
   const auto address = reinterpret_cast<uintptr_t>(p);
   if (!w || !w->lane() || address % align == 0 || address < metal_on_cpu::kPage) return;
-  report_misaligned(w, {address, bytes, write, false, Where::address(__builtin_return_address(0))}, align);
+  report_misaligned(w, {address, bytes, write, Where::address(__builtin_return_address(0))}, align);
 }
 MSL_EXPORT void msl_asan_loadN_noabort(const void* p, size_t n) { look_at(p, n, false, __builtin_return_address(0), 1); }
 MSL_EXPORT void msl_asan_storeN_noabort(const void* p, size_t n) { look_at(p, n, true, __builtin_return_address(0), 1); }

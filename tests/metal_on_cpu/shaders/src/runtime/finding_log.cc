@@ -84,13 +84,6 @@ bool FindingLog::add(const char* kind, const Where& where, int buffer) {
   return true;
 }
 
-void FindingLog::merge(FindingLog&& other) {
-  for (auto& [key, finding] : other.found_) {
-    const auto [at, fresh] = found_.try_emplace(key, finding);
-    if (!fresh) at->second.count += finding.count;
-  }
-}
-
 std::vector<Finding> FindingLog::take(const std::string& image) {
   std::vector<uintptr_t> addresses;
   for (const auto& [key, finding] : found_) {

@@ -31,7 +31,6 @@ class FindingLog {
   bool empty() const { return found_.empty(); }
   /// With file and line. `image` is the path of the code.
   std::vector<Finding> take(const std::string& image);
-  void merge(FindingLog&& other);
 
  private:
   using Key = std::tuple<std::string, uintptr_t, std::string, uint32_t, int>;

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 
 #include "mapping.h"
@@ -21,23 +20,20 @@ class History {
   /// As if nothing had happened to the first `bytes`.
   void forget(size_t bytes) const { std::memset(states_.data(), 0, std::min(bytes / kBlock + 1, blocks_)); }
 
-  /// Shows each cell of this access. `shared`: other host threads may be at it, too.
+  /// Shows each cell of this access.
   template <class Visitor>
-  void visit(size_t offset, size_t bytes, bool shared, Visitor visitor) const {
+  void visit(size_t offset, size_t bytes, Visitor visitor) const {
     for (const size_t all = offset + bytes; offset < all;) {
       const size_t block = offset / kBlock, begin = offset % kBlock, end = std::min(kBlock, begin + all - offset);
-      if (shared) lock(block);
       // The coarsest pieces, of 1 << size bytes, that begin and end with the access.
       const auto size = refine(block, static_cast<unsigned>(__builtin_ctzll(begin | end | kBlock)));
       for (size_t piece = begin >> size; piece << size < end; ++piece) visitor(cell(block, piece));
-      if (shared) unlock(block);
       offset += end - begin;
     }
   }
 
  private:
   static constexpr size_t kBlock = 8;
-  static constexpr uint8_t kLocked = 0x80;
 
   // Cells with equal numbers lie together: what is only touched in whole blocks needs an eighth of the memory.
   Cell& cell(size_t block, size_t piece) const { return cells_.as<Cell>()[piece * blocks_ + block]; }
@@ -45,24 +41,13 @@ class History {
   /// Gives the block pieces of at most 1 << size bytes; returns the logarithm of what it has now.
   unsigned refine(size_t block, unsigned size) const {
     uint8_t& state = states_.as<uint8_t>()[block];  // 0: untouched, else 4 - logarithm
-    const unsigned before = 4u - (state & ~kLocked);
+    const unsigned before = 4u - state;
     if (before <= size) return before;
     for (size_t piece = kBlock >> size; piece-- > 0;) {
       cell(block, piece) = before == 4 ? Cell() : cell(block, piece >> (before - size));
     }
-    state = static_cast<uint8_t>((state & kLocked) | (4u - size));
+    state = static_cast<uint8_t>(4u - size);
     return size;
-  }
-
-  void lock(size_t block) const {
-    const std::atomic_ref<uint8_t> state(states_.as<uint8_t>()[block]);
-    for (uint8_t seen = state.load(std::memory_order_relaxed) & ~kLocked;
-         !state.compare_exchange_weak(seen, seen | kLocked, std::memory_order_acquire, std::memory_order_relaxed);)
-      seen &= static_cast<uint8_t>(~kLocked);
-  }
-  void unlock(size_t block) const {
-    const std::atomic_ref<uint8_t> state(states_.as<uint8_t>()[block]);
-    state.store(state.load(std::memory_order_relaxed) & ~kLocked, std::memory_order_release);
   }
 
   size_t blocks_ = 0;

@@ -51,10 +51,9 @@ void Memory::merge(const std::map<int, BufferBinding>& bindings, const std::vect
     Allocation a = range(b.data, b.bytes, b.writable, index);
     a.undefined = b.undefined;
     add(std::move(a));
-    for (const auto& [data, bytes] : b.pointers) add(range(data, bytes, true, -1));
   }
   for (const Resident& r : resident) {
-    Allocation a = range(r.data, r.bytes, r.writable, -1);
+    Allocation a = range(r.data, r.bytes, true, -1);
     a.in_place = true;
     add(std::move(a));
   }
@@ -124,19 +123,11 @@ std::string Memory::prepare(std::map<int, BufferBinding>& bindings, const std::v
                             bool counted) {
   checked_ = checked;
   for (auto& [index, b] : bindings) {
-    if (!b.pointers.empty()) b.own.resize(b.pointers.size() * sizeof(void*));
     if (!b.own.empty()) b.data = b.own.data(), b.bytes = b.own.size();
   }
   merge(bindings, resident);
   if (std::string wrong = place(counted); !wrong.empty()) return wrong;
-  for (auto& [index, b] : bindings) {
-    std::byte* base = translate(b.data);
-    for (size_t i = 0; i < b.pointers.size(); ++i) {
-      std::byte* address = translate(b.pointers[i].first);
-      std::memcpy(base + i * sizeof address, &address, sizeof address);
-    }
-    pointers_[index] = base;
-  }
+  for (auto& [index, b] : bindings) pointers_[index] = translate(b.data);
   return {};
 }
 

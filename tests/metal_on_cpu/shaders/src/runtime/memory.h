@@ -21,16 +21,14 @@ struct BufferBinding {
   std::byte* data = nullptr;
   size_t bytes = 0;
   bool writable = true;
-  bool undefined = false;                               // its contents may not be read before they are written
-  std::vector<std::byte> own;                           // of a value given by copy
-  std::vector<std::pair<std::byte*, size_t>> pointers;  // of a buffer of addresses
+  bool undefined = false;      // its contents may not be read before they are written
+  std::vector<std::byte> own;  // of a value given by copy
 };
 
 /// Memory that shaders may reach by its address.
 struct Resident {
   std::byte* data = nullptr;
   size_t bytes = 0;
-  bool writable = true;
 };
 
 /// A range of the caller's memory that one or more buffers lie in.

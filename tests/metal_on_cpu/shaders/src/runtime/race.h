@@ -18,7 +18,7 @@ struct Order {
   }
 };
 
-enum class Race : uint8_t { kNone, kWithWrite, kWithRead, kWithAtomic };
+enum class Race : uint8_t { kNone, kWithWrite, kWithRead };
 
 /// A race, and who made the earlier access.
 struct Conflict {
@@ -34,8 +34,7 @@ struct [[gnu::packed]] WriteAccess {
   bool unordered(const Order& o) const { return time != 0 && (group != o.group || !o.after(time, thread)); }
 };
 
-/// Accesses that do not conflict with each other (plain reads; atomics), in as few words as tell whether one of them is
-/// unordered with a later access.
+/// Reads, in as few words as tell whether one of them is unordered with a later write.
 struct [[gnu::packed]] AccessSet {
   uint32_t time, group;     // of the last one; time 0: none
   uint16_t thread : 10;     // fewer than 1,024 threads in a threadgroup
@@ -72,25 +71,22 @@ struct [[gnu::packed]] AccessSet {
 
 /// What has happened to some bytes that were always touched together. All zero: nothing.
 struct alignas(32) Cell {
-  WriteAccess write;  // plain
-  AccessSet reads, atomics;
+  WriteAccess write;
+  AccessSet reads;
 
-  bool written() const { return write.time != 0 || atomics.time != 0; }
+  bool written() const { return write.time != 0; }
 
-  /// The race that this access closes. An atomic load counts as an atomic that does not write.
-  Conflict conflict(const Order& o, bool writes, bool atomic) const {
+  /// The race that this access closes.
+  Conflict conflict(const Order& o, bool writes) const {
     if (write.unordered(o)) return {Race::kWithWrite, write.thread, write.group};
-    if (!atomic && atomics.unordered(o)) return {Race::kWithAtomic, atomics.thread, atomics.group};
     if (writes && reads.unordered(o)) return {Race::kWithRead, reads.thread, reads.group};
     return {};
   }
 
-  void record(const Order& o, bool writes, bool atomic) {
-    if (atomic && writes)
-      atomics.add(o);
-    else if (writes)
+  void record(const Order& o, bool writes) {
+    if (writes)
       write = {o.now, o.group, static_cast<uint16_t>(o.thread)};
-    else if (!atomic)
+    else
       reads.add(o);
   }
 };

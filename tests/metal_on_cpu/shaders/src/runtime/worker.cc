@@ -53,17 +53,14 @@ void Worker::fiber() {
   Lane& self = *w.lane_;
   msl::Arguments arguments = w.arguments_;
   const uint32_t i = self.index;
-  const Size3 &size = w.group_size_, &usual = w.job_->threads;
+  const Size3& size = w.job_->threads;
   const msl::Uint3 local{i % size.x, i / size.x % size.y, i / (size.x * size.y)};
   msl::Uint3* v = arguments.builtins;
   v[msl::kThreadPositionInThreadgroup] = local;
-  v[msl::kThreadPositionInGrid] = {w.group_.x * usual.x + local.x, w.group_.y * usual.y + local.y,
-                                   w.group_.z * usual.z + local.z};
+  v[msl::kThreadPositionInGrid] = {w.group_.x * size.x + local.x, w.group_.y * size.y + local.y, w.group_.z * size.z + local.z};
   v[msl::kThreadIndexInThreadgroup] = {i, 0, 0};
   v[msl::kThreadIndexInSimdgroup] = {i % kSimdWidth, 0, 0};
   v[msl::kSimdgroupIndexInThreadgroup] = {i / kSimdWidth, 0, 0};
-  v[msl::kQuadgroupIndexInThreadgroup] = {i / 4, 0, 0};
-  v[msl::kThreadIndexInQuadgroup] = {i % 4, 0, 0};
   w.job_->kernel->run(*w.job_->kernel, arguments);
   self.state = LaneState::kDone;
   w.live_--;
@@ -71,21 +68,12 @@ void Worker::fiber() {
   __builtin_unreachable();
 }
 
-void Worker::place_threadgroup_arguments() {
-  const auto simdgroups = [](uint64_t threads) { return static_cast<uint32_t>((threads + kSimdWidth - 1) / kSimdWidth); };
+void Worker::place_arguments() {
   const auto triple = [](const Size3& s) { return msl::Uint3{s.x, s.y, s.z}; };
   msl::Uint3* v = arguments_.builtins;
   v[msl::kThreadgroupPositionInGrid] = triple(group_);
-  v[msl::kSimdgroupsPerThreadgroup] = {simdgroups(group_size_.count()), 0, 0};
-  v[msl::kDispatchSimdgroupsPerThreadgroup] = {simdgroups(job_->threads.count()), 0, 0};
-  v[msl::kThreadsPerSimdgroup] = {kSimdWidth, 0, 0};
-  v[msl::kThreadsPerThreadgroup] = triple(group_size_);
-  v[msl::kDispatchThreadsPerThreadgroup] = triple(job_->threads);
-  v[msl::kThreadsPerGrid] = triple(job_->grid);
-  v[msl::kGridSize] = triple(job_->grid);
+  v[msl::kThreadsPerThreadgroup] = triple(job_->threads);
   v[msl::kThreadgroupsPerGrid] = triple(job_->groups);
-  v[msl::kQuadgroupsPerThreadgroup] = {static_cast<uint32_t>((group_size_.count() + 3) / 4), 0, 0};
-  v[msl::kDispatchQuadgroupsPerThreadgroup] = {static_cast<uint32_t>((job_->threads.count() + 3) / 4), 0, 0};
   variables_.clear();
   if (job_->checked) {
     std::fill(owner_.begin(), owner_.end(), 0);
@@ -93,18 +81,11 @@ void Worker::place_threadgroup_arguments() {
     watched_ = 0;
   }
   variables_top_ = variables_bytes_ = 0;
-  for (int i = 0; i < kMaxBuffers; ++i) {
-    threadgroup_pointers_[i] = nullptr;
-    if (job_->threadgroup_memory[i] == 0) continue;
-    threadgroup_pointers_[i] =
-        variable(UINT32_MAX - static_cast<uint32_t>(i), job_->threadgroup_memory[i], 16, "[[threadgroup]] argument", {});
-  }
   arguments_.buffers = job_->memory->pointers();
-  arguments_.threadgroup = threadgroup_pointers_;
 }
 
 void Worker::start_lanes() {
-  const auto count = static_cast<uint32_t>(group_size_.count());
+  const auto count = static_cast<uint32_t>(job_->threads.count());
   live_ = count;
   meeting_ = Meeting();
   simdgroups_ = (count + kSimdWidth - 1) / kSimdWidth;
@@ -130,17 +111,14 @@ bool Worker::run_group(uint64_t number) {
   group_number_ = number;
   group_ = {static_cast<uint32_t>(number % groups.x), static_cast<uint32_t>(number / groups.x % groups.y),
             static_cast<uint32_t>(number / (uint64_t{groups.x} * groups.y))};
-  const auto size = [](uint32_t position, uint32_t usual, uint32_t grid) { return std::min(usual, grid - position * usual); };
-  group_size_ = {size(group_.x, job_->threads.x, job_->grid.x), size(group_.y, job_->threads.y, job_->grid.y),
-                 size(group_.z, job_->threads.z, job_->grid.z)};
   abandoned_ = false;
   group_start_ = ++now_;
   std::fill(std::begin(group_sync_), std::end(group_sync_), now_);
   for (auto& times : simdgroup_sync_) std::fill(std::begin(times), std::end(times), now_);
-  place_threadgroup_arguments();
+  place_arguments();
   start_lanes();
   counters.threadgroups++;
-  counters.threads += group_size_.count();
+  counters.threads += job_->threads.count();
   while (live_ > 0 && !abandoned_) {
     const uint32_t first = job_->seed ? static_cast<uint32_t>(next_random(random_) % simdgroups_) : 0;
     for (uint32_t s = 0; s < simdgroups_ && !abandoned_; ++s) run_simdgroup((s + first) % simdgroups_);
@@ -241,9 +219,6 @@ void Worker::note_collective(const Lane& site, uint32_t simdgroup) {
     case msl::kShuffle:
       counters.shuffles++;
       break;
-    case msl::kVote:
-      counters.votes++;
-      break;
     case msl::kMatrixMultiply:
       counters.matrix_multiplies++;
       break;
@@ -260,12 +235,12 @@ void Worker::note_collective(const Lane& site, uint32_t simdgroup) {
 void Worker::check_participants(Lane& site, uint32_t active) {
   const auto here = static_cast<uint32_t>(__builtin_popcount(active));
   const uint32_t begin = site.index / kSimdWidth * kSimdWidth;
-  const uint32_t lanes = std::min(static_cast<uint32_t>(group_size_.count()) - begin, kSimdWidth);
+  const uint32_t lanes = std::min(static_cast<uint32_t>(job_->threads.count()) - begin, kSimdWidth);
   uint32_t returned = 0;
   for (uint32_t i = 0; i < lanes; ++i) returned += lanes_[begin + i].state == LaneState::kDone;
   const char* kind = nullptr;
   uint32_t needed = lanes;
-  if (site.kind == msl::kMatrixMultiply || site.kind == msl::kMatrixMemory)
+  if (site.kind == msl::kMatrixMultiply)
     kind = "divergent-matrix", needed = kSimdWidth;
   else if (site.kind == msl::kBarrier)
     kind = "divergent-simdgroup-barrier";
@@ -308,7 +283,7 @@ void Worker::synchronize(uint32_t flags, uint32_t first, uint32_t count, bool gr
 
 // All threads must stand at the same barrier, or operation on tensors.
 bool Worker::release_barrier() {
-  const auto count = static_cast<uint32_t>(group_size_.count());
+  const auto count = static_cast<uint32_t>(job_->threads.count());
   const Lane& first = lanes_[0];
   for (uint32_t i = 0; i < count; ++i) {
     const Lane& lane = lanes_[i];
@@ -331,7 +306,7 @@ bool Worker::release_barrier() {
 }
 
 void Worker::report_divergent_barrier() {
-  const auto count = static_cast<uint32_t>(group_size_.count());
+  const auto count = static_cast<uint32_t>(job_->threads.count());
   std::map<std::pair<uint32_t, bool>, uint32_t> where;  // line, returned: threads
   Lane* at = nullptr;
   for (uint32_t i = 0; i < count; ++i) {
@@ -365,10 +340,10 @@ void Worker::wait_at_tensor_operation(uint32_t simdgroups, const msl::TensorOper
   Lane& lane = *lane_;
   lane.operation = &operation;
   if (simdgroups == 1) return wait_at_collective(msl::kTensorOperation, nullptr, nullptr, site);
-  if (group_size_.count() != simdgroups * kSimdWidth) {
+  if (job_->threads.count() != simdgroups * kSimdWidth) {
     if (Finding* f = report("divergent-tensor-operation", Where::place(site.file, site.line))) {
       f->message = "is for " + std::to_string(simdgroups * kSimdWidth) + " threads; the threadgroup has " +
-                   std::to_string(group_size_.count());
+                   std::to_string(job_->threads.count());
     }
     abandon();
   }
@@ -412,6 +387,6 @@ void add(BufferCounters& to, const BufferCounters& from) {
 }
 
 // Frames that will never return have left their redzones behind.
-void Worker::clean_stacks() { std::memset(stack_shadow_, 0, kStack / 8 * group_size_.count()); }
+void Worker::clean_stacks() { std::memset(stack_shadow_, 0, kStack / 8 * job_->threads.count()); }
 
 }  // namespace metal_on_cpu

@@ -23,19 +23,17 @@ constexpr size_t kMaxThreadgroupMemory = 32768;
 // few sets of the caches, which then keep nothing from one lane's turn to its next.
 constexpr size_t kStack = 33 * kPage;
 
-/// What all workers of a dispatch share and none changes.
+/// A dispatch.
 struct DispatchedWork {
   const Image* image = nullptr;
   const msl::Kernel* kernel = nullptr;
   Memory* memory = nullptr;
-  Size3 groups, threads, grid;  // grid: in threads
-  size_t threadgroup_memory[kMaxBuffers] = {};
+  Size3 groups, threads;
   bool checked = false, counted = false, flush_to_zero = false;
-  bool shared = false;  // several workers
   bool reports = true;  // findings
   uint64_t seed = 0;
   uint64_t step_budget = 0;
-  double time_limit = 0;  // seconds of CPU time of each worker; 0: none
+  double time_limit = 0;  // seconds of CPU time; 0: none
 };
 
 enum class LaneState : uint8_t { kReady, kCollective, kBarrier, kDone };
@@ -81,7 +79,7 @@ struct ThreadgroupVariable {
 struct Access {
   uintptr_t address;
   size_t bytes;
-  bool write, atomic;
+  bool write;
   Where where;
 };
 
@@ -159,7 +157,7 @@ class __attribute__((visibility("hidden"))) Worker {
   // Neighbors begin five lines (an odd number: all 64 sets get their turn) below one another.
   std::byte* stack_top(uint32_t thread) const { return stacks_.data() + (thread + 1) * kStack - thread * 5 % 64 * 64; }
   void start_lanes();
-  void place_threadgroup_arguments();
+  void place_arguments();
   bool run_simdgroup(uint32_t simdgroup);
   void wait();
   void jump(Lane* to);
@@ -213,10 +211,8 @@ class __attribute__((visibility("hidden"))) Worker {
   uint32_t abandoned_groups_ = 0;
 
   uint64_t group_number_ = 0;
-  Size3 group_;       // position in the grid
-  Size3 group_size_;  // smaller at the end of a grid of threads
+  Size3 group_;  // position in the grid
   msl::Arguments arguments_{};
-  void* threadgroup_pointers_[kMaxBuffers] = {};
   std::vector<ThreadgroupVariable> variables_;
   size_t variables_top_ = 0, variables_bytes_ = 0;
   size_t watched_ = 0;          // bytes of threadgroup memory that the history may know of

@@ -8,11 +8,6 @@ kernel void shuffle_from_inactive(device float* y [[buffer(1)]], uint i [[thread
   if (lane < 16) v = simd_shuffle_xor(v, 16);  // BUG inactive-lane
   y[i] = v;
 }
-kernel void broadcast_from_inactive(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
-  float v = 0;
-  if (lane > 3) v = simd_broadcast(float(i), 2);  // BUG inactive-lane
-  y[i] = v;
-}
 kernel void shuffle_past_the_end(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   y[i] = simd_shuffle(float(i), lane + 8);  // BUG inactive-lane
 }
@@ -34,42 +29,11 @@ kernel void matrix_multiply_in_branch(device float* y [[buffer(1)]], uint i [[th
   }
   y[i] = c.thread_elements()[0];
 }
-kernel void matrix_load_in_branch(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
-                                  uint lane [[thread_index_in_simdgroup]]) {
-  simdgroup_float8x8 a = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-  if (lane < 31) {
-    simdgroup_load(a, x, 8);  // BUG divergent-matrix
-  }
-  y[i] = a.thread_elements()[0];
-}
-kernel void matrix_of_few_threads(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
+kernel void matrix_of_few_threads(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   // RUN threads=16
-  simdgroup_float8x8 a;
-  simdgroup_load(a, x, 8);  // BUG divergent-matrix
+  simdgroup_float8x8 a = make_filled_simdgroup_matrix<float, 8, 8>(1.0f);
+  simdgroup_multiply_accumulate(a, a, a, a);  // BUG divergent-matrix
   y[i] = a.thread_elements()[0];
-}
-kernel void pointer_of_each_lane(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
-                                 uint lane [[thread_index_in_simdgroup]]) {
-  simdgroup_float8x8 a;
-  simdgroup_load(a, x + (lane & 1), 8);  // BUG not-uniform
-  y[i] = a.thread_elements()[0];
-}
-kernel void stride_of_each_lane(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
-                                uint lane [[thread_index_in_simdgroup]]) {
-  simdgroup_float8x8 a;
-  simdgroup_load(a, x, 8 + (lane & 1));  // BUG not-uniform
-  y[i] = a.thread_elements()[0];
-}
-kernel void matrix_past_the_end(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-  simdgroup_float8x8 a;
-  simdgroup_load(a, x, 16, ulong2(0, 1));  // BUG out-of-bounds-read
-  y[i] = a.thread_elements()[0];
-}
-kernel void matrix_store_without_barrier(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
-                                         uint t [[thread_index_in_threadgroup]], uint sg [[simdgroup_index_in_threadgroup]]) {
-  threadgroup float a[128];
-  simdgroup_store(make_filled_simdgroup_matrix<float, 8, 8>(1.0f), a + 64 * sg, 8);  // BUG threadgroup-race
-  y[i] = a[t];  // BUG threadgroup-race uninitialized-threadgroup-read
 }
 kernel void prefix_in_branch(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float v = 0;
@@ -94,6 +58,6 @@ kernel void simdgroup_barrier_after_return(device float* y [[buffer(1)]], uint i
 kernel void matrix_after_return(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   simdgroup_float8x8 a = make_filled_simdgroup_matrix<float, 8, 8>(1.0f);
   if (lane == 30) return;
-  simdgroup_multiply(a, a, a);  // BUG divergent-matrix
+  simdgroup_multiply_accumulate(a, a, a, a);  // BUG divergent-matrix
   y[i] = a.thread_elements()[0];
 }

@@ -18,10 +18,6 @@ kernel void write_far_past_end(device float* y [[buffer(1)]], device float* z [[
 kernel void last_byte(device const uchar* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   if (i == 0) y[0] = x[512];  // BUG out-of-bounds-read
 }
-kernel void wide_load_at_end(device const float* x [[buffer(0)]], device float4* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-  const device packed_float4* p = (const device packed_float4*)(x + 1);
-  if (i < 32) y[i] = float4(p[i]);  // BUG out-of-bounds-read
-}
 static float third(device const float* p, uint i) {
   return p[3 * i];  // BUG out-of-bounds-read in=read_in_helper
 }
@@ -43,11 +39,6 @@ kernel void threadgroup_past_end(device float* y [[buffer(1)]], uint i [[thread_
 kernel void threadgroup_array_index(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint t [[thread_index_in_threadgroup]]) {
   threadgroup float a[63];
   a[t] = 2;  // BUG out-of-bounds-thread-array
-  y[i] = 1;
-}
-kernel void threadgroup_argument_end(device float* y [[buffer(1)]], threadgroup float* a [[threadgroup(0)]],
-                                     uint i [[thread_position_in_grid]], uint t [[thread_index_in_threadgroup]]) {
-  a[t + 1] = 1;  // BUG out-of-bounds-threadgroup-write
   y[i] = 1;
 }
 kernel void thread_array(device float* y [[buffer(1)]], device const int* n [[buffer(3)]], uint i [[thread_position_in_grid]]) {
@@ -133,14 +124,8 @@ kernel void misaligned_vector_read(device uchar* y [[buffer(1)]], device const u
 kernel void misaligned_vector_write(device uchar* y [[buffer(1)]], device const uchar* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
   if (i < 1) *(device float4*)(y + 8) = *(device const float4*)x;  // BUG misaligned-access
 }
-kernel void misaligned_matrix(device uchar* y [[buffer(1)]], device const uchar* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
-  if (i < 1) *(device float4x4*)y = *(device const float4x4*)(x + 8);  // BUG misaligned-access
-}
 kernel void misaligned_struct(device uchar* y [[buffer(1)]], device const uchar* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
   if (i < 1) *(device Three*)(y + 2) = *(device const Three*)x;  // BUG misaligned-access
-}
-kernel void misaligned_threadgroup_vector(device float4* y [[buffer(1)]], threadgroup uchar* t [[threadgroup(0)]], uint i [[thread_position_in_grid]]) {
-  if (i < 1) *(threadgroup float4*)(t + 4) = y[0];  // BUG misaligned-access
 }
 kernel void merged_stores(device int* y [[buffer(1)]], device const int* x [[buffer(3)]], uint i [[thread_position_in_grid]]) {
   if (x[i] > 0)  // BUG out-of-bounds-write

@@ -91,11 +91,6 @@ kernel void neighbor_threadgroup(device float* y [[buffer(1)]], device float* z 
   threadgroup_barrier(mem_flags::mem_device);
   z[i] = y[i ^ 64];  // BUG device-race
 }
-kernel void atomic_and_plain(device atomic_uint* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-  atomic_fetch_add_explicit(y, 1, memory_order_relaxed);  // BUG device-race
-  if (i == 5) *(device uint*)y = 0;  // BUG device-race
-  atomic_fetch_add_explicit(y, 1, memory_order_relaxed);  // BUG device-race
-}
 kernel void barrier_in_branch(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint t [[thread_index_in_threadgroup]]) {
   if (t < 40) threadgroup_barrier(mem_flags::mem_threadgroup);  // BUG divergent-barrier
   y[i] = 1;
@@ -122,9 +117,6 @@ kernel void unwritten_threadgroup(device float* y [[buffer(1)]], uint i [[thread
   if (t != 5) a[t] = t;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   y[i] = a[63 - t];  // BUG uninitialized-threadgroup-read
-}
-kernel void unwritten_argument(device float* y [[buffer(1)]], threadgroup float* a [[threadgroup(0)]], uint i [[thread_position_in_grid]]) {
-  y[i] = a[3];  // BUG uninitialized-threadgroup-read
 }
 kernel void left_by_last_threadgroup(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint t [[thread_index_in_threadgroup]],
                                      uint g [[threadgroup_position_in_grid]]) {

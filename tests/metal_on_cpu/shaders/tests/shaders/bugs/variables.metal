@@ -84,34 +84,21 @@ kernel void component_never_set(device float4* y [[buffer(1)]], uint i [[thread_
   if (i < 32) y[i] = v;  // BUG uninitialized-variable
 }
 kernel void accumulator_never_filled(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-  simdgroup_float8x8 a, c;
-  simdgroup_load(a, x, 8);
+  simdgroup_float8x8 a = make_filled_simdgroup_matrix<float, 8, 8>(x[0]), c;
   simdgroup_multiply_accumulate(c, a, a, c);  // BUG uninitialized-variable
   y[i] = c.thread_elements()[0];
 }
 kernel void some_accumulators_filled(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], device const int* zero [[buffer(3)]],
                                      uint i [[thread_position_in_grid]]) {
-  simdgroup_float8x8 a, c[4];
-  simdgroup_load(a, x, 8);
+  simdgroup_float8x8 a = make_filled_simdgroup_matrix<float, 8, 8>(x[0]), c[4];
   for (int k = 0; k < 3 + zero[0]; k++) c[k] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
   for (int k = 0; k < 4; k++) simdgroup_multiply_accumulate(c[k], a, a, c[k]);  // BUG uninitialized-variable
   y[i] = c[zero[i]].thread_elements()[0];
-}
-kernel void matrix_element_never_set(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint sg [[simdgroup_index_in_threadgroup]],
-                                     uint g [[threadgroup_position_in_grid]]) {
-  simdgroup_float8x8 m;
-  m.thread_elements()[0] = i;
-  if (sg == 0 && g == 0) simdgroup_store(m, y, 8);  // BUG uninitialized-variable
 }
 kernel void sum_over_lanes(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float v;
   if (lane != 7) v = 1;
   y[i] = simd_sum(v);  // BUG uninitialized-variable
-}
-kernel void atomic_operand(device atomic_uint* y [[buffer(1)]]) {
-  uint n[2];
-  n[0] = 1;
-  atomic_fetch_add_explicit(y, n[1], memory_order_relaxed);  // BUG uninitialized-variable
 }
 kernel void value_of_last_iteration(device float* y [[buffer(1)]], device const int* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
   float sum = 0;
@@ -144,15 +131,13 @@ kernel void whole_padded_struct(device Best* y [[buffer(1)]], uint i [[thread_po
   if (i < 64) y[i] = b;  // BUG uninitialized-variable
 }
 kernel void one_element_of_a_factor(device float* y [[buffer(1)]], device const float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
-  simdgroup_float8x8 a, b, c(0);
-  simdgroup_load(a, x, 8);
+  simdgroup_float8x8 a = make_filled_simdgroup_matrix<float, 8, 8>(x[0]), b, c(0);
   b.thread_elements()[0] = i;
-  simdgroup_multiply(c, a, b);  // BUG uninitialized-variable
+  simdgroup_multiply_accumulate(c, a, b, c);  // BUG uninitialized-variable
   y[i] = c.thread_elements()[0];
 }
 kernel void one_element_of_a_sum(device float* y [[buffer(1)]], device const float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
-  simdgroup_float8x8 a, c;
-  simdgroup_load(a, x, 8);
+  simdgroup_float8x8 a = make_filled_simdgroup_matrix<float, 8, 8>(x[0]), c;
   c.thread_elements()[1] = i;
   simdgroup_multiply_accumulate(c, a, a, c);  // BUG uninitialized-variable
   y[i] = c.thread_elements()[0];
@@ -183,29 +168,25 @@ kernel void through_a_shuffle(device float* y [[buffer(1)]], uint i [[thread_pos
 kernel void component_through_a_shuffle(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   float4 v;
   v.x = i, v.y = 1, v.w = 2;
-  const float4 other = simd_shuffle_rotate_down(v, 3);
+  const float4 other = simd_shuffle_xor(v, 3);
   y[i] = other.x + other.z;  // BUG uninitialized-variable
 }
 kernel void long_component_through_a_shuffle(device long* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   long2 v;
   v.x = i;
-  const long2 other = simd_shuffle_up(v, 1);
+  const long2 other = simd_shuffle_xor(v, 1);
   if (i < 32) y[i] = other.y;  // BUG uninitialized-variable
 }
-kernel void halves_through_quads(device float* y [[buffer(1)]], device const int* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
+kernel void halves_through_a_shuffle(device float* y [[buffer(1)]], device const int* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {
   half3 v[2];
   v[0] = half3(i);
   y[i] = 0;
-  if (quad_broadcast(v[zero[i] + 1], 2).z > 0) y[i] = 1;  // BUG uninitialized-variable
-}
-kernel void filling_of_a_shuffle(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-  float fill;
-  y[i] = simd_shuffle_and_fill_up(float(i), fill, 2);  // BUG uninitialized-variable
+  if (simd_shuffle(v[zero[i] + 1], 2).z > 0) y[i] = 1;  // BUG uninitialized-variable
 }
 kernel void from_the_first_lane(device int* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   int n;
   if (lane != 0) n = i;
-  y[i] = simd_broadcast_first(n);  // BUG uninitialized-variable
+  y[i] = simd_shuffle(n, 0);  // BUG uninitialized-variable
 }
 kernel void sum_of_shuffles(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float v;

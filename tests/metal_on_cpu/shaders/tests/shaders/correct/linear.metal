@@ -1,6 +1,5 @@
-// Correct kernels: products, normalization, attention, quantized weights.
+// Correct kernels: products, attention, quantization.
 #include <metal_stdlib>
-#include <metal_simdgroup_matrix>
 using namespace metal;
 
 constant bool has_bias [[function_constant(1)]];
@@ -27,22 +26,6 @@ kernel void gemv(device const float4* w [[buffer(0)]], device const float4* x [[
   if (lane == 0) y[row] = has_bias ? sum + bias[row] : sum;
 }
 
-// 4-bit codes, value = (code - 8) * scale of 32.
-kernel void gemv_q4(device const uint* codes [[buffer(0)]], device const half* scales [[buffer(1)]], device const half* x [[buffer(2)]],
-                    device float* y [[buffer(3)]], constant Shape& s [[buffer(4)]], uint row [[threadgroup_position_in_grid]],
-                    uint lane [[thread_index_in_simdgroup]]) {
-  float sum = 0;
-  for (int word = lane; word < s.k / 8; word += 32) {
-    const uint q = codes[row * (s.k / 8) + word];
-    float part = 0;
-#pragma clang loop unroll(full)
-    for (int j = 0; j < 8; j++) part += float(int(extract_bits(q, 4 * j, 4)) - 8) * float(x[word * 8 + j]);
-    sum += part * float(scales[row * (s.k / 32) + word / 4]);
-  }
-  sum = simd_sum(sum);
-  if (lane == 0) y[row] = sum;
-}
-
 kernel void gemm_naive(device const float* a [[buffer(0)]], device const float* b [[buffer(1)]], device float* c [[buffer(2)]],
                        constant Shape& s [[buffer(3)]], uint2 at [[thread_position_in_grid]]) {
   float sum = 0;
@@ -67,66 +50,6 @@ kernel void gemm_tiled(device const float* a [[buffer(0)]], device const float* 
   if (m < s.m && n < s.n) c[m * s.n + n] = sum;
 }
 
-// Four simdgroups, each 16 x 16 of a 32 x 32 tile; multiples of 32.
-template <typename T>
-kernel void gemm_matrix(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]], device float* c [[buffer(2)]],
-                        constant Shape& s [[buffer(3)]], uint2 g [[threadgroup_position_in_grid]],
-                        ushort sg [[simdgroup_index_in_threadgroup]]) {
-  const int m0 = g.y * 32 + (sg / 2) * 16, n0 = g.x * 32 + (sg % 2) * 16;
-  simdgroup_float8x8 acc[2][2];
-  for (int i = 0; i < 2; i++)
-    for (int j = 0; j < 2; j++) acc[i][j] = make_filled_simdgroup_matrix<float, 8, 8>(0.0f);
-  for (int k = 0; k < s.k; k += 8) {
-    simdgroup_matrix<T, 8, 8> ma[2], mb[2];
-    for (int i = 0; i < 2; i++) simdgroup_load(ma[i], a + (m0 + 8 * i) * s.k + k, s.k);
-    for (int j = 0; j < 2; j++) simdgroup_load(mb[j], b, s.n, ulong2(n0 + 8 * j, k));
-    for (int i = 0; i < 2; i++)
-      for (int j = 0; j < 2; j++) simdgroup_multiply_accumulate(acc[i][j], ma[i], mb[j], acc[i][j]);
-  }
-  for (int i = 0; i < 2; i++)
-    for (int j = 0; j < 2; j++) simdgroup_store(acc[i][j], c + (m0 + 8 * i) * s.n + n0 + 8 * j, s.n);
-}
-#define INSTANTIATE(T) template [[host_name("gemm_matrix_" #T)]] kernel decltype(gemm_matrix<T>) gemm_matrix<T>;
-INSTANTIATE(float)
-INSTANTIATE(half)
-INSTANTIATE(bfloat)
-
-kernel void matrix_transpose(device const float* x [[buffer(0)]], device float* y [[buffer(1)]]) {
-  simdgroup_float8x8 m;
-  simdgroup_load(m, x, 8, ulong2(0), true);
-  simdgroup_store(m, y, 8);
-}
-
-// One row a threadgroup, in one pass over the row: maximum and sum together.
-kernel void softmax_online(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], constant int& n [[buffer(2)]],
-                           uint row [[threadgroup_position_in_grid]], uint t [[thread_index_in_threadgroup]],
-                           uint threads [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
-                           uint sg [[simdgroup_index_in_threadgroup]], uint sgs [[simdgroups_per_threadgroup]]) {
-  threadgroup float2 shared[32];
-  float top = -INFINITY, sum = 0;
-  for (int i = t; i < n; i += threads) {
-    const float v = x[row * n + i], higher = max(top, v);
-    sum = sum * exp(top - higher) + exp(v - higher);
-    top = higher;
-  }
-  const float all = simd_max(top);
-  sum = simd_sum(sum * (top == -INFINITY ? 0.0f : exp(top - all)));
-  if (lane == 0) shared[sg] = float2(all, sum);
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  float highest = -INFINITY, total = 0;
-  for (uint s = 0; s < sgs; s++) highest = max(highest, shared[s].x);
-  for (uint s = 0; s < sgs; s++) total += shared[s].y * exp(shared[s].x - highest);
-  for (int i = t; i < n; i += threads) y[row * n + i] = exp(x[row * n + i] - highest) / total;
-}
-
-kernel void rms_norm(device const half* x [[buffer(0)]], device half* y [[buffer(1)]], constant int& n [[buffer(2)]],
-                     uint row [[threadgroup_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
-  float sum = 0;
-  for (int i = lane; i < n; i += 32) sum += float(x[row * n + i]) * float(x[row * n + i]);
-  const float by = rsqrt(simd_sum(sum) / n + 1e-5f);
-  for (int i = lane; i < n; i += 32) y[row * n + i] = half(float(x[row * n + i]) * by);
-}
-
 // One query a simdgroup over all keys, running maximum; head size 32, one component a lane.
 kernel void attention(device const float* q [[buffer(0)]], device const float* keys [[buffer(1)]], device const float* values [[buffer(2)]],
                       device float* out [[buffer(3)]], constant int& n [[buffer(4)]], uint row [[threadgroup_position_in_grid]],
@@ -148,7 +71,7 @@ kernel void quantize(device const float* x [[buffer(0)]], device uchar* codes [[
                      uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   const float v = x[i], scale = simd_max(fabs(v)) / 7;
   const int q = clamp(int(rint(scale > 0 ? v / scale : 0.0f)), -7, 7) + 8;
-  const int other = simd_shuffle_down(q, 1);
+  const int other = simd_shuffle_xor(q, 1);
   if (lane % 2 == 0) codes[i / 2] = uchar(q | other << 4);
   if (lane == 0) scales[i / 32] = scale;
 }
@@ -167,12 +90,4 @@ kernel void convolve(device const float* x [[buffer(0)]], device float* y [[buff
   y[i] = sum;
 }
 
-struct Layers { device const float* in; device float* out; };
-kernel void through_pointers(constant Layers& layers [[buffer(0)]], uint i [[thread_position_in_grid]]) { layers.out[i] = 2 * layers.in[i]; }
 
-kernel void rope(device float2* x [[buffer(0)]], constant int& position [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-  float c;
-  const float s = sincos(position * exp2(-float(i) / 8), c);
-  const float2 v = x[i];
-  x[i] = float2(v.x * c - v.y * s, v.x * s + v.y * c);
-}

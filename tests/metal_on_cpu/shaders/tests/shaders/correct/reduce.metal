@@ -1,4 +1,4 @@
-// Correct kernels: sums, scans, transposes, histograms, sorting.
+// Correct kernels: sums, scans, transposes, sorting.
 #include <metal_stdlib>
 using namespace metal;
 
@@ -20,7 +20,7 @@ kernel void sum_tree(device const float* x [[buffer(0)]], device float* y [[buff
 
 kernel void sum_simd(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint t [[thread_index_in_threadgroup]],
                      uint n [[threads_per_threadgroup]], uint lane [[thread_index_in_simdgroup]],
-                     uint sg [[simdgroup_index_in_threadgroup]], uint sgs [[simdgroups_per_threadgroup]]) {
+                     uint sg [[simdgroup_index_in_threadgroup]]) {
   threadgroup float part[32];
   float s = 0;
   for (uint i = t; i < kCount; i += n) s += x[i];
@@ -28,7 +28,7 @@ kernel void sum_simd(device const float* x [[buffer(0)]], device float* y [[buff
   if (lane == 0) part[sg] = s;
   threadgroup_barrier(mem_flags::mem_threadgroup);
   if (sg == 0) {
-    s = simd_sum(lane < sgs ? part[lane] : 0.0f);
+    s = simd_sum(lane < n / 32 ? part[lane] : 0.0f);
     if (lane == 0) y[0] = s;
   }
 }
@@ -38,12 +38,8 @@ kernel void sum_shuffle(device const float* x [[buffer(0)]], device float* y [[b
   if (t >= 32) return;
   float s = 0;
   for (uint i = lane; i < kCount; i += 32) s += x[i];
-  for (ushort d = 16; d > 0; d /= 2) s += simd_shuffle_down(s, d);
+  for (ushort d = 16; d > 0; d /= 2) s += simd_shuffle_xor(s, d);
   if (lane == 0) y[0] = s;
-}
-
-kernel void sum_atomic(device const int* x [[buffer(0)]], device atomic_int* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-  if (i < kCount) atomic_fetch_add_explicit(y, x[i], memory_order_relaxed);
 }
 
 // Exclusive scan of 256 values.
@@ -81,45 +77,8 @@ kernel void transpose(device const float* x [[buffer(0)]], device float* y [[buf
   if (to.x < size.y && to.y < size.x) y[to.y * size.y + to.x] = tile[t.x][t.y];
 }
 
-kernel void histogram(device const uchar* x [[buffer(0)]], device atomic_uint* y [[buffer(1)]], uint i [[thread_position_in_grid]],
-                      uint t [[thread_index_in_threadgroup]]) {
-  threadgroup atomic_uint counts[256];
-  atomic_store_explicit(&counts[t], 0, memory_order_relaxed);
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (i < kCount) atomic_fetch_add_explicit(&counts[x[i]], 1, memory_order_relaxed);
-  threadgroup_barrier(mem_flags::mem_threadgroup);
-  const uint n = atomic_load_explicit(&counts[t], memory_order_relaxed);
-  if (n > 0) atomic_fetch_add_explicit(&y[t], n, memory_order_relaxed);
-}
-
-// 256 keys, one bit a pass.
-kernel void radix_sort(device const uint* x [[buffer(0)]], device uint* y [[buffer(1)]], uint t [[thread_index_in_threadgroup]],
-                       uint lane [[thread_index_in_simdgroup]], uint sg [[simdgroup_index_in_threadgroup]]) {
-  threadgroup uint keys[256];
-  threadgroup uint zeros[8];
-  uint key = x[t];
-  for (uint bit = 0; bit < 32; bit++) {
-    const bool one = (key >> bit) & 1;
-    const ulong ones = (ulong)simd_ballot(one);
-    if (lane == 0) zeros[sg] = 32 - popcount((uint)ones);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    uint before = 0, total = 0;
-    for (uint s = 0; s < 8; s++) {
-      if (s < sg) before += zeros[s];
-      total += zeros[s];
-    }
-    const uint ones_before_here = popcount((uint)ones & ((1u << lane) - 1));
-    const uint zeros_before = before + lane - ones_before_here;
-    keys[one ? total + t - zeros_before : zeros_before] = key;
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    key = keys[t];
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-  }
-  y[t] = key;
-}
-
-kernel void bitonic_sort(device const uint* x [[buffer(0)]], device uint* y [[buffer(1)]], threadgroup uint* a [[threadgroup(0)]],
-                         uint t [[thread_index_in_threadgroup]]) {
+kernel void bitonic_sort(device const uint* x [[buffer(0)]], device uint* y [[buffer(1)]], uint t [[thread_index_in_threadgroup]]) {
+  threadgroup uint a[256];
   a[t] = x[t];
   for (uint k = 2; k <= 256; k *= 2) {
     for (uint j = k / 2; j > 0; j /= 2) {
@@ -134,19 +93,6 @@ kernel void bitonic_sort(device const uint* x [[buffer(0)]], device uint* y [[bu
   }
   threadgroup_barrier(mem_flags::mem_threadgroup);
   y[t] = a[t];
-}
-
-// Keeps what is positive, in order.
-kernel void compact(device const int* x [[buffer(0)]], device int* y [[buffer(1)]], device uint* count [[buffer(2)]],
-                    uint lane [[thread_index_in_simdgroup]]) {
-  uint n = 0;
-  for (uint i = lane; i < kCount; i += 32) {
-    const bool keep = x[i] > 0;
-    const uint mask = (uint)(simd_vote::vote_t)simd_ballot(keep);
-    if (keep) y[n + popcount(mask & ((1u << lane) - 1))] = x[i];
-    n += popcount(mask);
-  }
-  if (simd_is_first()) *count = n;
 }
 
 // Lanes past the end have returned: MSL sums over those that are active.

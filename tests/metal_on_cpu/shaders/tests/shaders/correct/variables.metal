@@ -64,17 +64,15 @@ kernel void tagged(device const float* x [[buffer(0)]], device float* y [[buffer
   y[i] = c.which ? c.right : c.left;
 }
 
-// A value that one lane has set, and that all take from it; what fills, and is not taken; a sum of what is there.
+// A value that one lane has set, and that all take from it.
 kernel void given(device const float* x [[buffer(0)]], device float* y [[buffer(1)]], uint i [[thread_position_in_grid]],
                   uint lane [[thread_index_in_simdgroup]]) {
-  float v, first, fill;
+  float v, first;
   int4 many;
   if (lane == 3) v = x[i];
   if (lane == 0) first = x[i];
   if (lane < 16) many.zw = int2(1, 2);
-  const float next = simd_shuffle_and_fill_down(x[i], fill, 1);
-  y[i] = simd_shuffle(v, 3) + simd_broadcast_first(first) + simd_shuffle(many, ushort(lane / 2)).w;
-  if (lane < 31) y[i] += next;
+  y[i] = simd_shuffle(v, 3) + simd_shuffle(first, 0) + simd_shuffle(many, ushort(lane / 2)).w;
 }
 
 // A lane takes what another one has set, and ignores what none has.
@@ -83,7 +81,6 @@ kernel void shuffled(device const float* x [[buffer(0)]], device float* y [[buff
   float2 v;
   v.x = x[i];
   const float2 other = simd_shuffle_xor(v, 1);
-  simdgroup_float8x8 m, unused;
-  simdgroup_load(m, x, 8);
-  y[i] = other.x + m.thread_elements()[0];
+  simdgroup_float8x8 unused;
+  y[i] = other.x;
 }
