@@ -35,7 +35,7 @@ def ratios(command, seconds, options, variables):
     shape = [] if "-n" in options else ["-n", "4096"]
     arguments = [command, "bench", "--backend", "cpu", "--row-invariant", "--json", "--seconds", str(seconds), "-k", "4096", *shape]
     arguments += ["-m", ",".join(map(str, ROWS)), *options]
-    environment = {**os.environ, "METAL_MARLIN_PROFILE": "off", **variables}
+    environment = {**os.environ, **variables}
     done = subprocess.run(arguments, env=environment, capture_output=True, text=True, check=True)
     records = map(json.loads, done.stdout.splitlines())
     return {record["M"]: record["over_usual"] for record in records if "over_usual" in record}

@@ -13,7 +13,7 @@ soak() {
   case $seconds in '' | *[!0-9]*) die "soak: expected a number of seconds, found $seconds" ;; esac
   install_packages build test
   build release -DMETAL_MARLIN_TESTS=ON kernels_covering_test abi_threads_test abi_plugin_test >&2 || exit 1
-  export METAL_MARLIN_SOAK_SECONDS=$(((seconds + 3) / 4)) METAL_MARLIN_PROFILE=off
+  export METAL_MARLIN_SOAK_SECONDS=$(((seconds + 3) / 4))
   while read -r test filter; do
     if "build/release/tests/$test" --gtest_filter="$filter" --gtest_output="json:build/soak.json" </dev/null >"$log" 2>&1; then
       say "passed $filter: $(sed -n 's/.*"cases": "\{0,1\}\([0-9]*\).*/\1/p' build/soak.json) cases, $(grep -o -m 1 'SEED=[0-9]*' "$log" || echo "no seed")"
@@ -38,5 +38,5 @@ reliability() {
   local targets && targets=$(python3 -B tests/reliability/rows.py "$@") || exit 1
   # shellcheck disable=SC2086  # each word is a target
   [ -z "$targets" ] || build release -DMETAL_MARLIN_TESTS=ON $targets >&2 || exit 1
-  METAL_MARLIN_PROFILE=off python3 -B tests/reliability/reliability.py "$@"
+  python3 -B tests/reliability/reliability.py "$@"
 }

@@ -15,7 +15,6 @@
 #include "machine_limits.h"
 #include "names.h"
 #include "printable.h"
-#include "profile.h"
 #include "progress.h"
 #include "quantize_options.h"
 #include "table.h"
@@ -59,25 +58,6 @@ void print_processor(unsigned threads) {
   fmt::print("caches     {}\n", caches.empty() ? "unknown" : caches);
   fmt::print("threads    {} of {} CPUs{}\n", threads, cpu.cpus,
              threads < cpu.cpus ? " (what this process may use, or was told to)" : "");
-}
-
-std::string profile_text(const marlin_device_info& info) {
-  try {
-    const Context context = make_context({.backend = info.backend, .device_index = info.index});
-    const ProfileInfo profile = profile_of(context.get());
-    if (profile.path.empty()) return "none is read";
-    if (profile.products == "0") return "none; 'metal-marlin tune' makes one";
-    return fmt::format("{} products in {}", profile.products, profile.path);
-  } catch (const Failure& failure) {
-    return failure.what();
-  }
-}
-
-/// What was measured on each device. A GPU must compile a kernel to say so.
-void print_profiles(bool of_gpus) {
-  for (const auto& info : devices())
-    if (info.why_not[0] == '\0' && (of_gpus || info.backend == MARLIN_BACKEND_CPU))
-      fmt::print("profile    {}: {}\n", backend_name(info.backend), profile_text(info));
 }
 
 constexpr int kRounds = 15;
@@ -180,7 +160,6 @@ void print_json(const Options& options, unsigned threads) {
 void print_all(const Options& options, unsigned threads) {
   print_devices();
   print_processor(threads);
-  print_profiles(options.measure);
   if (!options.measure) return;
   for (const KernelChecks& checks : check_kernels()) print(checks);
   print_limits(measure_limits(threads), threads);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <sstream>
@@ -33,39 +32,11 @@ std::vector<marlin_device_info> devices() {
   }
 }
 
-namespace {
-
-/// METAL_MARLIN_PROFILE=off while it lives. The library reads the variable when it makes a context.
-class ProfileOff {
- public:
-  ProfileOff() {
-    if (const char* before = std::getenv(kName)) before_ = before;
-    setenv(kName, "off", 1);
-  }
-  ~ProfileOff() {
-    if (before_)
-      setenv(kName, before_->c_str(), 1);
-    else
-      unsetenv(kName);
-  }
-  ProfileOff(const ProfileOff&) = delete;
-  ProfileOff& operator=(const ProfileOff&) = delete;
-
- private:
-  static constexpr const char* kName = "METAL_MARLIN_PROFILE";
-  std::optional<std::string> before_;
-};
-
-}  // namespace
-
 Context make_context(const ContextOptions& options) {
-  std::optional<ProfileOff> off;
-  if (options.without_profile) off.emplace();
   auto desc = make<marlin_context_desc>();
   desc.backend = options.backend;
   desc.threads = options.threads;
   desc.device_index = options.device_index;
-  desc.tune_ms = options.tune_ms;
   if (options.messages != nullptr) {
     desc.log = [](void* user, int32_t, const char* message) {
       static_cast<std::vector<std::string>*>(user)->emplace_back(message);
@@ -199,7 +170,7 @@ marlin_status load_status(marlin_context* context, const marlin_checkpoint* chec
   shard.count[2] = 1;
   auto desc = make<marlin_load_desc>();
   desc.layers = &layer.name;
-  desc.shards = layer.experts > 1 && expert != kAllExperts ? &shard : nullptr;
+  desc.shards = layer.experts > 1 ? &shard : nullptr;
   desc.layer_count = 1;
   if (layer.format == MARLIN_FORMAT_NONE) {
     desc.format = quantize.format;

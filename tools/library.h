@@ -33,9 +33,7 @@ std::vector<marlin_device_info> devices();
 struct ContextOptions {
   marlin_backend backend = MARLIN_BACKEND_AUTO;
   uint32_t threads = 0;                          ///< 0: as many as the process may use
-  uint32_t tune_ms = 0;                          ///< as in marlin_context_desc
   int32_t device_index = 0;                      ///< marlin_device_info::index; 0 with AUTO
-  bool without_profile = false;                  ///< as if METAL_MARLIN_PROFILE were "off"
   std::vector<std::string>* messages = nullptr;  ///< where logged messages go; outlives the context
 };
 Context make_context(const ContextOptions& options);
@@ -75,8 +73,6 @@ struct Refusal {
   marlin_status status = MARLIN_OK;
   std::string why;
 };
-/// Instead of an expert's number: all experts of a layer.
-inline constexpr uint32_t kAllExperts = UINT32_MAX;
 /// One expert (0 for plain layers) of a layer, packed. NULL and *refusal on failure.
 Weights try_load(marlin_context* context, const marlin_checkpoint* checkpoint,
                  const marlin_layer_info& layer, uint32_t expert, const Quantize& quantize,

@@ -57,22 +57,14 @@
  * host memory only in calls with stream NULL, which wait for the result.
  *
  * RESULTS
- * The device, its profile, the descriptor and M decide which kernel runs. The number of threads, other work on the device and
- * the other rows of a batch do not. In a mixture of experts, M is the number of rows of one expert. A compute type that a
- * device does not offer is MARLIN_E_UNSUPPORTED; the library never falls back silently. marlin_explain names the kernel and the
- * reason.
- * With MARLIN_GEMM_ROW_INVARIANT, M and the profile do not matter either: on one device and with one version of the library, a
- * row of A with the same weights, types, epilogue and bias gives a row of C with the same bits, whatever M is, wherever the row
- * lies, whatever the other rows hold, and whichever experts other tokens take. (Of a NaN, only that it is one.) Kernels of one
- * order of additions then serve every M. marlin_explain names them and the kernel that would run without the flag. Where a
- * device has no such kernels, the product is MARLIN_E_UNSUPPORTED.
- * A profile says which kernel was fastest for a class of products on this device. It is a file in the user's cache folder,
- * which marlin_context_create reads if there is one for this device, driver, system and version of the library. A damaged file
- * or another device's is ignored, and the log says so. Two profiles may choose kernels that add in another order, within the
- * same error bound. METAL_MARLIN_PROFILE=off in the environment means that no profile is read or written. In a context with
- * tune_ms, marlin_prepare measures the products that its profile does not have, on a GPU with work of its own, chooses only
- * kernels whose results agree, and writes the profile. A choice holds from then on in this context: tune before other threads
- * multiply, and before you ask for scratch_bytes.
+ * The device, the descriptor and M decide which kernel runs. The number of threads, other work on the device and the other
+ * rows of a batch do not. In a mixture of experts, M is the number of rows of one expert. A compute type that a device does
+ * not offer is MARLIN_E_UNSUPPORTED; the library never falls back silently. marlin_explain names the kernel and the reason.
+ * With MARLIN_GEMM_ROW_INVARIANT, M does not matter either: on one device and with one version of the library, a row of A with
+ * the same weights, types, epilogue and bias gives a row of C with the same bits, whatever M is, wherever the row lies,
+ * whatever the other rows hold, and whichever experts other tokens take. (Of a NaN, only that it is one.) Kernels of one order
+ * of additions then serve every M. marlin_explain names them and the kernel that would run without the flag. Where a device
+ * has no such kernels, the product is MARLIN_E_UNSUPPORTED.
  *
  * FILES
  * A checkpoint is mapped into memory. If another process truncates a mapped file, the reader gets SIGBUS. Therefore write a
@@ -317,9 +309,7 @@ typedef struct marlin_context_desc {
   void (*release)(void* user, void* p, size_t size);           /* give alloc and release, or neither */
   void (*log)(void* user, int32_t level, const char* message); /* level 1 error, 2 warning, 3 info */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
-  void* user;       /* given to each of the four */
-  uint32_t tune_ms; /* milliseconds that one marlin_prepare may measure kernels: see RESULTS; 0: it measures none */
-  uint32_t reserved;
+  void* user; /* given to each of the four */
 } marlin_context_desc;
 
 typedef struct marlin_stream_desc {

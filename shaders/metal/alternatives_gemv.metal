@@ -1,4 +1,4 @@
-// Shapes of gemv that no table chooses: the tuner measures them, and profiles name them. A program
+// Shapes of gemv that no table chooses, and that METAL_MARLIN_KERNEL may name. A program
 // that compiles kernels from their text compiles this file only if it asks for one of these.
 #ifndef MARLIN_PRODUCTS
 #define MARLIN_PRODUCTS MARLIN_DENSE_PRODUCTS

@@ -29,7 +29,7 @@
   MARLIN_FLOAT_CODES(X, bf16, bfloat) MARLIN_CODES(X, i8, char)
 #endif
 
-// The shapes of the kernels that serve without a profile.
+// The shapes of the kernels that the table chooses.
 #ifndef MARLIN_GEMV_ROWS
 #define MARLIN_GEMV_ROWS(X, ...) \
   X(__VA_ARGS__, 1)              \

@@ -7,7 +7,6 @@
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/metal/metal_backend.h"
-#include "base/cache_folder.h"
 #include "base/environment.h"
 #include "core/thread_pool.h"
 
@@ -43,13 +42,6 @@ std::string kernel_for(const Entry& entry) {
   return name;
 }
 
-/// The folder of the profiles, or "" if METAL_MARLIN_PROFILE is "off".
-std::string profile_folder() {
-  const char* const profile = environment("METAL_MARLIN_PROFILE");
-  if (profile != nullptr && std::string_view(profile) == "off") return {};
-  return user_cache_folder();
-}
-
 }  // namespace
 
 Status describe_device(uint32_t index, marlin_device_info& out) {
@@ -81,7 +73,6 @@ Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options
   for (const Entry& entry : kBackends) {
     if (which != MARLIN_BACKEND_AUTO && which != entry.kind) continue;
     options.kernel = kernel_for(entry);
-    options.profile_folder = profile_folder();
     auto made = entry.create(options);
     if (made.ok()) return NamedBackend{entry.kind, made.take()};
     last = made.status();

@@ -18,7 +18,7 @@ struct NamedBackend {
   std::unique_ptr<Backend> backend;
 };
 /// `which` may be AUTO: the first backend that has a usable device. MARLIN_E_NO_DEVICE with the
-/// reason if there is none. Reads METAL_MARLIN_KERNEL and METAL_MARLIN_PROFILE.
+/// reason if there is none. Reads METAL_MARLIN_KERNEL.
 Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options);
 
 /// What a container says of one matrix, without its bytes and the entries of its group index:

@@ -26,10 +26,7 @@ Result<BackendOptions> options_from(const marlin_context_desc& desc) {
     return Status::error(MARLIN_E_ARGUMENT,
                          "desc->%s is NULL, expected both or neither of alloc and release",
                          desc.alloc == nullptr ? "alloc" : "release");
-  if (desc.reserved != 0)
-    return Status::error(MARLIN_E_UNSUPPORTED, "desc->reserved is %u, expected 0", desc.reserved);
   BackendOptions options;
-  options.tune_ms = desc.tune_ms;
   options.device_index = desc.device_index;
   options.threads = desc.threads;
   options.native_device = desc.native_device;

@@ -1,6 +1,5 @@
 #include "base/cache_folder.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #if defined(__APPLE__)
@@ -11,7 +10,6 @@
 #include <cerrno>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 
 #include "base/environment.h"
 
@@ -26,22 +24,6 @@ std::string folder_of(const char* variable) {
   std::string path = value;
   while (path.ends_with('/')) path.pop_back();
   return path;
-}
-
-Status file_error(const std::string& path, const char* what) {
-  const int code = errno;
-  return Status::error(MARLIN_E_FILE, "%s: %s: %s", path.c_str(), what, std::strerror(code))
-      .with_native(code);
-}
-
-Status write_all(int file, std::string_view contents, const std::string& path) {
-  while (!contents.empty()) {
-    const ssize_t done = write(file, contents.data(), contents.size());
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return file_error(path, "cannot be written");
-    contents.remove_prefix(static_cast<size_t>(done));
-  }
-  return {};
 }
 
 }  // namespace
@@ -76,26 +58,6 @@ std::string part_name(const std::string& path) {
   char ending[32];
   std::snprintf(ending, sizeof ending, ".%016" PRIx64 ".part", random);
   return path + ending;
-}
-
-Status replace_file(const std::string& path, std::string_view contents) {
-  if (!make_folders(path.substr(0, path.rfind('/'))))
-    return file_error(path, "its folder cannot be made");
-  // A new file, whatever else others made here: neither a link nor a pipe is followed.
-  std::string part;
-  int file = -1;
-  for (int attempt = 0; file < 0 && attempt < 8; ++attempt) {
-    part = part_name(path);
-    file = open(part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (file < 0 && errno != EEXIST) break;
-  }
-  if (file < 0) return file_error(part, "cannot be opened");
-  Status done = write_all(file, contents, part);
-  if (close(file) != 0 && done.ok()) done = file_error(part, "cannot be closed");
-  if (done.ok() && rename(part.c_str(), path.c_str()) != 0)
-    done = file_error(path, "cannot be replaced");
-  if (!done.ok()) unlink(part.c_str());
-  return done;
 }
 
 }  // namespace metal_marlin

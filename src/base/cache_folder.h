@@ -1,14 +1,12 @@
-// The folder in which the library keeps what it learned of a machine, and how files get there.
+// The folder in which the library keeps files of its own, and the names of these files.
 #pragma once
 
 #include <string>
 #include <string_view>
 
-#include "base/status.h"
-
 namespace metal_marlin {
 
-/// FNV-1a, 64 bits: names files after what their contents depend on, and finds damaged ones.
+/// FNV-1a, 64 bits: names files after what their contents depend on.
 class Hash {
  public:
   void add(const void* data, size_t bytes) {
@@ -32,8 +30,5 @@ bool make_folders(const std::string& path);
 /// A name beside `path` for a file that is not complete yet: another one on each call, which nobody
 /// can foretell.
 std::string part_name(const std::string& path);
-/// Writes a file under its part_name() and renames it, so that other processes see the old file or
-/// the whole new one. Makes its folder.
-Status replace_file(const std::string& path, std::string_view contents);
 
 }  // namespace metal_marlin

@@ -97,7 +97,7 @@ struct GemmProblem {
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   bool accumulate = false;
   /// The bits of a row depend neither on M nor on its place nor on the rows beside it: kernels of
-  /// one order of additions serve every M, whatever a profile says.
+  /// one order of additions serve every M.
   bool row_invariant = false;
 };
 /// True for SWIGLU, GEGLU_TANH and SWIGLU_OAI, which take gate and up rows and give n / 2 columns.
@@ -158,8 +158,6 @@ struct NativeMemory {
   uint64_t address = 0, bytes = 0;
 };
 
-class Stopwatch;  // core/tuner.h
-
 struct BackendOptions {
   int32_t device_index = 0;
   uint32_t threads = 0;  ///< 0: as many as the process may use
@@ -171,9 +169,6 @@ struct BackendOptions {
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void*, uint32_t),
                        void* task_user) = nullptr;
   void* parallel_for_user = nullptr;
-  std::string profile_folder{};  ///< where profiles are kept; empty: none is read or written
-  uint32_t tune_ms = 0;  ///< milliseconds that a prepare() may measure kernels; 0: it does not
-  std::shared_ptr<Stopwatch> stopwatch{};  ///< of these measurements; null: the system's clock
 };
 
 /// One usable device. All members are safe to call from several threads at once; a stream is not.

@@ -1,10 +1,9 @@
-// What plans depend on in packed weights. One plan serves several experts, or several products of
-// one class, only if their keys are equal.
+// What plans depend on in packed weights. One plan serves several experts only if their keys are
+// equal.
 #pragma once
 
 #include <cstdint>
 
-#include "core/packed_form.h"
 #include "formats/weights.h"
 
 namespace metal_marlin {
@@ -44,8 +43,6 @@ struct PlanKey {
   PlanKey() = default;
   PlanKey(const WeightMeta& meta, int64_t padded_k, int32_t group)
       : kind(meta), slots(padded_k), slot_group(group), has_index(!meta.group_index.empty()) {}
-  explicit PlanKey(const PackedMatrix& matrix)
-      : PlanKey(matrix.meta, matrix.slots, matrix.slot_group) {}
   bool operator==(const PlanKey&) const = default;
 };
 

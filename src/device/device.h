@@ -24,7 +24,6 @@ namespace metal_marlin::device {
 struct Capabilities {
   std::string name;          ///< "Apple M3 Max"
   std::string architecture;  ///< "apple9", "sm_90"
-  std::string driver;        ///< its version, "CUDA 13.0"; empty: it comes with the system
   uint64_t memory_bytes = 0;
   uint64_t working_set_bytes =
       0;  ///< memory that may be in use at once before the system slows down; 0: unknown

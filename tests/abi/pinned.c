@@ -53,9 +53,7 @@ FIELD(marlin_context_desc, release, 32, 8);
 FIELD(marlin_context_desc, log, 40, 8);
 FIELD(marlin_context_desc, parallel_for, 48, 8);
 FIELD(marlin_context_desc, user, 56, 8);
-FIELD(marlin_context_desc, tune_ms, 64, 4);
-FIELD(marlin_context_desc, reserved, 68, 4);
-END(marlin_context_desc, 72);
+END(marlin_context_desc, 64);
 
 FIELD(marlin_stream_desc, struct_size, 0, 4);
 FIELD(marlin_stream_desc, kind, 4, 4);

@@ -5,10 +5,8 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
-#include "../temporary_folder.h"
 #include "support.h"
 
 namespace abi_test {
@@ -351,33 +349,6 @@ TEST_F(Rules, ResultsDoNotDependOnOtherRowsOrThreads) {
   }
 }
 
-/// A choice of kernels that another number of threads has measured: the same results with any.
-TEST_F(Rules, TunedResultsDoNotDependOnThreads) {
-  if (!kOnCpu) GTEST_SKIP() << "other backends have no threads";
-  const TemporaryFolder folder;
-  setenv("XDG_CACHE_HOME", folder.path().c_str(), 1);
-  setenv("HOME", folder.path().c_str(), 1);
-  unsetenv("METAL_MARLIN_PROFILE");
-  std::vector<float> expected;
-  for (const uint32_t threads : {2u, 1u, 3u}) {
-    auto d = mm::make<marlin_context_desc>();
-    d.backend = MARLIN_BACKEND_CPU;
-    d.threads = threads;
-    d.tune_ms = threads == 2 ? 300000 : 0;
-    const mm::context c(d);
-    const mm::weights again = quantized(c, 70, 200);
-    Product p(again, 17);
-    const marlin_gemm_desc* const descs[] = {&p.desc};
-    EXPECT_OK(marlin_prepare, nullptr, descs, 1u, int64_t{17}, nullptr);
-    const std::string text = explained(p.desc);
-    EXPECT_NE(text.find("why: tuned"), std::string::npos) << text;
-    EXPECT_OK(marlin_gemm, nullptr, &p.desc);
-    if (expected.empty()) expected = p.c;
-    EXPECT_EQ(p.c, expected) << threads << " threads";
-  }
-  setenv("METAL_MARLIN_PROFILE", "off", 1);
-}
-
 TEST_F(Rules, ContextDescriptors) {
   mm::context none;
   auto d = mm::make<marlin_context_desc>();
@@ -398,9 +369,6 @@ TEST_F(Rules, ContextDescriptors) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "native_device", marlin_context_create, &d, none.out());
   d.backend = MARLIN_BACKEND_AUTO;
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "native_device", marlin_context_create, &d, none.out());
-  d = mm::make<marlin_context_desc>();
-  d.reserved = 1;
-  EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "reserved is 1", marlin_context_create, &d, none.out());
   EXPECT_OK(marlin_context_create, nullptr, none.out());
 }
 

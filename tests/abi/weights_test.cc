@@ -201,30 +201,6 @@ TEST_F(Weights, InfoDescribesWeights) {
   EXPECT_GT(info.bytes, 10u * 64 / 2);
 }
 
-TEST_F(Weights, TheProfileIsInTheUsersCacheUnlessItIsOff) {
-  const auto profile_of = [](const char* variable) {
-    variable != nullptr ? setenv("METAL_MARLIN_PROFILE", variable, 1) : unsetenv("METAL_MARLIN_PROFILE");
-    const mm::context fresh{kBackend};
-    const mm::weights w = quantized(fresh, 10, 64);
-    const Product p(w, 1);
-    const std::string text = mm::explain(p.desc), label = "\nprofile: ";
-    const size_t at = text.find(label);
-    return at == std::string::npos ? "" : text.substr(at + label.size(), text.find('\n', at + 1) - at - label.size());
-  };
-  const char* const set = getenv("METAL_MARLIN_PROFILE");
-  const std::string before = set != nullptr ? set : "";
-  const char* const caches = getenv("XDG_CACHE_HOME");
-  const std::string caches_before = caches != nullptr ? caches : "";
-  setenv("XDG_CACHE_HOME", "/nowhere/caches", 1);
-  const std::string of_nothing = profile_of(nullptr), of_another_word = profile_of("on"), of_off = profile_of("off");
-  set != nullptr ? setenv("METAL_MARLIN_PROFILE", before.c_str(), 1) : unsetenv("METAL_MARLIN_PROFILE");
-  caches != nullptr ? setenv("XDG_CACHE_HOME", caches_before.c_str(), 1) : unsetenv("XDG_CACHE_HOME");
-  EXPECT_EQ(of_off, "");
-  if (!kOnCpu) return;  // devices of tests keep no profile
-  EXPECT_EQ(of_nothing.find("/nowhere/caches/metal-marlin/profile-"), 0u) << of_nothing;
-  EXPECT_EQ(of_another_word, of_nothing);
-}
-
 TEST_F(Weights, ExplainTellsTheScratchThatPrepareReserves) {
   if (!kOnCpu) GTEST_SKIP() << "a GPU rounds its scratch otherwise";
   const mm::weights w = quantized(context, 128, 64);

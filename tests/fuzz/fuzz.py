@@ -57,7 +57,6 @@ def execute(target, build, *arguments, log=None):
         "ASAN_OPTIONS": f"detect_leaks={os.environ.get('METAL_MARLIN_FUZZ_LEAKS', '1')}:allocator_may_return_null=0:detect_stack_use_after_return=0:malloc_context_size=6"
                         ":quarantine_size_mb=8:allocator_release_to_os_interval_ms=-1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
-        "METAL_MARLIN_PROFILE": "off",
     }
     log = log or build / f"{target}.log"
     with log.open("w") as said:

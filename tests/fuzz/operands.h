@@ -21,7 +21,6 @@ inline uint64_t bits_of(marlin_dtype dtype) {
 inline const context& the_context() {
   static const context made = [] {
     (void)setenv("METAL_MARLIN_ISA", "generic", 1);
-    (void)setenv("METAL_MARLIN_PROFILE", "off", 1);
     auto desc = make<marlin_context_desc>();
     desc.backend = MARLIN_BACKEND_CPU;
     desc.threads = 1;

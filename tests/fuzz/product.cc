@@ -24,7 +24,7 @@ marlin_pack_desc act_order(const int32_t* order) {
 }
 
 /// Weights [10, 64] of several formats; then three experts each, the last of which have orders of columns that differ; and
-/// last, plain weights of one class in orders that differ.
+/// last, plain weights in orders that differ.
 const weights& some_weights(uint32_t which) {
   static const std::vector<weights> all = [] {
     std::vector<float> values(kN * kK);
@@ -100,33 +100,6 @@ void explain_and_prepare(const std::vector<const marlin_gemm_desc*>& descs, Read
   expect_typed(status, err.message);
 }
 
-/// A context that tunes, and weights of one class in orders of the input's choice.
-void tune_weights_that_differ(Reader& in) {
-  auto of = make<marlin_context_desc>();
-  of.backend = MARLIN_BACKEND_CPU;
-  of.threads = 1;
-  of.tune_ms = 1;
-  const context tuned(of);
-  std::vector<weights> packed;
-  std::vector<marlin_gemm_desc> products;
-  for (int i = 0; i < 3; ++i) {
-    int32_t order[kK];
-    for (int32_t& group : order) group = in.byte() % 4;
-    packed.push_back(pack(tuned, act_order(order)));
-    auto d = make<marlin_gemm_desc>();
-    d.weights = packed.back().get();
-    d.epilogue = static_cast<marlin_epilogue>(in.choice(4));
-    d.a = {nullptr, 0, 1, kK, 0, MARLIN_F32, MARLIN_MEM_HOST};
-    d.c = {nullptr, 0, 1, kN, 0, in.byte() % 2 == 0 ? MARLIN_F32 : MARLIN_F16, MARLIN_MEM_HOST};
-    products.push_back(d);
-  }
-  std::vector<const marlin_gemm_desc*> pointers;
-  for (const auto& d : products) pointers.push_back(&d);
-  auto err = make<marlin_error>();
-  const marlin_status status = marlin_prepare(nullptr, pointers.data(), 3, 1 + in.choice(9), nullptr, &err);
-  expect(status == MARLIN_OK, "products of one class can be tuned together", err.message);
-}
-
 }  // namespace
 }  // namespace metal_marlin::fuzz
 
@@ -137,7 +110,6 @@ MARLIN_FUZZ_TARGET(product) {
   (void)the_context();
   Operands operands;
   const uint8_t shape = in.byte();
-  if (shape == 255) return tune_weights_that_differ(in);
   const uint32_t count = shape < 128 ? 1 : (shape < 224 ? 2 + shape % 2 : 9 + shape % 3);
   std::vector<marlin_gemm_desc> descs;
   for (uint32_t i = 0; i < count; ++i) descs.push_back(take_product(in, operands));

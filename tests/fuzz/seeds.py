@@ -167,7 +167,6 @@ def write_call_seeds(out):
         for shape in (0, 100, 150, 230):
             write(out / "product", f"{weights}-{shape}", bytes([shape, weights] + [0] * 40))
             write(out / "product", f"{weights}-{shape}-routed", bytes([shape, weights] + [0] * 6 + [225] + [0] * 40))
-    write(out / "product", "tuned", bytes([255] + [k % 4 for k in range(66)] + [3] * 66 + [k // 16 % 4 for k in range(66)]))
     for source in range(9):
         for scheme in range(6):
             for writes in (0, 255):

@@ -47,26 +47,6 @@ std::vector<nlohmann::json> records_of(const Ran& ran) {
   return records;
 }
 
-TEST(Tune, ChoosesAmongTheKernelsThatComputeRight) {
-  const Ran ran = run_command(
-      {"tune", "--backend", "metal", "--dtype", "f16", "-n", "64", "-k", "96", "-m", "2", "--seconds", "60", "--dry-run"});
-  EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_THAT(ran.out, ContainsRegex("int4 64 x 96, group 32 +1 +gemv_u4_f16_m1 "));
-  EXPECT_THAT(ran.out, ContainsRegex("int4 64 x 96, group 32 +2 +gemv_u4_f16_m2 "));
-  EXPECT_THAT(ran.out, HasSubstr("2 products measured, "));
-  EXPECT_THAT(ran.err, HasSubstr("kernel gemv_u4_f16_m3 is not used on this device: no kernel"));
-}
-
-TEST(Tune, MeasuresMixturesOfExperts) {
-  const Ran ran = run_command({"tune", "--backend", "metal", "--dtype", "f16", "-n", "64", "-k", "96", "-m", "1", "--experts",
-                               "6", "--top-k", "2", "--seconds", "60", "--dry-run"});
-  EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_THAT(ran.out, ContainsRegex("int4 64 x 96, group 32, 2 of 6 experts +1 +gemv_u4_f16_m1 "));
-  EXPECT_THAT(ran.out, ContainsRegex("int4 64 x 96, group 32, 2 of 6 experts, summed +1 +gemv_u4_f16_m1 "));
-  EXPECT_THAT(ran.out, HasSubstr("2 products measured, "));
-  EXPECT_THAT(ran.out, Not(HasSubstr("plain product")));
-}
-
 TEST(Bench, TakesRatesFromTheClockOfTheDevice) {
   const Ran ran = run_command({"bench", "--backend", "metal", "--dtype", "f16", "--compute", "default", "--format", "int4",
                                "-n", "64", "-k", "96", "-m", "1,20", "--seconds", "0.01", "--json"});

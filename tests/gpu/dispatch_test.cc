@@ -22,7 +22,7 @@ std::map<uint32_t, uint32_t> all(std::map<uint32_t, uint32_t> constants) {
   return constants;
 }
 
-/// The kernels that serve without a profile, and the others.
+/// The kernels that the table chooses, and the others.
 std::vector<gpu::ProductKernel> every_kernel() {
   const gpu::Policy& policy = gpu::simdgroup_policy();
   std::vector<gpu::ProductKernel> all(policy.kernels.begin(), policy.kernels.end());
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, EveryRow, testing::ValuesIn(every_kernel()), [
   return name;
 });
 
-TEST(Choice, WithoutAProfileIsOfTheUsualKernels) {
+TEST(Choice, IsOfTheUsualKernels) {
   for (const bool matrix : {true, false})
     for (const int64_t m : {1, 2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 100}) {
       World world({.probe = false});

@@ -351,29 +351,4 @@ TEST(PlanBreakpoints, HaveTheMostScratchAndEveryVariant) {
         }
 }
 
-/// A profile has other parts of K in one class of M than its neighbors have.
-TEST(PlanBreakpoints, HaveTheMostScratchOfAProfile) {
-  const gpu::KernelHealth health;
-  const gpu::GpuWeights weights = unpacked_weights(16384, 8192);
-  dv::Capabilities device;
-  device.matrix = true;
-  mm::GemmProblem problem;
-  problem.weights = &weights;
-  problem.a.dtype = MARLIN_F16;
-  problem.c.dtype = MARLIN_F32;
-  mm::Profile profile("", {}, {});
-  for (const int64_t top : {2, 16, 64, 256})
-    profile.keep(mm::class_of(problem, top), {"regdecode_u4_f16_m64_n128_threadgroup", 8, 0, 1, "usual", 2});
-  const gpu::PlanRules rules{device, health, gpu::simdgroup_policy(), {}, gpu::kMostRows, &profile};
-  const auto bytes_of = [&](int64_t m) { return gpu::plan_gemm(problem, m, rules).value().scratch_bytes(); };
-  for (const int64_t max_m : {2, 5, 20, 100, 256, 300, 400, 600}) {
-    uint64_t most = 0, most_told = 0;
-    for (int64_t m = 1; m <= max_m; ++m) most = std::max(most, bytes_of(m));
-    const auto told = gpu::plan_breakpoints(problem, max_m, rules);
-    ASSERT_TRUE(told.ok());
-    for (const int64_t m : told.value()) most_told = std::max(most_told, bytes_of(m));
-    EXPECT_EQ(most_told, most) << "up to M = " << max_m;
-  }
-}
-
 }  // namespace

@@ -35,7 +35,7 @@ bool allowed(Kernels kernels, const Row& row) {
   if (row[trial::kOrder] == static_cast<int>(trial::Order::unequal)) return false;  // layouts may differ, which is refused
   if (row[kPick] >= 0 && kPicks[row[kPick]] == Pick::ends && row[kExperts] == 1) return false;
   const bool codebook = trial::format_has(row, trial::has_codebook);
-  // Kernels that a profile alone names have no form for planes and codebooks.
+  // Kernels that no table chooses have no form for planes and codebooks.
   const bool alternatives = kernels.data() == mm::gpu::simdgroup_policy().alternatives.data();
   if (alternatives && (codebook || trial::format_has(row, trial::has_planes))) return false;
   const int kernel = row[kKernel];
@@ -107,7 +107,7 @@ TEST(MixturePairs, StayWithinTheirBounds) {
   std::printf("%d products of experts of an array of %zu rows\n", done, rows.size());
 }
 
-/// The same of the kernels that a profile alone names, which are for dense weights; else a row of every fourth.
+/// The same of the kernels that no table chooses, which are for dense weights; else a row of every fourth.
 TEST(MixtureAlternatives, StayWithinTheirBounds) {
   const Kernels kernels = mm::gpu::simdgroup_policy().alternatives;
   const std::vector<Row> rows = pairs(kernels, 1);

@@ -33,12 +33,12 @@ bool allowed(const Row& row) {
          (!tensor || (row[trial::kCompute] <= 0 && row[trial::kA] != 0 && !trial::format_has(row, trial::has_codebook)));
 }
 
-/// Those that a profile alone names have no kernels for planes and codebooks.
+/// Those that no table chooses have no kernels for planes and codebooks.
 bool has_alternatives(const Row& row) {
   return trial::allowed(row) && !trial::format_has(row, trial::has_planes) && !trial::format_has(row, trial::has_codebook);
 }
 
-/// The kernels that a profile alone names, with which each choice of a product meets each of the others once: dense weights.
+/// The kernels that no table chooses, with which each choice of a product meets each of the others once: dense weights.
 const std::vector<Row>& alternatives() {
   static const std::vector<Row> rows = [] {
     std::vector<int> levels = trial::factor_levels();

@@ -44,7 +44,7 @@ def _limit(cpu_seconds, program):
 
 def _run(program, arguments, environment, cpu_seconds):
     """(status, output); the status is None if it ran past its limits: processor time, or for threads that wait forever, a clock."""
-    environment = {**os.environ, "METAL_MARLIN_PROFILE": "off", "METAL_ON_CPU_CACHE": str(IMAGES), **environment}
+    environment = {**os.environ, "METAL_ON_CPU_CACHE": str(IMAGES), **environment}
     process = subprocess.Popen([program, *arguments], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, preexec_fn=_limit(cpu_seconds, program), start_new_session=True,
                                cwd=program.parent)

@@ -16,7 +16,7 @@ MOST = 6000
 def instructions(program, calls, folder):
     count = subprocess.run(
         ["valgrind", "--tool=callgrind", f"--callgrind-out-file={folder}/out", "--toggle-collect=*read_product*", program, str(calls)],
-        capture_output=True, text=True, check=True, env=os.environ | {"METAL_MARLIN_ISA": "avx2", "METAL_MARLIN_PROFILE": "off"},
+        capture_output=True, text=True, check=True, env=os.environ | {"METAL_MARLIN_ISA": "avx2"},
     ).stderr
     return int(re.search(r"Collected : (\d+)", count)[1])
 

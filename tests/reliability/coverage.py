@@ -24,7 +24,7 @@ KERNELS_ALONE = ("cpu_guard", "kernels_")  # tests of kernels and nothing else
 # These take long without optimization.
 LEFT_OUT_TESTS = ("*LinearTime*", "*Huge*", "*ManyLayers*", "Modes.*", "Stack.*", "CheckpointMalformed.*", "*LoadAtAnyBorder*",
                   "*BytesOf*", "Convert.CancelledAtAny*", "Convert.Threads*", "Packing.PutsEvery*", "Packing.UnpackGives*",
-                  "Independence.FindsThe*", "Tuned.*")
+                  "Independence.FindsThe*")
 BY_CHANCE = ("*MadeInputs*",)  # these reach other lines in each run
 PARSERS_TESTS = ("unit_checkpoints_test", "abi_inside_test", "abi_calls_test", "abi_exports_test", "abi_callbacks_test",
                  "abi_memory_test", "fuzz_replay_test", "container_test", "gpu_forced_kernel_test")
@@ -58,8 +58,8 @@ def run_programs(programs, environment):
 def measured(which):
     """The figures of each file, from gcovr."""
     report = TREE / "coverage.json"
-    environment = os.environ | {"METAL_MARLIN_PROFILE": "off"}
-    environment.pop("METAL_MARLIN_WHOLE", None)  # longer tests reach no more lines
+    # Longer tests reach no more lines.
+    environment = {name: value for name, value in os.environ.items() if name != "METAL_MARLIN_WHOLE"}
     if shutil.which("ccache"):
         environment |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CCACHE_SLOPPINESS": "pch_defines,time_macros"}
     run = lambda *command: subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)

@@ -60,7 +60,7 @@ def counted(report):
 
 def run(command, long):
     """Runs one line of a shell. A GoogleTest program says itself what it counted; of others the exit status counts."""
-    environment = os.environ | {"METAL_MARLIN_PROFILE": "off"} | ({"METAL_MARLIN_WHOLE": "1"} if long else {})
+    environment = os.environ | ({"METAL_MARLIN_WHOLE": "1"} if long else {})
     with tempfile.TemporaryDirectory() as folder:
         report = pathlib.Path(folder) / "report.json"
         google = "--gtest_filter" in command

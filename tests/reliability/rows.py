@@ -78,11 +78,8 @@ ROWS = [
     Row("1", "libFuzzer with AddressSanitizer and UBSan on seven targets: parsers, descriptors, arguments; 1 s and four times "
         "the headers an input", "executions of each target in all", 1000, 10**7, ["./dev fuzz 15"], ["./dev fuzz 60"], executions,
         also=executions_now),
-    Row("2", "damaged files: every truncation, every bit, every integer, long words; profiles of others, and links and pipes in "
-        "their folder",
-        "files", 10000, 10000,
+    Row("2", "damaged files: every truncation, every bit, every integer, long words", "files", 10000, 10000,
         [gtest(f"{UNIT}/unit_checkpoints_test", "CheckpointMalformed.*", "CheckpointVulnerability.*"),
-         gtest(f"{UNIT}/unit_threads_test", "ProfileFile.*", "CacheFolder.*"),
          gtest(f"{UNIT}/unit_huge_test", "CheckpointMemory.WordsOfJson")]),
     Row("3", "files at random, read as the packages gguf and safetensors read them", "files", 1000, 1000,
         ["build/env/differential/bin/python -B tests/roundtrip/differential.py $PWD/build/release/libmetal-marlin.so 1000"],
@@ -118,10 +115,9 @@ ROWS = [
         [gtest(f"{KERNELS}/kernels_special_values_test", "*"), gtest(f"{ABI}/abi_calls_test", "Modes.*")], measure=tests),
     Row("12", "the same bits with 1, 2, 3 and 5 threads", "runs", 5000, 10000,
         [gtest(f"{KERNELS}/kernels_determinism_test", "*ThreadsDoNotMatter*")]),
-    Row("13", "guard pages on both sides of every operand and of scratch; kernels alone; experts and tuned weights that differ; "
-        "overlaps", "tests", 40, 40,
+    Row("13", "guard pages on both sides of every operand and of scratch; kernels alone; experts that differ; overlaps", "tests", 40, 40,
         [gtest(f"{KERNELS}/kernels_guard_pages_test", "*"), gtest(f"{KERNELS}/kernels_experts_test", "ExpertsOfActOrder.*"),
-         gtest(f"{UNIT}/cpu_guard_test", "*"), gtest(f"{UNIT}/unit_threads_test", "Tuned.WhatDiffers*"),
+         gtest(f"{UNIT}/cpu_guard_test", "*"),
          gtest(f"{ABI}/abi_calls_test", "*Overlap*")], measure=tests, what="no stray access"),
     Row("14", "dlopen, call, dlclose; two copies in one process", "loops", 300, 10000,
         [gtest(f"{ABI}/abi_plugin_test", "PluginTest.*")], what="no growth, no thread left"),

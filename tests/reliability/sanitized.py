@@ -35,8 +35,7 @@ def outcome(report):
 
 def main(preset):
     calm = ["setarch", "-R"] if shutil.which("setarch") else []  # where mappings are spread too widely for ThreadSanitizer
-    environment = os.environ | {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "UBSAN_OPTIONS": "print_stacktrace=1",
-                                "METAL_MARLIN_PROFILE": "off"}
+    environment = os.environ | {"TSAN_OPTIONS": "halt_on_error=1:second_deadlock_stack=1", "UBSAN_OPTIONS": "print_stacktrace=1"}
     if shutil.which("ccache"):
         environment |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CCACHE_SLOPPINESS": "pch_defines,time_macros"}
     if not build(preset, environment, calm):

@@ -7,7 +7,7 @@
 
 namespace shaders {
 
-/// A row of src/backends/gpu/kernels.inc: of the kernels that serve without a profile, and of the others.
+/// A row of src/backends/gpu/kernels.inc: of the kernels that the table chooses, and of the others.
 struct KernelRow {
   const char *family, *suffix;
   int64_t m_min, m_max, rows, columns;

@@ -79,7 +79,7 @@ TEST_P(Products, AreWithinTheBoundOfEveryElement) {
   }
 }
 
-/// The kernels that only a profile names: each with one kind of dense codes, or with all in a long campaign, and with the
+/// The kernels that no table chooses: each with one kind of dense codes, or with all in a long campaign, and with the
 /// types, orders and shapes of the draws.
 class Alternatives : public testing::TestWithParam<KernelRow> {};
 

@@ -4,5 +4,5 @@
 # when: core
 built asan all
 export ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1
-GTEST_FILTER='-ExpertsOfManyTokens*:LargeProducts*:Tuned.NoiseChangesNothing:Tuned.EndsInTime:Load.ManyLayersByName' \
+GTEST_FILTER='-ExpertsOfManyTokens*:LargeProducts*:Load.ManyLayersByName' \
   programs build/asan "unit|abi|container|gpu|cuda|fuzz|kernels|llm" --but '^abi\.(headers|bindings|table|pinned)|^(generic|avx.*|neon|dotprod|i8mm)\.'

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -133,119 +132,6 @@ TEST(Explain, SaysThatWeightsAreSparse) {
   EXPECT_THAT(ran.out, HasSubstr("weights: 2:4 sparse"));
   EXPECT_THAT(ran.out, HasSubstr("weight_bytes: "));
   EXPECT_NE(run_command({"explain", "--sparse", "2:3"}).exit_code, 0);
-}
-
-/// A cache folder of its own, which the commands read and write, whatever the suite says.
-class Tune : public testing::Test {
- protected:
-  void SetUp() override {
-    setenv("HOME", scratch_.at("home").c_str(), 1);
-    setenv("XDG_CACHE_HOME", scratch_.at("caches").c_str(), 1);
-    unsetenv("METAL_MARLIN_PROFILE");
-  }
-  void TearDown() override {
-    setenv("METAL_MARLIN_PROFILE", "off", 1);
-    unsetenv("XDG_CACHE_HOME");
-    if (!home_.empty()) setenv("HOME", home_.c_str(), 1);
-  }
-  static Ran tune(std::vector<std::string> more) {
-    more.insert(more.begin(), {"tune", "--backend", "cpu", "-m", "4"});
-    return run_command(more);
-  }
-  static std::string explained() {
-    return run_command({"explain", "--backend", "cpu", "--format", "int4", "-n", "96", "-k", "160", "-m", "3"}).out;
-  }
-  /// The profiles that there are.
-  std::vector<std::string> files() const {
-    std::vector<std::string> found;
-    std::error_code none;
-    for (const auto& entry : std::filesystem::recursive_directory_iterator(scratch_.at("."), none))
-      if (entry.is_regular_file()) found.push_back(entry.path().string());
-    return found;
-  }
-  const std::vector<std::string> kShape = {"-n", "96", "-k", "160"};
-  const ScratchFolder scratch_;
-  const std::string home_ = std::getenv("HOME") != nullptr ? std::getenv("HOME") : "";
-};
-
-TEST_F(Tune, KeepsWhatItMeasuredForLaterCommands) {
-  EXPECT_THAT(explained(), Not(HasSubstr("why: tuned")));
-  const Ran first = tune(kShape);
-  ASSERT_EQ(first.exit_code, 0) << first.out << first.err;
-  EXPECT_THAT(first.err, IsEmpty());
-  EXPECT_THAT(first.out, HasSubstr("int4 96 x 160, group 32  4  cpu_"));
-  EXPECT_THAT(first.out, HasSubstr("4 products measured, "));
-  const auto written = files();
-  ASSERT_EQ(written.size(), 1u);
-  EXPECT_THAT(first.out, HasSubstr("/metal-marlin/profile-"));
-  EXPECT_THAT(first.out, HasSubstr(".txt, 4 products\n"));
-  const std::string profile = read_file(written[0]);
-  EXPECT_THAT(explained(), HasSubstr("why: tuned: "));
-  EXPECT_THAT(run_command({"doctor", "--no-measure"}).out, HasSubstr("profile    cpu: 4 products in "));
-  EXPECT_EQ(tune(kShape).out, first.out) << "what is known is not measured again";
-  EXPECT_EQ(read_file(written[0]), profile);
-
-  setenv("METAL_MARLIN_PROFILE", "off", 1);
-  EXPECT_THAT(explained(), Not(HasSubstr("tuned")));
-  EXPECT_THAT(run_command({"doctor", "--no-measure"}).out, HasSubstr("profile    cpu: none is read"));
-  EXPECT_EQ(run_command({"tune", "--reset"}).exit_code, 3);
-  unsetenv("METAL_MARLIN_PROFILE");
-
-  write_file(written[0], profile.substr(0, profile.size() / 2));
-  EXPECT_THAT(explained(), Not(HasSubstr("why: tuned")));
-  const Ran again = tune(kShape);
-  EXPECT_THAT(again.err, HasSubstr("is ignored: it is damaged"));
-  EXPECT_THAT(explained(), HasSubstr("why: tuned: ")) << "and replaced";
-  EXPECT_THAT(tune({"--reset"}).out, HasSubstr("removed "));
-  EXPECT_THAT(tune({"--reset"}).out, HasSubstr("there is no "));
-  EXPECT_TRUE(files().empty());
-}
-
-TEST_F(Tune, ADryRunWritesNothing) {
-  const Ran ran = tune({"-n", "96", "-k", "160", "--dry-run", "--compute", "int8", "--dtype", "f32", "--format", "mxfp4,int8"});
-  EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("mxfp4 96 x 160, group 32"));
-  EXPECT_THAT(ran.out, HasSubstr("int8 96 x 160, group 32"));
-  EXPECT_THAT(ran.out, HasSubstr("8 products measured, "));
-  EXPECT_THAT(ran.out, HasSubstr("nothing was written"));
-  EXPECT_TRUE(files().empty());
-}
-
-TEST_F(Tune, TakesTheLayersOfAFile) {
-  const Ran ran = tune({data("gguf-mixed")});
-  EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("64 x 128"));
-  const Ran floats = tune({data("float-bf16")});
-  EXPECT_EQ(floats.exit_code, 3);
-  EXPECT_THAT(floats.err, HasSubstr("has no quantized layers; --format quantizes"));
-  EXPECT_EQ(tune({data("float-bf16"), "--format", "int4"}).exit_code, 0);
-  EXPECT_EQ(tune({data("gguf-mixed"), "-n", "64"}).exit_code, 2);
-  EXPECT_EQ(tune({"nothing.gguf"}).exit_code, 3);
-}
-
-/// On the CPU an expert is a plain product of its rows.
-TEST_F(Tune, TakesMixturesOfExperts) {
-  auto shape = kShape;
-  shape.insert(shape.end(), {"--experts", "6", "--top-k", "2"});
-  const Ran ran = tune(shape);
-  EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("int4 96 x 160, group 32, 2 of 6 experts"));
-  EXPECT_THAT(ran.out, HasSubstr("an expert is a plain product of its rows"));
-  EXPECT_THAT(ran.out, HasSubstr(".txt, 4 products\n"));
-  EXPECT_THAT(explained(), HasSubstr("why: tuned: ")) << "so plain products of these rows are known, too";
-  EXPECT_EQ(tune({"-n", "96", "-k", "160", "--experts", "6", "--top-k", "7"}).exit_code, 2);
-  EXPECT_THAT(tune({"-n", "96", "-k", "160", "--top-k", "7"}).err, HasSubstr("--top-k 7: expected at most the 0 of --experts"));
-
-  const Ran file = tune({data("mxfp4-gpt-oss-experts"), "--top-k", "2"});
-  EXPECT_EQ(file.exit_code, 0) << file.err;
-  EXPECT_THAT(file.out, HasSubstr("2 of 4 experts"));
-  EXPECT_EQ(tune({data("mxfp4-gpt-oss-experts"), "--top-k", "1000"}).exit_code, 2);
-}
-
-TEST_F(Tune, SaysWhatItHadNoTimeFor) {
-  const Ran ran = tune({"-n", "4096", "-k", "4096", "--seconds", "0.01"});
-  EXPECT_EQ(ran.exit_code, 0) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("not measured: give more --seconds"));
 }
 
 TEST(Bench, ALayerOfAFileAndATable) {

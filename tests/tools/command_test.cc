@@ -26,7 +26,7 @@ using testing::Not;
 using testing::StartsWith;
 
 const char* const kCommands[] = {"doctor",   "inspect", "verify",  "unpack", "pack",
-                                 "quantize", "bench",   "explain", "tune",   "quickstart"};
+                                 "quantize", "bench",   "explain", "quickstart"};
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);

@@ -8,7 +8,6 @@
 #include <set>
 
 #include "campaigns.h"
-#include "core/profile.h"
 #include "kernels_problem.h"
 
 namespace metal_marlin::cpu {
@@ -235,28 +234,6 @@ TEST(RowInvariantKernels, OfManyRowsAreTheUsualOnesIfTheirOrderIsThatOfOne) {
       ++compared;
     }
   if (compared == 0) GTEST_SKIP() << "this processor has one kernel of that order";
-}
-
-/// A profile chooses kernels of any order, and row-invariant products do not ask it.
-TEST(RowInvariantKernels, AreNotChosenByAProfile) {
-  const CpuFeatures level = this_machine();
-  Batch batch(kInt4, 64, 70, 700, MARLIN_COMPUTE_DEFAULT, MARLIN_F32);
-  Profile profile("", {"cpu", "test", "test", ""}, {});
-  for (const int64_t m : {1, 3, 64}) {
-    KernelChoice choice;
-    choice.kernel = "cpu_generic_dequant_any_f32";
-    profile.keep(class_of(batch.problem(), m), choice);
-    const PlanRules rules{level, {}, &profile};
-    const auto invariant = plan_gemm(batch.problem(), m, rules), plain = plan_gemm(batch.problem(), m, {level});
-    ASSERT_TRUE(invariant.ok() && plain.ok());
-    EXPECT_EQ(invariant.value().row, plain.value().row);
-    EXPECT_FALSE(invariant.value().tuned);
-    GemmProblem free = batch.problem();
-    free.row_invariant = false;
-    EXPECT_TRUE(plan_gemm(free, m, rules).value().tuned);
-  }
-  int products = 0;
-  EXPECT_EQ(first_that_differs(batch, 64, {level}, {level, {}, &profile}, &products), 0);
 }
 
 }  // namespace

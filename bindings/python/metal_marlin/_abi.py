@@ -394,9 +394,6 @@ class marlin_context_desc(Structure):
     parallel_for: Any
     # given to each of the four
     user: int | None
-    # milliseconds that one marlin_prepare may measure kernels: see RESULTS; 0: it measures none
-    tune_ms: int
-    reserved: int
     _fields_ = (
         ("struct_size", c_uint32),
         ("backend", c_int32),
@@ -408,8 +405,6 @@ class marlin_context_desc(Structure):
         ("log", CFUNCTYPE(None, c_void_p, c_int32, c_char_p)),
         ("parallel_for", CFUNCTYPE(None, c_void_p, c_uint32, CFUNCTYPE(None, c_void_p, c_uint32), c_void_p)),
         ("user", c_void_p),
-        ("tune_ms", c_uint32),
-        ("reserved", c_uint32),
     )
 
 

@@ -89,8 +89,6 @@ class Context(Handle):
 
     backend, device_index  which device; AUTO: the first usable one
     threads                of the CPU; 0: as many as the process may run on. They start with the first work
-    tune_ms                milliseconds that one `prepare` may measure kernels for products that the device's profile does not
-                           have; 0: it measures none
     log                    called with a level (1 error, 2 warning, 3 info) and a text, on any thread; it must not call this
                            package. By default the logger "metal_marlin" of `logging` gets it
     """
@@ -102,10 +100,9 @@ class Context(Handle):
         threads: int = 0,
         log: Log = to_logging,
         library: Library | None = None,
-        tune_ms: int = 0,
     ) -> None:
         constant(backend, Backend, "backend")
-        desc = sized(_abi.marlin_context_desc, backend=backend, device_index=device_index, threads=threads, tune_ms=tune_ms)
+        desc = sized(_abi.marlin_context_desc, backend=backend, device_index=device_index, threads=threads)
         desc.log = type(desc.log)(lambda _, level, message: log(level, message.decode(errors="replace")))
         owner = ContextOwner(library or default_library(), _abi.marlin_context(), keeps=desc)
         self._owner = owner.create("marlin_context_create", byref(desc))

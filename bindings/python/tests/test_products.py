@@ -141,15 +141,6 @@ def test_linear_and_explain(weights, x):
     assert mm.Gemm(x, weights).explain()["kernel"].startswith("cpu_")
 
 
-def test_tuning(gptq, x):
-    context = mm.Context(mm.Backend.CPU, tune_ms=20000)
-    product = mm.Gemm(x, mm.Weights.load(context, gptq, DOWN))
-    assert "tuned" not in product.explain()
-    mm.prepare([product], 8)
-    assert product.explain()["tuned"] == "yes"
-    np.testing.assert_allclose(mm.gemm(x, product.weights), x @ product.weights.unpack().T, rtol=1e-4, atol=1e-4)
-
-
 def test_unpack(weights):
     w = safetensors(GPTQ / "decoded.safetensors")[DOWN]
     np.testing.assert_array_equal(weights.unpack(90), w[90:])

@@ -17,11 +17,9 @@
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/pack.h"
 #include "backends/cpu/packed_memory.h"
-#include "backends/cpu/tune.h"
 #include "backends/cpu/workspace.h"
 #include "core/packed_reader.h"
 #include "core/thread_pool.h"
-#include "core/tuner.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -58,10 +56,6 @@ class CpuBackend final : public Backend, public PackedReader {
       : features_(std::move(features)),
         kernel_(options.kernel),
         allocator_(options.allocator),
-        logger_(options.logger),
-        tune_seconds_(options.tune_ms * 1e-3),
-        stopwatch_(options.stopwatch != nullptr ? options.stopwatch : make_stopwatch()),
-        profile_(options.profile_folder, {"cpu", features_.model, features_.name, ""}, logger_),
         runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
@@ -137,7 +131,6 @@ class CpuBackend final : public Backend, public PackedReader {
 
   Result<uint64_t> prepare(BackendStream* stream, std::span<const PlannedGemm> products,
                            int64_t max_m) override {
-    if (tune_seconds_ > 0 && kernel_.empty()) MARLIN_RETURN_IF_ERROR(tune(products, max_m));
     if (stream != nullptr) {
       auto& own = static_cast<CpuStream&>(*stream);
       return prepare(own.workspace, own.host_scratch.has_value(), products, max_m);
@@ -212,24 +205,7 @@ class CpuBackend final : public Backend, public PackedReader {
     return bytes + Block::kAlign - 1;                 // the host's memory may start anywhere
   }
 
-  PlanRules rules() const { return {features_, kernel_, &profile_}; }
-
-  /// Measures kernels for the classes of these products that the profile does not have. Experts are
-  /// plain products, of one expert each.
-  Status tune(std::span<const PlannedGemm> products, int64_t max_m) {
-    std::vector<GemmProblem> problems;
-    for (const auto& [problem, own] : products) {
-      if (problem.row_invariant) continue;  // no profile chooses its kernels
-      if (!problem.routing.present()) problems.push_back(problem);
-      const size_t experts = problem.routing.present() ? problem.routing.stack->size() : 0;
-      for (size_t e = 0; e < experts; ++e) problems.push_back(problem_of(problem, e));
-    }
-    const TuneBench bench{features_, scratch_allocator(), *runner_, *stopwatch_};
-    return metal_marlin::tune(problems, max_m, {profile_, *stopwatch_, tune_seconds_, logger_},
-                              [&](std::span<const GemmProblem> alike, int64_t m, double deadline) {
-                                return measure_class(bench, alike, m, deadline);
-                              });
-  }
+  PlanRules rules() const { return {features_, kernel_}; }
 
   // What a host's allocator does is the host's business.
   bool has_host_allocator() const { return allocator_.alloc != Allocator::system().alloc; }
@@ -243,10 +219,6 @@ class CpuBackend final : public Backend, public PackedReader {
   const CpuFeatures features_;
   const std::string kernel_;
   const Allocator allocator_;
-  const Logger logger_;
-  const double tune_seconds_;
-  const std::shared_ptr<Stopwatch> stopwatch_;
-  Profile profile_;
   PackedMemory packed_memory_;
   const std::unique_ptr<TaskRunner> runner_;
   WorkspaceCache cache_;

@@ -101,18 +101,7 @@ void sort_by_expert(const TokenChunk& chunk) {
   }
 }
 
-/// The plan of one job. A profile that has changed since scratch was counted may ask for more than
-/// there is; the usual kernel then serves.
-Result<GemmPlan> plan_job(const GemmJob& job, const PlanRules& rules, uint64_t wave_bytes) {
-  MARLIN_ASSIGN(const GemmPlan plan, plan_gemm(job.problem, job.m, rules));
-  if (plan.bytes() <= wave_bytes || !plan.tuned) return plan;
-  PlanRules usual = rules;
-  usual.profile = nullptr;
-  return plan_gemm(job.problem, job.m, usual);
-}
-
-Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, const PlanRules& rules,
-                                     uint64_t wave_bytes) {
+Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, const PlanRules& rules) {
   const ExpertStack& stack = *chunk.problem->routing.stack;
   size_t made = 0;
   for (int64_t e = 0; e < chunk.experts; ++e) {
@@ -130,7 +119,7 @@ Result<std::span<GemmJob>> make_jobs(const TokenChunk& chunk, const PlanRules& r
     if (stack.has_one_plan() && before != nullptr && before->m == m) {
       job.plan = before->plan;
     } else {
-      MARLIN_ASSIGN(job.plan, plan_job(job, rules, wave_bytes));
+      MARLIN_ASSIGN(job.plan, plan_gemm(job.problem, job.m, rules));
     }
     job.weights = static_cast<const CpuWeights*>(job.problem.weights);
     job.rows_of_a = chunk.rows_of_a + first;
@@ -286,7 +275,7 @@ Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const Pla
   for (; chunk.first_token < tokens; chunk.first_token += plan.tokens) {
     chunk.tokens = std::min(plan.tokens, tokens - chunk.first_token);
     sort_by_expert(chunk);
-    MARLIN_ASSIGN(const std::span<GemmJob> jobs, make_jobs(chunk, rules, plan.wave_bytes));
+    MARLIN_ASSIGN(const std::span<GemmJob> jobs, make_jobs(chunk, rules));
     MARLIN_RETURN_IF_ERROR(run_waves(chunk, jobs, plan.wave_bytes, runner));
     finish(chunk, runner);
   }
@@ -315,8 +304,6 @@ Result<std::string> explain_experts(const GemmProblem& problem, const ExpertPlan
     for (const KernelRow& row : kernel_rows())
       for (const int64_t edge : {row.m_min, row.m_max + 1})
         if (edge > m) next = std::min(next, edge);
-    if (rules.profile != nullptr && !rules.profile->empty())
-      next = std::min(next, top_of_class(m) + 1);
     m = next;
   }
   return text;

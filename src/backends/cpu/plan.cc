@@ -86,19 +86,6 @@ Status check_compute(const GemmProblem& problem) {
                        problem.compute);
 }
 
-/// The row that the profile chose, or null: it chose none, or one that does not serve here.
-const KernelRow* tuned_row(const Demands& demands, const GemmProblem& problem, int64_t m,
-                           const PlanRules& rules) {
-  if (rules.profile == nullptr || !rules.forced.empty() || problem.row_invariant) return nullptr;
-  const KernelChoice* const choice = rules.profile->find(class_of(problem, m));
-  if (choice == nullptr) return nullptr;
-  for (const KernelRow& row : kernel_rows())
-    if (row.name == choice->kernel && demands.met_by(row) &&
-        (row.features & ~rules.features.bits) == 0)
-      return &row;
-  return nullptr;
-}
-
 Result<const KernelRow*> choose_row(const Demands& demands, int64_t m, const PlanRules& rules) {
   // The common case needs no list of all candidates.
   if (rules.forced.empty())
@@ -127,12 +114,8 @@ Result<GemmPlan> plan_with(const Demands& demands, const GemmProblem& problem, i
   const CpuWeights& weights = weights_of(problem);
   m = std::max<int64_t>(m, 1);
   GemmPlan plan;
-  plan.row = tuned_row(demands, problem, m, rules);
-  plan.tuned = plan.row != nullptr;
-  if (!plan.tuned) {
-    MARLIN_ASSIGN(plan.row, problem.row_invariant ? choose_row_of_order(demands, m, rules)
-                                                  : choose_row(demands, m, rules));
-  }
+  MARLIN_ASSIGN(plan.row, problem.row_invariant ? choose_row_of_order(demands, m, rules)
+                                                : choose_row(demands, m, rules));
   // Rows of one tile have parts of K; more rows are pieces enough. A row-invariant product has them
   // for any M, and then multiplies a tile at a time.
   const int64_t parts = parts_of_k(weights.layout);
@@ -209,8 +192,7 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
 
 Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const PlanRules& rules) {
   // Within one kernel's range of M more rows never need less, but for parts of K, which one tile
-  // alone has: the ends of the ranges and of the first tile suffice. A profile chooses for each
-  // class of M.
+  // alone has: the ends of the ranges and of the first tile suffice.
   MARLIN_RETURN_IF_ERROR(check_compute(problem));
   const Demands demands(problem, weights_of(problem), rules);
   MARLIN_ASSIGN(GemmPlan largest, plan_with(demands, problem, max_m, rules));
@@ -225,20 +207,7 @@ Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const P
     for (const int64_t m : {row.m_min - 1, row.m_max, int64_t{row.tile_rows}})
       MARLIN_RETURN_IF_ERROR(try_rows(m));
   }
-  if (rules.profile != nullptr && !rules.profile->empty())
-    for (int64_t top = 1; top < max_m; top = top_of_class(top + 1))
-      MARLIN_RETURN_IF_ERROR(try_rows(top));
   return largest;
-}
-
-std::vector<std::string_view> measurable_kernels(const GemmProblem& problem,
-                                                 const CpuFeatures& features) {
-  const Demands demands(problem, weights_of(problem), {features, ""});
-  std::vector<std::string_view> names;
-  for (const KernelRow& row : kernel_rows())
-    if (row.features != 0 && (row.features & ~features.bits) == 0 && demands.met_by(row))
-      names.push_back(row.name);
-  return names;
 }
 
 std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules) {
@@ -263,19 +232,10 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
          plan.activation_bytes + plan.output_bytes + plan.part_bytes);
   if (problem.row_invariant)
     text += explain_row_invariant(row, Demands(problem, weights, rules), problem.a.rows, rules);
-  if (plan.tuned) {
-    append(text, "why: tuned: of the kernels that were measured on this machine, the fastest\n");
-  } else {
-    append(text, "why: first kernel that this processor has for %s and M from %" PRId64,
-           problem.row_invariant ? "these types, in the order of M = 1," : "these types",
-           row.m_min);
-    if (row.m_max != 0 && !problem.row_invariant) append(text, " to %" PRId64, row.m_max);
-    text += '\n';
-  }
-  if (rules.profile != nullptr) {
-    const ProductClass products = class_of(problem, problem.a.rows);
-    text += explain_profile(*rules.profile, plan.tuned ? rules.profile->find(products) : nullptr);
-  }
+  append(text, "why: first kernel that this processor has for %s and M from %" PRId64,
+         problem.row_invariant ? "these types, in the order of M = 1," : "these types", row.m_min);
+  if (row.m_max != 0 && !problem.row_invariant) append(text, " to %" PRId64, row.m_max);
+  text += '\n';
   return text;
 }
 

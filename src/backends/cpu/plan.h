@@ -4,12 +4,10 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "backends/cpu/cpu_features.h"
 #include "backends/cpu/layout.h"
 #include "core/backend.h"
-#include "core/profile.h"
 
 namespace metal_marlin::cpu {
 
@@ -23,8 +21,7 @@ struct KernelRow;  // kernels.h
 /// What the choice of a kernel depends on besides the problem.
 struct PlanRules {
   const CpuFeatures& features;
-  std::string_view forced{};         ///< the kernel to take, or empty
-  const Profile* profile = nullptr;  ///< what was measured on this machine, or null
+  std::string_view forced{};  ///< the kernel to take, or empty
 };
 
 /// How one product will run. Depends on the rules, the problem's types and M only.
@@ -35,7 +32,6 @@ struct GemmPlan {
   uint64_t output_bytes = 0;      // scratch for sums of two-input epilogues
   int64_t k_parts = 1;            // parts of K that are multiplied on their own
   uint64_t part_bytes = 0;        // scratch for their sums
-  bool tuned = false;             // the profile has chosen the kernel
 
   uint64_t bytes() const;  // of scratch: all, each on cache lines of its own
 };
@@ -44,10 +40,6 @@ struct GemmPlan {
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules);
 /// The plan that needs the most scratch for M up to max_m.
 Result<GemmPlan> largest_plan(const GemmProblem& problem, int64_t max_m, const PlanRules& rules);
-/// The kernels that may be worth measuring for a problem, besides the usual one: all that serve it
-/// on this machine and need instructions that the portable kernels do not.
-std::vector<std::string_view> measurable_kernels(const GemmProblem& problem,
-                                                 const CpuFeatures& features);
 /// "kernel: NAME\n" and then "key: value\n" lines with the reason for the choice.
 std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const PlanRules& rules);
 

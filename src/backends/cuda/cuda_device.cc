@@ -1,6 +1,5 @@
 #include "backends/cuda/cuda_device.h"
 
-#include <fstream>
 #include <iterator>
 #include <string>
 #include <utility>
@@ -39,14 +38,10 @@ Status find_device(const DeviceOptions& options, const Driver& driver, DriverDev
   return driver.check(driver.device_get(&device, static_cast<int>(options.index)), "cuDeviceGet");
 }
 
-/// `text` becomes the version of CUDA and, where the system tells, of the driver itself.
-Status check_version(const Driver& driver, int wanted, std::string& text) {
+Status check_version(const Driver& driver, int wanted) {
   int version = 0;
   if (const Status s = driver.check(driver.driver_version(&version), "cuDriverGetVersion"); !s.ok())
     return no_device(s.message());
-  text = "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-  std::string own;
-  if (std::ifstream("/sys/module/nvidia/version") >> own) text += ", " + own;
   if (version >= wanted) return {};
   return Status::error(MARLIN_E_NO_DEVICE,
                        "the driver is of CUDA %d.%d, the kernels need %d.%d or newer",
@@ -88,8 +83,7 @@ Result<Found> find(const DeviceOptions& options) {
     return no_device("not built into this library: no CUDA compiler was found when it was built");
   Found found;
   MARLIN_ASSIGN(found.driver, load_driver(options.driver));
-  MARLIN_RETURN_IF_ERROR(
-      check_version(found.driver, options.kernels.cuda_version, found.capabilities.driver));
+  MARLIN_RETURN_IF_ERROR(check_version(found.driver, options.kernels.cuda_version));
   if (const Status s = find_device(options, found.driver, found.device); !s.ok())
     return no_device(s.message());
   if (const Status s = read_capabilities(found); !s.ok()) return no_device(s.message());

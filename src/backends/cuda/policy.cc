@@ -171,10 +171,8 @@ static_assert(std::size(kProducts) <= gpu::kMostProductKernels);
 std::span<const Form> forms_of(gpu::KernelCodes codes) { return compiled_forms_of(codes).all; }
 
 const gpu::Policy& policy() {
-  static constexpr gpu::Policy kPolicy{.kernels = kProducts,
-                                       .order = gpu::SlotOrder::mma,
-                                       .backend = "cuda",
-                                       .rounds_to_e4m3 = true};
+  static constexpr gpu::Policy kPolicy{
+      .kernels = kProducts, .order = gpu::SlotOrder::mma, .rounds_to_e4m3 = true};
   return kPolicy;
 }
 

@@ -123,18 +123,6 @@ bool can_share(const ProductKernel& kernel, int64_t rows, const RowBlockLayout& 
          tile_count(kernel, rows, layout.n) <= INT32_MAX / ceil_div(layout.slots, kBlockSlots);
 }
 
-/// Whether a kernel can compute a product of these rows of A (or routed rows) on this device.
-bool can_serve(const ProductKernel& kernel, const GemmProblem& problem, int64_t size,
-               const PlanRules& rules, const KernelHealth::Reader& health) {
-  const RowBlockLayout& layout = weights_of(problem).layout;
-  const ActivationKind activation = activation_of(problem);
-  const bool sound = health.of(decoder_of(kernel, activation, layout)) != KernelHealth::bad;
-  const KernelCandidate one = candidate(kernel, layout, layout.codes, activation,
-                                        sound && serves_rounded(kernel, problem) &&
-                                            can_share(kernel, product_rows(problem, size), layout));
-  return one.serves && (one.features & ~available(rules.device)) == 0;
-}
-
 }  // namespace
 
 int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n) {
@@ -243,38 +231,6 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   }
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), m, {}));
   return &kernels[index];
-}
-
-TunedKernel tuned_kernel(const GemmProblem& problem, int64_t size, const PlanRules& rules,
-                         const KernelHealth::Reader& health) {
-  if (rules.profile == nullptr || !rules.forced.empty() || problem.row_invariant) return {};
-  const KernelChoice* const choice = rules.profile->find(class_of(problem, size));
-  if (choice == nullptr) return {};
-  const KernelCodes codes = weights_of(problem).layout.codes;
-  const ActivationKind activation = activation_of(problem);
-  for (const auto kernels : {rules.policy.kernels, rules.policy.alternatives})
-    for (const ProductKernel& kernel : kernels)
-      if (kernel.name(codes, activation) == choice->kernel &&
-          can_serve(kernel, problem, std::max<int64_t>(size, 1), rules, health))
-        return {&kernel, {choice->splits, choice->team}};
-  return {};
-}
-
-std::vector<const ProductKernel*> measurable_kernels(const GemmProblem& problem, int64_t size,
-                                                     const PlanRules& rules,
-                                                     const KernelHealth::Reader& health) {
-  constexpr int64_t kSmallTile = 16, kMostPasses = 8, kMostPadding = 4;
-  const int64_t rows = problem.routing.present() ? rows_of_expert(problem, size) : size;
-  std::vector<const ProductKernel*> kernels;
-  for (const ProductKernel& kernel : rules.policy.kernels)
-    if (kernel.rows * kMostPasses >= rows &&
-        kernel.rows <= std::max(kSmallTile, kMostPadding * rows) &&
-        can_serve(kernel, problem, size, rules, health))
-      kernels.push_back(&kernel);
-  for (const ProductKernel& kernel : rules.policy.alternatives)
-    if (distance(kernel, rows) == 0 && can_serve(kernel, problem, size, rules, health))
-      kernels.push_back(&kernel);
-  return kernels;
 }
 
 }  // namespace metal_marlin::gpu

@@ -10,9 +10,6 @@ namespace metal_marlin::gpu {
 /// The slots of packed weights that kernels of NVIDIA's GPUs read at once.
 inline constexpr int64_t kChunkSlots = 64;
 
-/// log2 of the fewest and the most warps that share a row block in a kernel with teams.
-inline constexpr int kLeastTeamShift = 2, kMostTeamShift = 4;
-
 ActivationKind activation_of(const GemmProblem& problem);
 /// Tiles of a product that is not split.
 int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n);
@@ -30,18 +27,5 @@ int64_t estimated_ns(const ProductKernel& kernel, const GemmProblem& problem, in
 Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, int64_t size,
                                                    const PlanRules& rules,
                                                    const KernelHealth::Reader& health);
-
-/// What a profile has chosen.
-struct TunedKernel {
-  const ProductKernel* kernel = nullptr;  ///< null: nothing, or a kernel that cannot serve here
-  KernelTweaks tweaks{};
-};
-TunedKernel tuned_kernel(const GemmProblem& problem, int64_t size, const PlanRules& rules,
-                         const KernelHealth::Reader& health);
-/// The kernels that may be worth measuring for a product: those that serve it on this device and
-/// whose tiles are neither much larger nor much smaller than M.
-std::vector<const ProductKernel*> measurable_kernels(const GemmProblem& problem, int64_t size,
-                                                     const PlanRules& rules,
-                                                     const KernelHealth::Reader& health);
 
 }  // namespace metal_marlin::gpu

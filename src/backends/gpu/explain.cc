@@ -37,7 +37,7 @@ void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& p
   usual.row_invariant = false;
   const int64_t m = problem_size(problem);
   const auto meant = choose_product_kernel(usual, m, rules, KernelHealth::Reader(well));
-  if (!plan.tuned && meant.ok() && meant.value() != &kernel) {
+  if (meant.ok() && meant.value() != &kernel) {
     const std::string_view refused =
         meant.value()->name(weights_of(problem).layout.codes, plan.activation);
     append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());
@@ -46,8 +46,6 @@ void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& p
     text += "unusable_here: " + bad + "\n";
   if (!rules.forced.empty()) {
     text += "why: METAL_MARLIN_KERNEL asks for it\n";
-  } else if (plan.tuned) {
-    append(text, "why: tuned: of the kernels that were measured on this device, the fastest\n");
   } else if (kernel.shares_tiles) {
     append(
         text,
@@ -128,10 +126,6 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   if (problem.row_invariant)
     text += "row_invariant: the same bits for any M, by " + names_of_order(problem, rules) + "\n";
   append_choice(text, plan, problem, rules);
-  if (rules.profile != nullptr)
-    text += explain_profile(
-        *rules.profile,
-        plan.tuned ? rules.profile->find(class_of(problem, problem_size(problem))) : nullptr);
   return text;
 }
 

@@ -14,11 +14,9 @@
 #include "backends/gpu/gemm.h"
 #include "backends/gpu/pack.h"
 #include "backends/gpu/probe.h"
-#include "backends/gpu/tune.h"
 #include "backends/gpu/unpack.h"
 #include "core/shapes.h"
 #include "core/thread_pool.h"
-#include "core/tuner.h"
 #include "formats/codecs.h"
 #include "formats/format_table.h"
 #include "formats/widen.h"
@@ -39,9 +37,6 @@ class GpuBackend final : public Backend {
         options_(gpu),
         kernel_(options.kernel),
         logger_(options.logger),
-        tune_seconds_(options.tune_ms * 1e-3),
-        stopwatch_(options.stopwatch != nullptr ? options.stopwatch : make_stopwatch()),
-        profile_(options.profile_folder, key_of(device_->capabilities(), *gpu.policy), logger_),
         runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
@@ -133,7 +128,6 @@ class GpuBackend final : public Backend {
                            int64_t max_m) override {
     MARLIN_RETURN_IF_ERROR(check_process());
     if (max_m == 0 || products.empty()) return uint64_t{0};
-    if (tune_seconds_ > 0 && kernel_.empty()) MARLIN_RETURN_IF_ERROR(tune(products, max_m));
     if (stream != nullptr)
       return prepare_on(static_cast<GpuStream&>(*stream), products, max_m, false);
     MARLIN_ASSIGN(auto own, streams_.take());
@@ -200,13 +194,8 @@ class GpuBackend final : public Backend {
                          static_cast<int>(getpid()));
   }
 
-  static ProfileKey key_of(const device::Capabilities& device, const Policy& policy) {
-    return {std::string(policy.backend), device.name, device.architecture, device.driver};
-  }
-
   PlanRules rules() const {
-    return {device_->capabilities(), health_,  *options_.policy, kernel_,
-            options_.most_rows,      &profile_};
+    return {device_->capabilities(), health_, *options_.policy, kernel_, options_.most_rows};
   }
 
   /// Checks a kernel and remembers what came of it.
@@ -217,31 +206,6 @@ class GpuBackend final : public Backend {
     MARLIN_ASSIGN(const KernelHealth::State state, probe(bench, kernel, activation, layout));
     health_.set(decoder_of(kernel, activation, layout), state);
     return state;
-  }
-
-  /// Measures kernels for the classes of these products that the profile does not have.
-  Status tune(std::span<const PlannedGemm> products, int64_t max_m) {
-    std::vector<GemmProblem> problems;
-    for (const PlannedGemm& product : products)  // no profile chooses row-invariant kernels
-      if (!product.problem.row_invariant) problems.push_back(product.problem);
-    const auto sound = [&](const ProductKernel& kernel,
-                           const GemmProblem& problem) -> Result<bool> {
-      const RowBlockLayout& layout = weights_of(problem).layout;
-      const ActivationKind activation = activation_of(problem);
-      KernelHealth::State state =
-          KernelHealth::Reader(health_).of(decoder_of(kernel, activation, layout));
-      if (state == KernelHealth::unknown && options_.probe) {
-        MARLIN_ASSIGN(state, check(kernel, activation, layout));
-      }
-      return state != KernelHealth::bad;
-    };
-    PlanRules untuned = rules();
-    untuned.profile = nullptr;
-    const TuneBench bench{*device_, memory_, kernels_, streams_, *stopwatch_, untuned, sound};
-    return metal_marlin::tune(problems, max_m, {profile_, *stopwatch_, tune_seconds_, logger_},
-                              [&](std::span<const GemmProblem> alike, int64_t m, double deadline) {
-                                return measure_class(bench, alike, m, deadline);
-                              });
   }
 
   /// A plan whose kernel is known to compute right here.
@@ -355,9 +319,6 @@ class GpuBackend final : public Backend {
   const GpuOptions options_;
   const std::string kernel_;
   const Logger logger_;
-  const double tune_seconds_;
-  const std::shared_ptr<Stopwatch> stopwatch_;
-  Profile profile_;
   const std::unique_ptr<TaskRunner> runner_;  // the CPU's: it packs weights
   Memory memory_{*device_, [this] { return streams_.clear(); }};
   KernelCache kernels_{*device_};

@@ -116,7 +116,7 @@ bool is_basic(const WeightMeta& meta) {
 }
 
 const Policy& simdgroup_policy() {
-  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, "metal", kAlternatives, reads};
+  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, kAlternatives, reads};
   return kPolicy;
 }
 

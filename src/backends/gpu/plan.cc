@@ -81,12 +81,11 @@ Status check_device(const GemmProblem& problem, const device::Capabilities& devi
   return {};
 }
 
-/// Parts of K of a product of `tiles` tiles, with up to m rows of A; `asked`: so many, or 0.
-int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t tiles, int64_t blocks,
-                    int64_t asked) {
+/// Parts of K of a product of `tiles` tiles, with up to m rows of A.
+int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t tiles, int64_t blocks) {
   if (kernel.shares_tiles) return 1;
   const int64_t wanted =
-      std::clamp<int64_t>(asked != 0 ? asked : kernel.groups_wanted / tiles, 1,
+      std::clamp<int64_t>(kernel.groups_wanted / tiles, 1,
                           std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
   if (kernel.activation_bytes == 0) return wanted;
   const int64_t most = kernel.activation_bytes / (std::min(m, kernel.rows) * 2 * kBlockSlots);
@@ -122,10 +121,9 @@ int64_t persistent_groups(const ProductKernel& kernel, int64_t rows, const RowBl
 /// a row block, where the warps meet, takes as long as (kEnd + warps / 4) / 2 chunks. (Fitted to
 /// products of one H200 with M = 1 to 8.)
 uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout, const GemmPlan& plan,
-                   int64_t tiles, int64_t halves, int64_t asked) {
+                   int64_t tiles, int64_t halves) {
   if (!kernel.has_ring()) return 0;
-  constexpr int kEnd = 4, kLeastShift = kLeastTeamShift, kMostShift = kMostTeamShift;
-  if (asked != 0) return static_cast<uint8_t>(std::clamp<int64_t>(asked, kLeastShift, kMostShift));
+  constexpr int kEnd = 4, kLeastShift = 2, kMostShift = 4;
   constexpr uint32_t kLargeGroups = 7;  // of 128 slots and more, which are not divided
   const int64_t unit = layout.group_shift_constant() == kLargeGroups ? 2 : 1;
   const int64_t chunks = std::min(plan.split_blocks * kBlockSlots, layout.slots) / kChunkSlots;
@@ -310,8 +308,7 @@ device::Size3 GemmPlan::grid(int64_t rows, int64_t n) const {
 }
 
 Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m,
-                           const device::Capabilities& device, int64_t most_rows,
-                           const KernelTweaks& tweaks) {
+                           const device::Capabilities& device, int64_t most_rows) {
   const GpuWeights& weights = weights_of(problem);
   const RowBlockLayout& layout = weights.layout;
   const bool routed = problem.routing.present();
@@ -326,7 +323,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.sums_groups = kernel.shares_tiles && layout.zero_kind == ZeroKind::additive;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
   const int64_t tiles = tiles_to_split_for(kernel, problem, m);
-  plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, tiles, blocks, tweaks.splits));
+  plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, tiles, blocks));
   plan.splits = ceil_div(blocks, plan.split_blocks);
   plan.partial = plan.splits > 1 || !finishes(kernel, problem);
   int64_t most = std::min(most_rows, rows_within(device.submission_seconds, layout));
@@ -351,7 +348,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.prepare_block = std::min(prepared_rows, most_rows);
   plan.groups = persistent_groups(kernel, plan.m_block, layout, plan, device);
   const bool pairs = is_two_input(problem.epilogue) && !plan.partial && !interleaves(problem);
-  plan.team_shift = team_shift(kernel, layout, plan, tiles, pairs ? 2 : 1, tweaks.team_shift);
+  plan.team_shift = team_shift(kernel, layout, plan, tiles, pairs ? 2 : 1);
 
   MARLIN_RETURN_IF_ERROR(add_scratch(plan, problem, prepared_rows, device));
   return plan;
@@ -362,14 +359,9 @@ Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRule
   MARLIN_RETURN_IF_ERROR(check_device(problem, rules.device));
   if (problem.routing.present()) MARLIN_RETURN_IF_ERROR(check_experts(problem));
   const KernelHealth::Reader health(rules.health);
-  TunedKernel tuned = tuned_kernel(problem, m, rules, health);
-  const ProductKernel* kernel = tuned.kernel;
-  if (kernel == nullptr) {
-    MARLIN_ASSIGN(kernel, choose_product_kernel(problem, m, rules, health));
-  }
-  MARLIN_ASSIGN(GemmPlan plan,
-                plan_with(*kernel, problem, m, rules.device, rules.most_rows, tuned.tweaks));
-  plan.tuned = tuned.kernel != nullptr;
+  MARLIN_ASSIGN(const ProductKernel* const kernel,
+                choose_product_kernel(problem, m, rules, health));
+  MARLIN_ASSIGN(GemmPlan plan, plan_with(*kernel, problem, m, rules.device, rules.most_rows));
   plan.health = health.of(decoder_of(*kernel, plan.activation, weights_of(problem).layout));
   return plan;
 }
@@ -386,10 +378,6 @@ Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_
   for (const ProductKernel& kernel : rules.policy.kernels)
     for (const int64_t m : {kernel.m_min - 1, kernel.m_min, kernel.m_max, kernel.m_max + 1})
       if (m >= 1 && m <= max_m) edges.push_back(m);
-  // A profile chooses for each class of M.
-  if (rules.profile != nullptr && !rules.profile->empty())
-    for (int64_t top = 1; top < max_m; top = top_of_class(top + 1))
-      edges.insert(edges.end(), {top, top + 1});
   std::sort(edges.begin(), edges.end());
   edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   // Between two edges one kernel serves. There scratch grows with M but where more tiles of rows

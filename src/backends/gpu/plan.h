@@ -12,7 +12,6 @@
 #include "backends/gpu/kernels.h"
 #include "backends/gpu/weights.h"
 #include "core/backend.h"
-#include "core/profile.h"
 
 namespace metal_marlin::gpu {
 
@@ -65,20 +64,13 @@ class KernelHealth {
   std::map<Decoder, State> states_;
 };
 
-/// What a product may ask of its kernel. 0: as the plan has it.
-struct KernelTweaks {
-  int64_t splits = 0;      ///< parts of K, if the kernel takes one tile a threadgroup
-  int64_t team_shift = 0;  ///< log2 of the warps that share a row block, in kernels with teams
-};
-
 /// What the choice depends on besides the problem.
 struct PlanRules {
   const device::Capabilities& device;
   const KernelHealth& health;
   const Policy& policy;
-  std::string_view forced;           ///< the kernel to take, or empty
-  int64_t most_rows = kMostRows;     ///< of A, of one dispatch, in whole tiles
-  const Profile* profile = nullptr;  ///< what was measured on the device, or null
+  std::string_view forced;        ///< the kernel to take, or empty
+  int64_t most_rows = kMostRows;  ///< of A, of one dispatch, in whole tiles
 };
 
 /// How one product will run. Depends on the device, the problem's types and shape, and M only.
@@ -101,7 +93,6 @@ struct GemmPlan {
   bool sums_groups = false;   ///< A is added up over groups first, for additive zeros
   bool fused = false;         ///< of experts: the dispatch that multiplies does these three itself
   KernelHealth::State health = KernelHealth::unknown;  ///< of the kernel, when it was chosen
-  bool tuned = false;                                  ///< the profile has chosen it
   // Scratch, each a multiple of kScratchAlign.
   uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0, shared_bytes = 0;
   uint64_t route_bytes = 0, group_sum_bytes = 0;
@@ -132,8 +123,7 @@ int64_t problem_size(const GemmProblem& problem);
 Result<GemmPlan> plan_gemm(const GemmProblem& problem, int64_t m, const PlanRules& rules);
 /// A plan with this kernel, whatever else there is.
 Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m,
-                           const device::Capabilities& device, int64_t most_rows = kMostRows,
-                           const KernelTweaks& tweaks = {});
+                           const device::Capabilities& device, int64_t most_rows = kMostRows);
 /// Values of M (with routing: T) up to max_m among whose plans are all variants of kernels, and the
 /// most scratch.
 Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_t max_m,

@@ -382,9 +382,6 @@ pub struct marlin_context_desc {
     pub parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
     /// given to each of the four
     pub user: *mut c_void,
-    /// milliseconds that one marlin_prepare may measure kernels: see RESULTS; 0: it measures none
-    pub tune_ms: u32,
-    pub reserved: u32,
 }
 impl Default for marlin_context_desc {
     /// All zero but `struct_size`.

@@ -85,7 +85,6 @@ pub struct ContextBuilder {
     device: i32,
     threads: u32,
     native_device: *mut c_void,
-    tune_ms: u32,
     callbacks: Callbacks,
 }
 
@@ -97,7 +96,6 @@ impl ContextBuilder {
             device: 0,
             threads: 0,
             native_device: ptr::null_mut(),
-            tune_ms: 0,
             callbacks: Callbacks::default(),
         }
     }
@@ -117,13 +115,6 @@ impl ContextBuilder {
     /// CPU threads to use; 0: as many as the process may run on.
     pub fn threads(mut self, threads: u32) -> Self {
         self.threads = threads;
-        self
-    }
-
-    /// Milliseconds that one preparation may measure kernels for products that the device's profile does not have; 0: it
-    /// measures none.
-    pub fn tune_ms(mut self, milliseconds: u32) -> Self {
-        self.tune_ms = milliseconds;
         self
     }
 
@@ -179,7 +170,6 @@ impl ContextBuilder {
             device_index: self.device,
             threads: self.threads,
             native_device: self.native_device,
-            tune_ms: self.tune_ms,
             user: Arc::as_ptr(&callbacks) as *mut c_void,
             ..Default::default()
         };

@@ -234,17 +234,6 @@ fn a_product_says_which_kernel_it_takes() {
 }
 
 #[test]
-fn a_context_measures_kernels() {
-    let context = library().context().backend(Backend::CPU).tune_ms(20_000).build().unwrap();
-    let weights = quantized(&context, Format::MXFP4, 16, 64);
-    let (a, mut c) = ([0.5f32; 64], [0.0f32; 16]);
-    let product = Gemm::new(&weights, Matrix::row(&a), MatrixMut::row(&mut c));
-    assert!(!product.explain().unwrap().contains("why: tuned"));
-    prepare(&[&product], 1).unwrap();
-    assert!(product.explain().unwrap().contains("why: tuned"));
-}
-
-#[test]
 fn rows_by_number() {
     let weights = quantized(&context(), Format::NVFP4, 10, 48);
     let all = values(&weights);

@@ -19,12 +19,10 @@ public final class Context: Sendable {
   ///   - allocator: the host's memory instead of the system's.
   ///   - log: hears what the library has to say; it never prints.
   ///   - parallelFor: runs tasks on the host's threads instead of the library's.
-  ///   - tuneMilliseconds: how long one preparation may measure kernels for products that the device's profile does not have;
-  ///     0: it measures none.
   public init(
     backend: Backend = .auto, device: Int32 = 0, threads: Int = 0, nativeDevice: UnsafeMutableRawPointer? = nil,
     allocator: (any Allocator)? = nil, log: (@Sendable (LogLevel, String) -> Void)? = nil,
-    parallelFor: (@Sendable (Tasks) -> Void)? = nil, tuneMilliseconds: Int = 0
+    parallelFor: (@Sendable (Tasks) -> Void)? = nil
   ) throws(MarlinError) {
     let callbacks = Callbacks()
     callbacks.log = log
@@ -35,7 +33,6 @@ public final class Context: Sendable {
     desc.device_index = device
     desc.threads = try count(threads, "threads")
     desc.native_device = nativeDevice
-    desc.tune_ms = try count(tuneMilliseconds, "tuneMilliseconds")
     desc.log = callbacks.cLog
     desc.parallel_for = callbacks.cParallelFor
     desc.alloc = callbacks.cAllocate
@@ -50,7 +47,7 @@ public final class Context: Sendable {
 /// A device, usable or not.
 public struct Device: Hashable, Sendable {
   public let backend: Backend
-  /// For ``Context/init(backend:device:threads:nativeDevice:allocator:log:parallelFor:tuneMilliseconds:)``.
+  /// For ``Context/init(backend:device:threads:nativeDevice:allocator:log:parallelFor:)``.
   public let index: Int32
   public let name: String
   /// Such as "avx512-vnni-bf16", "sm_90a", "apple9".

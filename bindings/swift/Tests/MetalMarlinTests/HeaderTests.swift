@@ -243,7 +243,7 @@ import Testing
   }
 
   @Test func layoutOfContextDesc() {
-    expect(marlin_context_desc.self, size: 72, alignment: 8)
+    expect(marlin_context_desc.self, size: 64, alignment: 8)
     expect(\marlin_context_desc.struct_size as KeyPath<marlin_context_desc, UInt32>, offset: 0, size: 4)
     expect(\marlin_context_desc.backend as KeyPath<marlin_context_desc, marlin_backend>, offset: 4, size: 4)
     expect(\marlin_context_desc.device_index as KeyPath<marlin_context_desc, Int32>, offset: 8, size: 4)
@@ -254,8 +254,6 @@ import Testing
     expect(\marlin_context_desc.log as KeyPath<marlin_context_desc, (@convention(c) (UnsafeMutableRawPointer?, Int32, UnsafePointer<CChar>?) -> Void)?>, offset: 40, size: 8)
     expect(\marlin_context_desc.parallel_for as KeyPath<marlin_context_desc, (@convention(c) (UnsafeMutableRawPointer?, UInt32, (@convention(c) (UnsafeMutableRawPointer?, UInt32) -> Void)?, UnsafeMutableRawPointer?) -> Void)?>, offset: 48, size: 8)
     expect(\marlin_context_desc.user as KeyPath<marlin_context_desc, UnsafeMutableRawPointer?>, offset: 56, size: 8)
-    expect(\marlin_context_desc.tune_ms as KeyPath<marlin_context_desc, UInt32>, offset: 64, size: 4)
-    expect(\marlin_context_desc.reserved as KeyPath<marlin_context_desc, UInt32>, offset: 68, size: 4)
   }
 
   @Test func layoutOfStreamDesc() {

@@ -23,18 +23,6 @@ import Testing
     try check({ $0 }, { $0 }, BFloat16(0), Float.init, rounding: 1 / 256)
   }
 
-  @Test func aContextMeasuresKernels() throws {
-    let context = try Context(backend: .cpu, tuneMilliseconds: 20000)
-    let a = try Buffer(numbers(64, seed: 1), in: context)
-    let c = try Buffer(byteCount: 32 * 4, in: context)
-    let product = try Product(
-      MatrixView(a.matrix(of: Float.self, rows: 1, columns: 64)), by: quantized(.mxfp4, n: 32, k: 64, in: context),
-      into: c.matrix(of: Float.self, rows: 1, columns: 32))
-    #expect(try !product.explanation().contains("why: tuned"))
-    try Product.prepare([product], maxRows: 1)
-    #expect(try product.explanation().contains("why: tuned"))
-  }
-
   @Test func arraysServeAsSpansDo() throws {
     let (n, k) = (32, 64)
     // A temporary, whose span crashes the compiler of Swift 6.3.1.

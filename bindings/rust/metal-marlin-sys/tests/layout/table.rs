@@ -4,7 +4,7 @@ use metal_marlin_sys::*;
 layout!(marlin_error, 256, 4, (struct_size, 0, 4), (status, 4, 4), (native_code, 8, 4), (reserved, 12, 4), (message, 16, 240));
 layout!(marlin_matrix, 48, 8, (data, 0, 8), (offset_bytes, 8, 8), (rows, 16, 8), (cols, 24, 8), (row_stride, 32, 8), (dtype, 40, 4), (memory, 44, 4));
 layout!(marlin_device_info, 288, 8, (struct_size, 0, 4), (backend, 4, 4), (index, 8, 4), (flags, 12, 4), (name, 16, 64), (isa_or_arch, 80, 32), (memory_bytes, 112, 8), (why_not, 120, 160), (threads, 280, 4), (reserved, 284, 4));
-layout!(marlin_context_desc, 72, 8, (struct_size, 0, 4), (backend, 4, 4), (device_index, 8, 4), (threads, 12, 4), (native_device, 16, 8), (alloc, 24, 8), (release, 32, 8), (log, 40, 8), (parallel_for, 48, 8), (user, 56, 8), (tune_ms, 64, 4), (reserved, 68, 4));
+layout!(marlin_context_desc, 64, 8, (struct_size, 0, 4), (backend, 4, 4), (device_index, 8, 4), (threads, 12, 4), (native_device, 16, 8), (alloc, 24, 8), (release, 32, 8), (log, 40, 8), (parallel_for, 48, 8), (user, 56, 8));
 layout!(marlin_stream_desc, 64, 8, (struct_size, 0, 4), (kind, 4, 4), (native, 8, 8), (scratch, 16, 48));
 layout!(marlin_pack_desc, 424, 8, (struct_size, 0, 4), (format, 4, 4), (group_size, 8, 4), (layout, 12, 4), (n, 16, 8), (k, 24, 8), (values, 32, 48), (scales, 80, 48), (zeros, 128, 48), (sparse_meta, 176, 48), (group_index, 224, 48), (tensor_scale, 272, 48), (flags, 320, 4), (gptq_zero_f, 324, 4), (column_norms, 328, 48), (codebook, 376, 48));
 layout!(marlin_gemm_desc, 264, 8, (struct_size, 0, 4), (compute, 4, 4), (epilogue, 8, 4), (flags, 12, 4), (weights, 16, 8), (a, 24, 48), (c, 72, 48), (bias, 120, 48), (expert_ids, 168, 48), (expert_scales, 216, 48));
