@@ -1,7 +1,6 @@
 # metal_marlin_embed_shaders(OUTPUT FOLDER): OUTPUT is a C++ source that defines metal::embedded_shaders(): all .metal files of
 # FOLDER/metal, and apart from them of FOLDER/metal4, compiled where a compiler of theirs is at hand, else as text, in which each
-# #include "..." is replaced by the file, once a .metal file. Files whose names begin with alternatives_ are always text, behind the
-# others: few programs ask for their kernels, and compiled they would double the library's size.
+# #include "..." is replaced by the file, once a .metal file.
 #
 # Run as a script (cmake -P) it does the replacing: FOLDER, OUTPUT, and LIBRARY and TENSOR_LIBRARY, each a .metallib, or nothing.
 
@@ -40,8 +39,7 @@ function(metal_marlin_flatten file out)
   set(${out} "${text}" PARENT_SCOPE)
 endfunction()
 
-# The .metal files of a folder as the elements of an array of strings; or of all but its alternatives the bytes that they were
-# compiled to.
+# The .metal files of a folder as the elements of an array of strings, or the bytes that they were compiled to.
 function(metal_marlin_as_text folder library sources bytes)
   set(text "")
   set(hex "")
@@ -50,13 +48,10 @@ function(metal_marlin_as_text folder library sources bytes)
     string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
   endif()
   file(GLOB files ${folder}/*.metal)
-  set(alternatives ${files})
-  list(FILTER alternatives INCLUDE REGEX "/alternatives_")
-  list(REMOVE_ITEM files "" ${alternatives})
   if(library)
     set(files "")
   endif()
-  foreach(file IN LISTS files alternatives)
+  foreach(file IN LISTS files)
     set_property(GLOBAL PROPERTY metal_marlin_seen "")
     metal_marlin_flatten(${file} flat)
     string(APPEND text "    R\"MARLIN(${flat})MARLIN\",\n")
@@ -116,11 +111,10 @@ function(metal_marlin_find_metal out flags header)
   endif()
 endfunction()
 
-# Compiles the .metal files of a folder but its alternatives: `out` is the library, or empty.
+# Compiles the .metal files of a folder: `out` is the library, or empty.
 function(metal_marlin_compile_shaders out folder library flags header headers)
   set(${out} "" PARENT_SCOPE)
   file(GLOB files CONFIGURE_DEPENDS ${folder}/*.metal)
-  list(FILTER files EXCLUDE REGEX "/alternatives_")
   if(NOT APPLE OR NOT files)
     return()
   endif()

@@ -1,11 +1,14 @@
 // C = f(A W^T) for up to eight rows of A, in float32 on the ordinary ALUs.
-// A threadgroup takes BLOCKS row blocks of W, of which each has SHARERS simdgroups that share K,
-// block by block: one and four, but for alternatives. Every byte of weights is read once for all
-// rows of A. With half and INT8 activations, a scale multiplies the sum of its group. For INT8,
-// this sum is an integer and exact in float32 (32 products of at most 255 * 127). With float32 and
-// bfloat16 activations, or codes that are floats, such a sum might overflow although the product
-// does not. There the scale multiplies each weight, as in the matrix kernels.
+// A threadgroup takes a row block of W. Its simdgroups share K, block by block. Every byte of
+// weights is read once for all rows of A. With half and INT8 activations, a scale multiplies the
+// sum of its group. For INT8, this sum is an integer and exact in float32 (32 products of at most
+// 255 * 127). With float32 and bfloat16 activations, or codes that are floats, such a sum might
+// overflow although the product does not. There the scale multiplies each weight, as in the matrix
+// kernels.
 #include "product.h"
+
+/// The simdgroups of a threadgroup.
+constant constexpr ushort kSharers = 4;
 
 /// total + sum * scale * d, for sums of INT8 codes times activations of scale d. `sum` lacks a
 /// factor of `range`, which `scale` contains. The order keeps the intermediate product in the range
@@ -104,16 +107,15 @@ struct Operands {
 };
 
 /// The part of a simdgroup in the sums of the first ROWS rows of a tile.
-template <typename Codes, typename T, ushort ROWS, ushort ALL, ushort SHARERS>
+template <typename Codes, typename T, ushort ROWS, ushort ALL>
 struct Part {
   /// Tiles of experts are seldom full. One that has half of the rows or less is summed as a tile of
   /// half the rows, and so on. All threads of a threadgroup do the same.
   static void sum(thread const Operands<T>& of, thread const TileRows& tile,
                   constant ProductArgs& args, long row_block, uint split, ushort lane,
-                  ushort sharer, threadgroup float (&to)[SHARERS][ALL][kRowBlock]) {
+                  ushort sharer, threadgroup float (&to)[kSharers][ALL][kRowBlock]) {
     if (routed && !tile.has(ROWS / 2)) {
-      Part<Codes, T, ROWS / 2, ALL, SHARERS>::sum(of, tile, args, row_block, split, lane, sharer,
-                                                  to);
+      Part<Codes, T, ROWS / 2, ALL>::sum(of, tile, args, row_block, split, lane, sharer, to);
       return;
     }
     const Walk<Codes> walk(of_expert(of.codes, tile), args, row_block, split);
@@ -123,7 +125,7 @@ struct Part {
     sums.clear();
     GroupScales<Codes> scale(of_expert(of.scales, tile), of_expert(of.zeros, tile), args, row_block,
                              lane);
-    for (int b = walk.begin + sharer; b < walk.end; b += SHARERS) {
+    for (int b = walk.begin + sharer; b < walk.end; b += kSharers) {
       const int k0 = block_begin(args.slots, b);
       const ushort units = block_slots(args.slots, b) / kLanes;
       const int column = k0 + kUnitSlots * units * fragment_column(lane);
@@ -144,31 +146,27 @@ struct Part {
   }
 };
 /// Every tile has a row.
-template <typename Codes, typename T, ushort ALL, ushort SHARERS>
-struct Part<Codes, T, 0, ALL, SHARERS> {
+template <typename Codes, typename T, ushort ALL>
+struct Part<Codes, T, 0, ALL> {
   static void sum(thread const Operands<T>&, thread const TileRows&, constant ProductArgs&, long,
-                  uint, ushort, ushort, threadgroup float (&)[SHARERS][ALL][kRowBlock]) {}
+                  uint, ushort, ushort, threadgroup float (&)[kSharers][ALL][kRowBlock]) {}
 };
 
-template <typename Codes, typename T, ushort ROWS, ushort BLOCKS, ushort SHARERS>
+template <typename Codes, typename T, ushort ROWS>
 kernel void gemv(PRODUCT_PARAMETERS(T)) {
-  threadgroup float shared[BLOCKS][SHARERS][ROWS][kRowBlock];
+  threadgroup float shared[kSharers][ROWS][kRowBlock];
   const TileRows tile(routes, args, group.y, ROWS);
   if (tile.empty) return;
-  const ushort block = simdgroup / SHARERS, sharer = simdgroup % SHARERS;
-  const long row_block = long(group.x) * BLOCKS + block;
-  const bool live = BLOCKS == 1 || row_block * kRowBlock < args.n;  // all meet the barrier
+  const ushort sharer = simdgroup;
+  const long row_block = group.x;
   const Operands<T> operands = {codes, scales, zeros, a, a_scales};
-  if (live)
-    Part<Codes, T, ROWS, ROWS, SHARERS>::sum(operands, tile, args, row_block, group.z, lane, sharer,
-                                             shared[block]);
+  Part<Codes, T, ROWS, ROWS>::sum(operands, tile, args, row_block, group.z, lane, sharer, shared);
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  if (!live) return;
   const int n = int(row_block) * kRowBlock + lane;
-  for (ushort m = sharer; m < ROWS; m += SHARERS) {
+  for (ushort m = sharer; m < ROWS; m += kSharers) {
     if (routed && !tile.has(m)) break;
-    float sum = shared[block][0][m][lane];  // in a fixed order
-    UNROLL for (ushort s = 1; s < SHARERS; s++) sum += shared[block][s][m][lane];
+    float sum = shared[0][m][lane];  // in a fixed order
+    UNROLL for (ushort s = 1; s < kSharers; s++) sum += shared[s][m][lane];
     if (tile.has(m) && n < args.n)
       write_sum(sum, tile.of_c(m), n, group.z, factors, bias, c, partials, args);
   }
@@ -176,14 +174,7 @@ kernel void gemv(PRODUCT_PARAMETERS(T)) {
 
 #define GEMV(name, Codes, a_name, T, ROWS)                                \
   template [[host_name("gemv_" #name "_" #a_name "_m" #ROWS)]] [[kernel]] \
-  decltype(gemv<Codes, T, ROWS, 1, 4>) gemv<Codes, T, ROWS, 1, 4>;
-#define GEMV_SHAPE(name, Codes, a_name, T, ROWS, COLUMNS, SHARERS)                               \
-  template                                                                                       \
-      [[host_name("gemv_" #name "_" #a_name "_m" #ROWS "_n" #COLUMNS "_s" #SHARERS)]] [[kernel]] \
-      decltype(gemv<Codes, T, ROWS, COLUMNS / kRowBlock, SHARERS>)                               \
-          gemv<Codes, T, ROWS, COLUMNS / kRowBlock, SHARERS>;
+  decltype(gemv<Codes, T, ROWS>) gemv<Codes, T, ROWS>;
 #include "instances.h"
-#define GEMV_ROWS(name, Codes, a_name, T)        \
-  MARLIN_GEMV_ROWS(GEMV, name, Codes, a_name, T) \
-  MARLIN_GEMV_SHAPES(GEMV_SHAPE, name, Codes, a_name, T)
+#define GEMV_ROWS(name, Codes, a_name, T) MARLIN_GEMV_ROWS(GEMV, name, Codes, a_name, T)
 MARLIN_PRODUCTS(GEMV_ROWS)

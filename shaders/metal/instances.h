@@ -1,7 +1,6 @@
 // The list of compiled kernels: every kind of codes with every type of activations, but for floats
-// with INT8 activations. A build may define others. Alternatives are compiled for
-// MARLIN_DENSE_CODES, and the kernels of tensor operations for MARLIN_TENSOR_CODES, which 16 bits
-// hold.
+// with INT8 activations. A build may define others. The kernels of tensor operations are compiled
+// for MARLIN_TENSOR_CODES, which 16 bits hold.
 #pragma once
 
 #define MARLIN_TENSOR_CODES(X, a_name, T) \
@@ -16,12 +15,6 @@
 #define MARLIN_FLOAT_CODES(X, a_name, T) \
   MARLIN_CODES(X, a_name, T)             \
   X(floats, Floats, a_name, T)
-#define MARLIN_DENSE_CODES(X, a_name, T) \
-  X(fp4, Fp4, a_name, T) X(u4, U4, a_name, T) X(i8, I8, a_name, T)
-#define MARLIN_DENSE_PRODUCTS(X)    \
-  MARLIN_DENSE_CODES(X, f32, float) \
-  MARLIN_DENSE_CODES(X, f16, half)  \
-  MARLIN_DENSE_CODES(X, bf16, bfloat) MARLIN_DENSE_CODES(X, i8, char)
 #ifndef MARLIN_PRODUCTS
 #define MARLIN_PRODUCTS(X)          \
   MARLIN_FLOAT_CODES(X, f32, float) \
@@ -29,16 +22,11 @@
   MARLIN_FLOAT_CODES(X, bf16, bfloat) MARLIN_CODES(X, i8, char)
 #endif
 
-// The shapes of the kernels that the table chooses.
+// The shapes of the kernels.
 #ifndef MARLIN_GEMV_ROWS
 #define MARLIN_GEMV_ROWS(X, ...) \
   X(__VA_ARGS__, 1)              \
   X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4) X(__VA_ARGS__, 6) X(__VA_ARGS__, 8)
-#endif
-
-// X(..., rows, columns, simdgroups that share K): alternatives_gemv.metal.
-#ifndef MARLIN_GEMV_SHAPES
-#define MARLIN_GEMV_SHAPES(X, ...)
 #endif
 
 // DIRECT(..., rows, columns) and THREADGROUP(..., rows, columns).

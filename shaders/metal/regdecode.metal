@@ -10,7 +10,7 @@
 /// a core.
 constant constexpr ushort kStageBytes = 16384;
 /// The simdgroups of a threadgroup of direct kernels.
-constant constexpr ushort kSimdgroups = 4;
+constant constexpr ushort kSharers = 4;
 
 /// The 16 fragments of one unit of the four tiles.
 template <typename Codes>
@@ -112,82 +112,48 @@ struct Tile {
   }
 };
 
-/// The sums of SHARERS simdgroups that share K.
-template <typename Codes, typename T, ushort TILES, ushort SHARERS>
-struct Joined {
-  typedef float2 Memory[SHARERS][TILES * 4][kLanes];
-
-  /// All threads of a threadgroup call it. Those of a block that is not `live` write nothing.
-  static void write(thread const Tile<Codes, T, TILES>& tile, ushort sharer, bool live,
-                    threadgroup Memory& shared, int n0, uint split, const device RowFactor* factors,
-                    const device void* bias, device void* c, device float* partials,
-                    constant ProductArgs& args) {
-    const ushort lane = tile.lane;
-    UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++)
-        shared[sharer][4 * m + i][lane] =
-            float2(tile.sum[m][i].thread_elements()[0], tile.sum[m][i].thread_elements()[1]);
-    threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (!live) return;
-    for (ushort f = sharer; f < TILES * 4; f += SHARERS) {
-      float2 sum = shared[0][f][lane];  // in a fixed order
-      UNROLL for (ushort s = 1; s < SHARERS; s++) sum += shared[s][f][lane];
-      const int n = n0 + 8 * (f % 4) + fragment_row(lane);
-      UNROLL for (ushort e = 0; e < 2; e++) if (tile.rows.has(tile.row(f / 4, e)) && n < args.n)
-          write_sum(sum[e], tile.rows.of_c(tile.row(f / 4, e)), n, split, factors, bias, c,
-                    partials, args);
-    }
-  }
-};
-/// One simdgroup has all of K.
+/// A threadgroup takes a row block of W. Its simdgroups share K and add their sums at the end, and
+/// there is no barrier before. This is for few rows of A, where most reads are weights.
 template <typename Codes, typename T, ushort TILES>
-struct Joined<Codes, T, TILES, 1> {
-  typedef float2 Memory[1];
-  static void write(thread const Tile<Codes, T, TILES>& tile, ushort, bool live,
-                    threadgroup Memory&, int n0, uint split, const device RowFactor* factors,
-                    const device void* bias, device void* c, device float* partials,
-                    constant ProductArgs& args) {
-    if (live) tile.write(n0, split, factors, bias, c, partials, args);
-  }
-};
-
-/// A threadgroup takes BLOCKS row blocks of W. The simdgroups of a block share K and add their sums
-/// at the end, and there is no barrier before. This is for few rows of A, where most reads are
-/// weights.
-template <typename Codes, typename T, ushort TILES, ushort BLOCKS>
 kernel void regdecode_direct(PRODUCT_PARAMETERS(T)) {
-  constexpr ushort kSharers = kSimdgroups / BLOCKS;
-  typedef Joined<Codes, T, TILES, kSharers> Sums;
-  threadgroup typename Sums::Memory shared[BLOCKS];
+  threadgroup float2 shared[kSharers][TILES * 4][kLanes];
   const TileRows rows(routes, args, group.y, TILES * 8);
   if (rows.empty) return;
-  const ushort block = simdgroup / kSharers, sharer = simdgroup % kSharers;
-  const long row_block = long(group.x) * BLOCKS + block;
-  const bool live = BLOCKS == 1 || row_block * kRowBlock < args.n;
+  const ushort sharer = simdgroup;
+  const long row_block = group.x;
   const Walk<Codes> walk(of_expert(codes, rows), args, row_block, group.z);
   Tile<Codes, T, TILES> tile(rows, lane);
   GroupScales<Codes> scale(of_expert(scales, rows), of_expert(zeros, rows), args, row_block, lane);
-  for (int b = walk.begin + sharer; live && b < walk.end; b += kSharers)
+  for (int b = walk.begin + sharer; b < walk.end; b += kSharers)
     tile.add_block(walk, scale, a, a_scales, args, b);
-  Sums::write(tile, sharer, live, shared[block], int(row_block) * kRowBlock, group.z, factors, bias,
-              c, partials, args);
+  UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++)
+      shared[sharer][4 * m + i][lane] =
+          float2(tile.sum[m][i].thread_elements()[0], tile.sum[m][i].thread_elements()[1]);
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  for (ushort f = sharer; f < TILES * 4; f += kSharers) {
+    float2 sum = shared[0][f][lane];  // in a fixed order
+    UNROLL for (ushort s = 1; s < kSharers; s++) sum += shared[s][f][lane];
+    const int n = int(row_block) * kRowBlock + 8 * (f % 4) + fragment_row(lane);
+    UNROLL for (ushort e = 0; e < 2; e++) if (rows.has(tile.row(f / 4, e)) && n < args.n) write_sum(
+        sum[e], rows.of_c(tile.row(f / 4, e)), n, group.z, factors, bias, c, partials, args);
+  }
 }
 
 /// Activations in threadgroup memory, in the order of fragments. A stage is kUnits units of a
 /// 128-slot block: 64 bytes of every row and span (INT8: 32 bytes, which is all), so that it takes
 /// whole cache lines. From every eight rows, a thread copies one piece of four columns (float32) or
-/// eight, or two pieces if there are two simdgroups. A row has 16 pieces, and neighboring threads
-/// read neighboring pieces.
-template <typename T, ushort TILES, ushort SIMDGROUPS>
+/// eight. A row has 16 pieces, and neighboring threads read neighboring pieces.
+template <typename T, ushort TILES>
 struct Stage {
   static constexpr constant ushort kUnits = sizeof(T) == 4 ? 2 : 4, kOfBlock = 4 / kUnits,
-                                   kQuads = kUnits / 2, kRows = 2 * SIMDGROUPS, kPieces = 8 / kRows;
+                                   kQuads = kUnits / 2;
   typedef vec<T, 4> Quad;
   typedef Quad Buffer[kUnits][TILES][kLanes]
                      [2];  // [..][0] is the lane's row 2 j of the tile, [..][1] row 2 j + 1
   static constexpr constant ushort kBuffers = 2 * sizeof(Buffer) <= kStageBytes ? 2 : 1;
 
   ushort row, span, first_quad;  // the thread's in a tile; and in its part of the span
-  Quad piece[TILES][kPieces][kQuads];
+  Quad piece[TILES][kQuads];
 
   Stage(ushort thread_index)
       : row(thread_index / 16), span(thread_index / 4 % 4), first_quad(thread_index % 4 * kQuads) {}
@@ -198,15 +164,13 @@ struct Stage {
                   4 * first_quad;
     UNROLL for (ushort m = 0; m < TILES; m++) {
       if (ends_before(rows, m)) break;
-      UNROLL for (ushort p = 0; p < kPieces; p++) {
-        const device T* from = row_of(a, args, rows.of_a(8 * m + row + kRows * p));
-        if (kQuads == 1) {
-          piece[m][p][0] = load4(from, k, args.k, needs_care(args, block));
-        } else {
-          const Eight<T> x = load8(from, k, args.k, needs_care(args, block));
-          piece[m][p][0] = x.lo;
-          piece[m][p][kQuads - 1] = x.hi;
-        }
+      const device T* from = row_of(a, args, rows.of_a(8 * m + row));
+      if (kQuads == 1) {
+        piece[m][0] = load4(from, k, args.k, needs_care(args, block));
+      } else {
+        const Eight<T> x = load8(from, k, args.k, needs_care(args, block));
+        piece[m][0] = x.lo;
+        piece[m][kQuads - 1] = x.hi;
       }
     }
   }
@@ -216,10 +180,8 @@ struct Stage {
       const ushort quad = first_quad + q;
       UNROLL for (ushort m = 0; m < TILES; m++) {
         if (ends_before(rows, m)) break;
-        UNROLL for (ushort p = 0; p < kPieces; p++) {
-          const ushort r = row + kRows * p, lane = lane_at(2 * span + quad % 2, r / 2);
-          to[quad / 2][m][lane][r % 2] = piece[m][p][q];
-        }
+        const ushort lane = lane_at(2 * span + quad % 2, row / 2);
+        to[quad / 2][m][lane][row % 2] = piece[m][q];
       }
     }
   }
@@ -228,7 +190,7 @@ struct Stage {
 /// A threadgroup takes 32 rows of W for each simdgroup. All share the activations there.
 template <typename Codes, typename T, ushort TILES, ushort SIMDGROUPS>
 kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
-  typedef Stage<T, TILES, SIMDGROUPS> S;
+  typedef Stage<T, TILES> S;
   threadgroup typename S::Buffer shared[S::kBuffers];
   const long row_block = long(group.x) * SIMDGROUPS + simdgroup;
   const bool live =
@@ -276,11 +238,10 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   tile.write(int(row_block) * kRowBlock, group.z, factors, bias, c, partials, args);
 }
 
-#define REGDECODE_DIRECT(name, Codes, a_name, T, ROWS, COLUMNS)                                   \
-  template [[host_name(                                                                           \
-      "regdecode_" #name "_" #a_name "_m" #ROWS "_n" #COLUMNS                                     \
-      "_direct")]] [[kernel]] decltype(regdecode_direct<Codes, T, ROWS / 8, COLUMNS / kRowBlock>) \
-      regdecode_direct<Codes, T, ROWS / 8, COLUMNS / kRowBlock>;
+#define REGDECODE_DIRECT(name, Codes, a_name, T, ROWS, COLUMNS)                               \
+  template [[host_name("regdecode_" #name "_" #a_name "_m" #ROWS "_n" #COLUMNS                \
+                       "_direct")]] [[kernel]] decltype(regdecode_direct<Codes, T, ROWS / 8>) \
+      regdecode_direct<Codes, T, ROWS / 8>;
 #define REGDECODE_THREADGROUP(name, Codes, a_name, T, ROWS, COLUMNS)                    \
   template [[host_name(                                                                 \
       "regdecode_" #name "_" #a_name "_m" #ROWS "_n" #COLUMNS                           \

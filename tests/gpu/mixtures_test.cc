@@ -28,30 +28,26 @@ constexpr int64_t kTopKs[][2] = {{1, 1}, {2, 3}, {4, 8}};
 constexpr int64_t kExpertCounts[][2] = {{3, 4}, {1, 1}, {5, 12}, {33, 40}};
 constexpr int64_t kRowsOfBlock[] = {mm::gpu::kMostRows, 1, 24};
 
-using Kernels = std::span<const mm::gpu::ProductKernel>;
+std::span<const mm::gpu::ProductKernel> kernels() { return mm::gpu::simdgroup_policy().kernels; }
 
-bool allowed(Kernels kernels, const Row& row) {
+bool allowed(const Row& row) {
   if (row[trial::kFormat] >= 0 && trial::kFormats[row[trial::kFormat]].format > MARLIN_IQ4) return false;
   if (row[trial::kOrder] == static_cast<int>(trial::Order::unequal)) return false;  // layouts may differ, which is refused
   if (row[kPick] >= 0 && kPicks[row[kPick]] == Pick::ends && row[kExperts] == 1) return false;
   const bool codebook = trial::format_has(row, trial::has_codebook);
-  // Kernels that no table chooses have no form for planes and codebooks.
-  const bool alternatives = kernels.data() == mm::gpu::simdgroup_policy().alternatives.data();
-  if (alternatives && (codebook || trial::format_has(row, trial::has_planes))) return false;
   const int kernel = row[kKernel];
-  const bool takes_all = kernel < 0 || !kernels[static_cast<size_t>(kernel)].tensor;
+  const bool takes_all = kernel < 0 || !kernels()[static_cast<size_t>(kernel)].tensor;
   return trial::allowed(row) && (takes_all || (row[trial::kCompute] <= 0 && row[trial::kA] != 0 && !codebook));
 }
 
-std::vector<Row> pairs(Kernels kernels, int sparse_levels) {
+std::vector<Row> pairs() {
   std::vector<int> levels = trial::factor_levels();
   for (const int fixed : {trial::kM, trial::kThreads, trial::kTogether}) levels[static_cast<size_t>(fixed)] = 1;
-  levels[trial::kSparse] = sparse_levels;
-  levels.push_back(static_cast<int>(kernels.size()));
+  levels.push_back(static_cast<int>(kernels().size()));
   for (const size_t count : {std::size(kScales), std::size(kPicks), std::size(kTokenCounts), std::size(kTopKs),
                              std::size(kExpertCounts), size_t{2}, std::size(kRowsOfBlock)})
     levels.push_back(static_cast<int>(count));
-  return covering::two_way(levels, [kernels](const Row& row) { return allowed(kernels, row); }, 20261124);
+  return covering::two_way(levels, allowed, 20261124);
 }
 
 Mix mix_of(const Row& row, std::mt19937& random) {
@@ -67,11 +63,11 @@ Mix mix_of(const Row& row, std::mt19937& random) {
 }
 
 /// Every access is checked, in an order of commands, threadgroups and lanes that the row's number seeds.
-void run_row(Kernels kernels, const Row& row, uint32_t seed) {
+void run_row(const Row& row, uint32_t seed) {
   std::mt19937 random(seed);
   const trial::Case c = trial::case_of(row, seed);
   const Mix mix = mix_of(row, random);
-  const mm::gpu::ProductKernel& kernel = kernels[static_cast<size_t>(row[kKernel])];
+  const mm::gpu::ProductKernel& kernel = kernels()[static_cast<size_t>(row[kKernel])];
   const std::string name = trial::kernel_name(kernel, c);
   const Gpu gpu(std::make_shared<TestbedDevice>(TestbedOptions{.seed = seed, .changes = {}}),
                 {.probe = false, .most_rows = kRowsOfBlock[row[kBlocks]]}, {.kernel = name});
@@ -92,31 +88,18 @@ TEST(MixturePairs, StayWithinTheirBounds) {
   constexpr uint32_t kParts = 8;
   const char* const most = std::getenv("METAL_MARLIN_PAIRS");
   const uint32_t step = whole_campaigns() ? 1 : kParts;
-  const Kernels kernels = mm::gpu::simdgroup_policy().kernels;
-  const std::vector<Row> rows = pairs(kernels, 2);
+  const std::vector<Row> rows = pairs();
   int done = 0;
   std::set<int> seen;
   for (uint32_t i = 1; i <= rows.size(); ++i) {
     const bool first = seen.insert(rows[i - 1][kKernel]).second;
     if (!first && i % step != 0) continue;
     if (most != nullptr && done >= std::atoi(most)) break;
-    run_row(kernels, rows[i - 1], i);
+    run_row(rows[i - 1], i);
     ++done;
   }
-  if (most == nullptr) EXPECT_EQ(seen.size(), kernels.size());
+  if (most == nullptr) EXPECT_EQ(seen.size(), kernels().size());
   std::printf("%d products of experts of an array of %zu rows\n", done, rows.size());
-}
-
-/// The same of the kernels that no table chooses, which are for dense weights; else a row of every fourth.
-TEST(MixtureAlternatives, StayWithinTheirBounds) {
-  const Kernels kernels = mm::gpu::simdgroup_policy().alternatives;
-  const std::vector<Row> rows = pairs(kernels, 1);
-  std::set<int> seen;
-  for (uint32_t i = 1; i <= rows.size(); ++i) {
-    const bool first = seen.insert(rows[i - 1][kKernel]).second;
-    if (whole_campaigns() || (first && rows[i - 1][kKernel] % 4 == 3)) run_row(kernels, rows[i - 1], i);
-  }
-  EXPECT_EQ(seen.size(), kernels.size());
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <set>
 #include <span>
 #include <tuple>
 
@@ -31,22 +30,6 @@ bool allowed(const Row& row) {
   const bool tensor = kernel >= 0 && mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(kernel)].tensor;
   return trial::allowed(row) &&
          (!tensor || (row[trial::kCompute] <= 0 && row[trial::kA] != 0 && !trial::format_has(row, trial::has_codebook)));
-}
-
-/// Those that no table chooses have no kernels for planes and codebooks.
-bool has_alternatives(const Row& row) {
-  return trial::allowed(row) && !trial::format_has(row, trial::has_planes) && !trial::format_has(row, trial::has_codebook);
-}
-
-/// The kernels that no table chooses, with which each choice of a product meets each of the others once: dense weights.
-const std::vector<Row>& alternatives() {
-  static const std::vector<Row> rows = [] {
-    std::vector<int> levels = trial::factor_levels();
-    levels[trial::kSparse] = 1;
-    levels.push_back(static_cast<int>(mm::gpu::simdgroup_policy().alternatives.size()));
-    return covering::two_way(levels, has_alternatives, kArraySeed);
-  }();
-  return rows;
 }
 
 /// The factors of a product, and which row of kernels computes it.
@@ -81,10 +64,10 @@ struct Tally {
 
 /// The case of a row on a context of its own, which has no other kernel; `seeds` of the orders of commands, groups and lanes.
 /// Then once more with NaN, infinity, -0 and subnormals in A and the scales, if asked.
-void run_row(const std::shared_ptr<TestbedDevice>& device, std::span<const ProductKernel> kernels, const Row& row,
-             uint32_t seed, std::vector<uint64_t> orders, bool special, Tally& tally) {
+void run_row(const std::shared_ptr<TestbedDevice>& device, const Row& row, uint32_t seed, std::vector<uint64_t> orders,
+             bool special, Tally& tally) {
   const trial::Case c = trial::case_of(row, seed);
-  const ProductKernel& kernel = kernels[static_cast<size_t>(row[trial::kFactors])];
+  const ProductKernel& kernel = mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(row[trial::kFactors])];
   const std::string name = trial::kernel_name(kernel, c);
   constexpr int64_t kBlocks[] = {mm::gpu::kMostRows, 1, 24};  // of rows: one, of a tile each, or a few
   const Gpu gpu(device, {.probe = false, .most_rows = kBlocks[seed % std::size(kBlocks)]}, {.kernel = name});
@@ -132,25 +115,9 @@ TEST_P(Pairs, StayWithinTheirBounds) {
   for (uint32_t i = 1; i <= rows.size(); i += step) {
     std::vector<uint64_t> orders = {2 * i, 2 * i + 1};
     orders.resize(static_cast<size_t>(freedom.orders));
-    run_row(device, mm::gpu::simdgroup_policy().kernels, rows[i - 1], i, orders, true, tally);
+    run_row(device, rows[i - 1], i, orders, true, tally);
   }
   tally.print(freedom.name, rows.size());
-}
-
-/// Every pair of choices, one of which is the kernel, in a long campaign; else a row of every fourth kernel. Every access is
-/// checked.
-TEST(AlternativePairs, StayWithinTheirBounds) {
-  const auto device = std::make_shared<TestbedDevice>(TestbedOptions{.changes = {}});
-  std::set<int> seen;
-  Tally tally;
-  for (uint32_t i = 1; i <= alternatives().size(); ++i) {
-    const Row& row = alternatives()[i - 1];
-    const bool first = seen.insert(row[trial::kFactors]).second;
-    if (!whole_campaigns() && (!first || row[trial::kFactors] % 4 != 1)) continue;
-    run_row(device, mm::gpu::simdgroup_policy().alternatives, row, i, {i}, true, tally);
-  }
-  EXPECT_EQ(seen.size(), mm::gpu::simdgroup_policy().alternatives.size());
-  tally.print("alternatives", alternatives().size());
 }
 
 INSTANTIATE_TEST_SUITE_P(Freedoms, Pairs, testing::ValuesIn(kFreedoms),
@@ -201,8 +168,7 @@ TEST(Triples, StayWithinTheirBounds) {
   const auto device = std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}});
   Tally tally;
   for (uint32_t i = 1; i <= three_way().size(); ++i)
-    if (all || i % kParts == kPart)
-      run_row(device, mm::gpu::simdgroup_policy().kernels, three_way()[i - 1], i, {0}, false, tally);
+    if (all || i % kParts == kPart) run_row(device, three_way()[i - 1], i, {0}, false, tally);
   tally.print("triples", three_way().size());
 }
 

@@ -219,17 +219,14 @@ Source source_of(const std::string& name) {
       family + ".metal",
       {"MARLIN_PRODUCTS(X)=X(" + codes + "," + types.at(codes) + "," + activation + "," + floats.at(activation) + ")"}};
   if (name.ends_with("_tensor")) return {"regdecode_tensor.metal", source.defines, true};
-  std::string columns, last;  // the simdgroups that share K, or how A is read
+  std::string columns, last;  // how A is read
   std::getline(std::getline(parts, columns, '_'), last);
   const std::string shape = "(__VA_ARGS__," + count + (columns.empty() ? "" : "," + columns.substr(1));
   if (family == "regdecode") {
     source.defines.push_back("MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" +
                              std::string(last == "direct" ? "DIRECT" : "THREADGROUP") + shape + ")");
-  } else if (columns.empty()) {
-    source.defines.push_back("MARLIN_GEMV_ROWS(X,...)=X" + shape + ")");
   } else {
-    source.defines.push_back("MARLIN_GEMV_ROWS(X,...)=");
-    source.defines.push_back("MARLIN_GEMV_SHAPES(X,...)=X" + shape + "," + last.substr(1) + ")");
+    source.defines.push_back("MARLIN_GEMV_ROWS(X,...)=X" + shape + ")");
   }
   return source;
 }

@@ -71,28 +71,6 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Work, testing::ValuesIn(cases_to_run()), [](co
   return std::string(i.param.kind.name) + "_g" + std::to_string(i.param.group) + "_m" + std::to_string(i.param.m) + a_type;
 });
 
-/// The other shapes of the kernels do the same work, with the registers and the threadgroup memory that Apple's GPUs have.
-class AlternativeWork : public testing::TestWithParam<KernelRow> {};
-
-TEST_P(AlternativeWork, IsThatOfTheUsualKernels) {
-  const KernelRow& row = GetParam();
-  for (const Kind& kind : {kKinds[0], kKinds[4]}) {
-    const Case product{kind, 32, row.rows, MARLIN_F16, row.suffix};
-    Counted counted, largest;
-    ASSERT_TRUE(count(product, counted));
-    ASSERT_TRUE(count({kind, 32, 64, MARLIN_F16, "m64_n128_threadgroup"}, largest));
-    EXPECT_EQ(counted.counters.buffers.at(MARLIN_BUFFER_CODES).unique_bytes_read, counted.packed_code_bytes);
-    for (const Quantity& quantity : counted.quantities)
-      EXPECT_TRUE(quantity.met() || quantity.value <= accepted(product, counted, quantity.name))
-          << counted.kernel << ": " << quantity.name << " is " << quantity.value << ", its goal " << *quantity.goal;
-    EXPECT_LE(counted.counters.registers_estimated, largest.counters.registers_estimated) << counted.kernel;
-    if (!whole_campaigns()) break;
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Kernels, AlternativeWork, testing::ValuesIn(alternatives_to_run()),
-                         [](const auto& i) { return std::string(i.param.family) + "_" + i.param.suffix; });
-
 class TensorWork : public testing::TestWithParam<Case> {};
 
 TEST_P(TensorWork, DecodesEveryCodeOnce) {

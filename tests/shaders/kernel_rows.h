@@ -7,7 +7,7 @@
 
 namespace shaders {
 
-/// A row of src/backends/gpu/kernels.inc: of the kernels that the table chooses, and of the others.
+/// A row of src/backends/gpu/kernels.inc.
 struct KernelRow {
   const char *family, *suffix;
   int64_t m_min, m_max, rows, columns;
@@ -17,8 +17,5 @@ struct KernelRow {
   bool matrix() const { return std::string(family) == "regdecode"; }
 };
 const std::vector<KernelRow>& kernel_rows();
-const std::vector<KernelRow>& alternative_rows();
-/// Those that tests run: all in a long campaign, else one for each way in which they differ from the usual kernels.
-std::vector<KernelRow> alternatives_to_run();
 
 }  // namespace shaders

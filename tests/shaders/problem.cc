@@ -90,8 +90,6 @@ const KernelRow& kernel_row(const Spec& spec) {
                             : spec.suffix == row.suffix)
       return row;
   }
-  for (const KernelRow& row : alternative_rows())
-    if (spec.suffix == row.suffix) return row;
   ADD_FAILURE() << "no kernel row for " << spec.describe();
   return kernel_rows().front();
 }
@@ -130,14 +128,11 @@ metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::KernelCodes codes, co
   const std::string a_name = spec.int8 ? "i8" : float_name(spec.a_type), a_type = spec.int8 ? "char" : msl_name(spec.a_type);
   *name = std::string(row.family) + "_" + gpu::kernel_codes_name(codes) + "_" + a_name + "_" + row.suffix;
   const std::string one = std::string(gpu::kernel_codes_name(codes)) + "," + codes_type(codes) + "," + a_name + "," + a_type;
-  const std::string tile = std::to_string(row.rows) + "," + std::to_string(row.columns), suffix = row.suffix;
+  const std::string tile = std::to_string(row.rows) + "," + std::to_string(row.columns);
   std::vector<std::string> defines = {"MARLIN_PRODUCTS(X)=X(" + one + ")"};
   if (row.matrix()) {
     defines.push_back("MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" +
                       std::string(row.shares_a() ? "THREADGROUP" : "DIRECT") + "(__VA_ARGS__," + tile + ")");
-  } else if (const size_t sharers = suffix.find("_s"); sharers != std::string::npos) {
-    defines.push_back("MARLIN_GEMV_ROWS(X,...)=");
-    defines.push_back("MARLIN_GEMV_SHAPES(X,...)=X(__VA_ARGS__," + tile + "," + suffix.substr(sharers + 2) + ")");
   } else {
     defines.push_back("MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")");
   }

@@ -79,29 +79,6 @@ TEST_P(Products, AreWithinTheBoundOfEveryElement) {
   }
 }
 
-/// The kernels that no table chooses: each with one kind of dense codes, or with all in a long campaign, and with the
-/// types, orders and shapes of the draws.
-class Alternatives : public testing::TestWithParam<KernelRow> {};
-
-TEST_P(Alternatives, AreWithinTheBoundOfEveryElement) {
-  constexpr uint32_t kDense = 8;
-  uint32_t index = 0;
-  while (alternative_rows()[index].suffix != std::string(GetParam().suffix)) ++index;
-  for (uint32_t kind = 0; kind < kDense; ++kind) {
-    if (!whole_campaigns() && kind != index % kDense) continue;
-    ASSERT_FALSE(kKinds[kind].sparse);
-    const uint32_t seed = 1000 * (kind + 1) + index;
-    Setting setting;
-    setting.seed = seed;
-    Spec s = draw(kKinds[kind], GetParam(), seed);
-    s.n += GetParam().columns - 32;  // some of the row blocks of a last tile are past N
-    EXPECT_TRUE(holds(s, setting));
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Kernels, Alternatives, testing::ValuesIn(alternatives_to_run()),
-                         [](const auto& i) { return std::string(i.param.family) + "_" + i.param.suffix; });
-
 /// Activations next to an end of float32's range, with scales of the other kind: products are ordinary numbers, while sums of
 /// activations and codes would overflow, or be flushed.
 struct End {

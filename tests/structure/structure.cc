@@ -173,7 +173,7 @@ struct LongFunction {
 };
 constexpr LongFunction kLongFunctions[] = {
     {"tests/unit/checkpoint_mixed_test.cc", "WhatIsWrongWithALayerNamesItsTensor", 112},
-    {"tests/gpu/dispatch_test.cc", "IsDispatchedByItsContract", 71},
+    {"tests/gpu/dispatch_test.cc", "IsDispatchedByItsContract", 70},
     {"tests/abi/exports_signatures.h", "meaning(", 67},
     {"tests/abi/exports_world.h", "World::bad(", 66},
 };

@@ -92,16 +92,15 @@ Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const Pla
   const ActivationKind activation = activation_of(problem);
   std::vector<KernelCandidate> all;
   std::vector<const ProductKernel*> kernels;  // of the candidates
-  for (const auto some : {rules.policy.kernels, rules.policy.alternatives})
-    for (const ProductKernel& kernel : some)
-      for (int c = 0; c < kKernelCodes; ++c)
-        for (int a = 0; a < kActivationKinds; ++a) {
-          all.push_back(candidate(
-              kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
-              static_cast<KernelCodes>(c) == layout.codes &&
-                  static_cast<ActivationKind>(a) == activation && serves_rounded(kernel, problem)));
-          kernels.push_back(&kernel);
-        }
+  for (const ProductKernel& kernel : rules.policy.kernels)
+    for (int c = 0; c < kKernelCodes; ++c)
+      for (int a = 0; a < kActivationKinds; ++a) {
+        all.push_back(candidate(
+            kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
+            static_cast<KernelCodes>(c) == layout.codes &&
+                static_cast<ActivationKind>(a) == activation && serves_rounded(kernel, problem)));
+        kernels.push_back(&kernel);
+      }
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
   if (!serves_order(*kernels[index], problem))
     return Status::error(MARLIN_E_UNSUPPORTED,

@@ -11,10 +11,6 @@ namespace {
 /// Some tens of cores want a few threadgroups each. Not measured on hardware yet.
 constexpr int64_t kGroupsWanted = 128;
 
-bool has_alternatives(const RowBlockLayout& layout, ActivationKind) {
-  return !layout.sparse() && layout.codes < KernelCodes::fp4_sparse;
-}
-
 /// Codes of every format, and the two-level scales of K-quants.
 bool reads(const WeightMeta& meta) {
   if (!meta.has_two_level_scales()) return true;
@@ -37,12 +33,9 @@ constexpr std::string_view real_kernel(std::string_view name) {
     real_kernel(family "_floats_f32_" suffix), real_kernel(family "_floats_f16_" suffix), \
         real_kernel(family "_floats_bf16_" suffix), {}                                    \
   }
-#define MARLIN_GPU_NONE \
-  {}, {}, {}, {}, {}
-#define MARLIN_GPU_ROW(family, suffix, m_min, m_max, rows, columns, threads, others, invariant,    \
-                       serves)                                                                     \
+#define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads)                   \
   {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix), \
-    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix), others},                                        \
+    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix), MARLIN_GPU_OTHERS(family, suffix)},             \
    m_min,                                                                                          \
    m_max,                                                                                          \
    rows,                                                                                           \
@@ -51,36 +44,20 @@ constexpr std::string_view real_kernel(std::string_view name) {
    std::string_view(family) == "regdecode" && !std::string_view(suffix).ends_with("tensor"),       \
    std::string_view(suffix).ends_with("tensor"),                                                   \
    kGroupsWanted,                                                                                  \
-   invariant,                                                                                      \
-   serves},
-
-#define MARLIN_GPU_PRODUCT(family, suffix, ...)                                  \
-  MARLIN_GPU_ROW(family, suffix, __VA_ARGS__, MARLIN_GPU_OTHERS(family, suffix), \
-                 std::string_view(family) == "gemv", nullptr)
-#define MARLIN_GPU_ALTERNATIVE(...)
+   std::string_view(family) == "gemv"},
 #define MARLIN_GPU_HELPER(name, columns)
 constexpr ProductKernel kProducts[] = {
 #include "backends/gpu/kernels.inc"
 };
 #undef MARLIN_GPU_PRODUCT
-#undef MARLIN_GPU_ALTERNATIVE
-
-#define MARLIN_GPU_PRODUCT(...)
-#define MARLIN_GPU_ALTERNATIVE(family, suffix, ...) \
-  MARLIN_GPU_ROW(family, suffix, __VA_ARGS__, MARLIN_GPU_NONE, false, has_alternatives)
-constexpr ProductKernel kAlternatives[] = {
-#include "backends/gpu/kernels.inc"
-};
-#undef MARLIN_GPU_ALTERNATIVE
 #undef MARLIN_GPU_HELPER
 
-#define MARLIN_GPU_ALTERNATIVE(...)
+#define MARLIN_GPU_PRODUCT(...)
 #define MARLIN_GPU_HELPER(name, columns) {name, columns},
 constexpr HelperKernel kHelpers[] = {
 #include "backends/gpu/kernels.inc"
 };
 #undef MARLIN_GPU_PRODUCT
-#undef MARLIN_GPU_ALTERNATIVE
 #undef MARLIN_GPU_HELPER
 
 /// The helper whose row of the table is `prefix`, with its full name.
@@ -116,16 +93,15 @@ bool is_basic(const WeightMeta& meta) {
 }
 
 const Policy& simdgroup_policy() {
-  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, kAlternatives, reads};
+  static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, reads};
   return kPolicy;
 }
 
 bool has_product_kernel(const Policy& policy, std::string_view name) {
   if (name.empty()) return false;  // the name of what a policy has no kernels for
-  for (const auto kernels : {policy.kernels, policy.alternatives})
-    for (const ProductKernel& kernel : kernels)
-      for (const auto& names : kernel.names)
-        if (std::find(std::begin(names), std::end(names), name) != std::end(names)) return true;
+  for (const ProductKernel& kernel : policy.kernels)
+    for (const auto& names : kernel.names)
+      if (std::find(std::begin(names), std::end(names), name) != std::end(names)) return true;
   return false;
 }
 

@@ -91,8 +91,6 @@ inline constexpr size_t kMostProductKernels = 32;
 struct Policy {
   std::span<const ProductKernel> kernels;  ///< best first; at most kMostProductKernels
   SlotOrder order = SlotOrder::simdgroup;
-  /// Kernels that serve only where METAL_MARLIN_KERNEL names them.
-  std::span<const ProductKernel> alternatives = {};
   /// Whether the kernels read a matrix as it is, of those that is_basic() excludes. Narrow matrices
   /// that they do not read are widened (formats/widen.h). Null: they read none.
   bool (*reads)(const WeightMeta& meta) = nullptr;

@@ -9,25 +9,23 @@
 
 // All files of the folders shaders/metal, shaders/metal4 and shaders/common that shaders are made
 // of. The package has the top folder among its include paths, where the assembler looks, too.
-#define MARLIN_SHADER_FILES(FILE)                                    \
-  FILE(activations, "metal/activations.h")                           \
-  FILE(constants, "metal/constants.h")                               \
-  FILE(decode, "metal/decode.h")                                     \
-  FILE(epilogue, "metal/epilogue.h")                                 \
-  FILE(exact, "metal/exact.h")                                       \
-  FILE(finish, "metal/finish.metal")                                 \
-  FILE(gemv, "metal/gemv.metal")                                     \
-  FILE(instances, "metal/instances.h")                               \
-  FILE(prepare, "metal/prepare.metal")                               \
-  FILE(product, "metal/product.h")                                   \
-  FILE(regdecode, "metal/regdecode.metal")                           \
-  FILE(route, "metal/route.metal")                                   \
-  FILE(scales, "metal/scales.h")                                     \
-  FILE(unpack, "metal/unpack.metal")                                 \
-  FILE(alternatives_gemv, "metal/alternatives_gemv.metal")           \
-  FILE(alternatives_regdecode, "metal/alternatives_regdecode.metal") \
-  FILE(tensor, "metal4/regdecode_tensor.metal")                      \
-  FILE(arguments, "common/arguments.h")                              \
+#define MARLIN_SHADER_FILES(FILE)               \
+  FILE(activations, "metal/activations.h")      \
+  FILE(constants, "metal/constants.h")          \
+  FILE(decode, "metal/decode.h")                \
+  FILE(epilogue, "metal/epilogue.h")            \
+  FILE(exact, "metal/exact.h")                  \
+  FILE(finish, "metal/finish.metal")            \
+  FILE(gemv, "metal/gemv.metal")                \
+  FILE(instances, "metal/instances.h")          \
+  FILE(prepare, "metal/prepare.metal")          \
+  FILE(product, "metal/product.h")              \
+  FILE(regdecode, "metal/regdecode.metal")      \
+  FILE(route, "metal/route.metal")              \
+  FILE(scales, "metal/scales.h")                \
+  FILE(unpack, "metal/unpack.metal")            \
+  FILE(tensor, "metal4/regdecode_tensor.metal") \
+  FILE(arguments, "common/arguments.h")         \
   FILE(layout, "common/layout.h")
 
 #if defined(__APPLE__)
