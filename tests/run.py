@@ -148,7 +148,6 @@ def main():
         return 2
     if whole:
         os.environ["METAL_MARLIN_WHOLE"] = "1"
-    os.environ["METAL_MARLIN_PROFILE"] = "off"
     subprocess.run(["rm", "-rf", RESULTS], check=True)
     RESULTS.mkdir(parents=True)
     files, written = contents(), json.loads(WRITTEN.read_text()) if WRITTEN.exists() else {}

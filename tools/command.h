@@ -45,7 +45,6 @@ void add_pack(CLI::App& app, Action& action);
 void add_quantize(CLI::App& app, Action& action);
 void add_bench(CLI::App& app, Action& action);
 void add_explain(CLI::App& app, Action& action);
-void add_tune(CLI::App& app, Action& action);
 void add_quickstart(CLI::App& app, Action& action);
 
 }  // namespace metal_marlin::tools

@@ -62,7 +62,6 @@ CommandLine::CommandLine()
   add_quantize(*app_, action_);
   add_bench(*app_, action_);
   add_explain(*app_, action_);
-  add_tune(*app_, action_);
   add_quickstart(*app_, action_);
 }
 

@@ -44,7 +44,6 @@ GENERATED = ("_abi.py", "Constants.swift")
 BY_THE_LAYER = {"struct_size": "the layer fills it in", "reserved": "must be 0"}
 IN_NO_LANGUAGE = {
     "marlin_device_info.flags": "none is defined",
-    "marlin_open_desc.flags": "none is defined",
     "marlin_error.status": "a function returns it, too",
 }
 HOST = "the library's own memory and threads: Python's would take the interpreter's lock"

@@ -361,7 +361,7 @@ TEST(Sizes, BeyondWhatAKernelCountsAreRefusedBeforeAnythingIsRead) {
   Product p(world, 1, 1, 1);  // one element a row, which INT8 activations pad to 32
   p.desc.compute = MARLIN_COMPUTE_INT8;
   const marlin_gemm_desc* const descs[] = {&p.desc};
-  EXPECT_FAILS(MARLIN_E_MEMORY, "do not fit the address space", marlin_prepare, nullptr, descs, 1u, int64_t{1} << 60, nullptr);
+  EXPECT_FAILS(MARLIN_E_SHAPE, "do not fit the address space", marlin_prepare, nullptr, descs, 1u, int64_t{1} << 60, nullptr);
 }
 
 /// Every call that would ask the device; the number of the first that does not say why it cannot, or 0.
