@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <tuple>
 #include <vector>
 
@@ -14,7 +13,6 @@
 #include "measure.h"
 #include "names.h"
 #include "notes.h"
-#include "printable.h"
 #include "progress.h"
 #include "shape_options.h"
 #include "table.h"

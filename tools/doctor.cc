@@ -3,18 +3,17 @@
 #include <sys/utsname.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "command.h"
 #include "cpu_info.h"
+#include "json.h"
 #include "kernel_checks.h"
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
-#include "printable.h"
 #include "progress.h"
 #include "quantize_options.h"
 #include "table.h"
@@ -22,8 +21,6 @@
 namespace metal_marlin::tools {
 namespace doctor_command {
 namespace {
-
-using nlohmann::ordered_json;
 
 struct Options {
   bool measure = true, json = false;
@@ -98,16 +95,16 @@ void print_limits(const MeasuredLimits& limits, unsigned threads) {
       "figures of the same minute.\n");
 }
 
-ordered_json about_build() {
+Json about_build() {
 #ifdef __clang__
   constexpr const char* kCompiler = __VERSION__;
 #else
   constexpr const char* kCompiler = "GCC " __VERSION__;
 #endif
   const uint32_t v = marlin_version();
-  ordered_json build = {{"version", fmt::format("{}.{}.{}", v >> 16, (v >> 8) & 0xff, v & 0xff)},
-                        {"abi", fmt::format("{}.{}", MARLIN_ABI_MAJOR, MARLIN_ABI_MINOR)},
-                        {"compiler", kCompiler}};
+  Json build = {{"version", fmt::format("{}.{}.{}", v >> 16, (v >> 8) & 0xff, v & 0xff)},
+                {"abi", fmt::format("{}.{}", MARLIN_ABI_MAJOR, MARLIN_ABI_MINOR)},
+                {"compiler", kCompiler}};
   for (const char* name : {"METAL_MARLIN_ISA", "METAL_MARLIN_KERNEL"}) {
     const char* value = std::getenv(name);
     build[name] = value != nullptr ? value : "";
@@ -116,19 +113,19 @@ ordered_json about_build() {
 }
 
 /// Leaves out the name of the machine, which may be the name of its owner.
-ordered_json about_machine(unsigned threads) {
+Json about_machine(unsigned threads) {
   utsname names{};
   uname(&names);
   const CpuInfo& cpu = cpu_info();
-  ordered_json caches = ordered_json::object();
+  Json caches = Json::Members{};
   for (const CacheInfo& cache : cpu.caches) caches[cache.name] = cache.bytes;
   return {{"system", names.sysname}, {"release", names.release}, {"machine", names.machine},
           {"processor", cpu.model},  {"features", cpu.features}, {"caches", caches},
           {"cpus", cpu.cpus},        {"threads", threads}};
 }
 
-ordered_json about_devices() {
-  ordered_json all = ordered_json::array();
+Json about_devices() {
+  Json all = Json::Items{};
   for (const marlin_device_info& info : devices())
     all.push_back({{"backend", backend_name(info.backend)},
                    {"index", info.index},
@@ -139,17 +136,17 @@ ordered_json about_devices() {
   return all;
 }
 
-ordered_json to_json(const MeasuredLimits& limits) {
-  ordered_json json = {{"reading", limits.reading}, {"read_gbytes_per_s", limits.read_rate / 1e9}};
+Json to_json(const MeasuredLimits& limits) {
+  Json json = {{"reading", limits.reading}, {"read_gbytes_per_s", limits.read_rate / 1e9}};
   for (const auto& [instruction, peak] : limits.peaks) json["gops"][instruction] = peak / 1e9;
   return json;
 }
 
 void print_json(const Options& options, unsigned threads) {
-  ordered_json all = {
+  Json all = {
       {"build", about_build()}, {"machine", about_machine(threads)}, {"devices", about_devices()}};
   if (options.measure) {
-    all["kernel_checks"] = ordered_json::array();
+    all["kernel_checks"] = Json::Items{};
     for (const KernelChecks& checks : check_kernels())
       all["kernel_checks"].push_back(tools::to_json(checks));
     all["limits"] = to_json(measure_limits(threads));

@@ -5,9 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "input_files.h"
+#include "json.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -90,11 +90,8 @@ bool add_gguf(Header& header, FileTensors& sum) {
 
 bool add_safetensors(Header& header, FileTensors& sum) {
   uint64_t names = 0;
-  const auto count = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& key) {
-    if (event == nlohmann::json::parse_event_t::key && depth == 1) names += key != "__metadata__";
-    return depth == 0;  // the header may be large, and nothing of it is kept
-  };
-  if (nlohmann::json::parse(header.text(), count, false).is_discarded()) return false;
+  const auto count = [&](const std::string& name) { names += name != "__metadata__"; };
+  if (!Json::for_each_key(header.text(), count)) return false;
   sum.count += names;
   sum.bytes += header.left();
   return true;

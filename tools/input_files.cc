@@ -5,10 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <nlohmann/json.hpp>
+#include <iterator>
 #include <optional>
 #include <regex>
 #include <vector>
+
+#include "json.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -73,10 +75,11 @@ std::set<std::string> shards_of(const fs::path& index) {
   std::set<std::string> names;
   if (std::error_code none; !fs::is_regular_file(index, none)) return names;
   std::ifstream file(index);
-  const nlohmann::json read = nlohmann::json::parse(file, nullptr, false);
-  if (!read.is_object() || !read.contains("weight_map")) return names;
-  for (const auto& [tensor, shard] : read["weight_map"].items()) {
-    if (shard.is_string()) names.insert(shard.get<std::string>());
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  const Json read = Json::parse(text);
+  if (!read.contains("weight_map") || !read.at("weight_map").is_object()) return names;
+  for (const auto& [tensor, shard] : read.at("weight_map").members()) {
+    if (shard.is_string()) names.insert(shard.text());
   }
   return names;
 }

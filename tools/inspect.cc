@@ -3,13 +3,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
 #include "command.h"
 #include "file_tensors.h"
 #include "input_files.h"
+#include "json.h"
 #include "library.h"
 #include "names.h"
 #include "notes.h"
@@ -118,22 +118,20 @@ struct Account {
   }
 };
 
-nlohmann::ordered_json number_or_null(const std::optional<double>& number) {
-  return number ? nlohmann::ordered_json(*number) : nlohmann::ordered_json(nullptr);
+Json number_or_null(const std::optional<double>& number) {
+  return number ? Json(*number) : Json(nullptr);
 }
 
 /// null if a size is not known.
-nlohmann::ordered_json size_or_null(int64_t size) {
-  return size > 0 ? nlohmann::ordered_json(size) : nlohmann::ordered_json(nullptr);
-}
+Json size_or_null(int64_t size) { return size > 0 ? Json(size) : Json(nullptr); }
 
 /// The type of a layer's blocks or floats in a GGUF; "" in other files, whose layers have parts.
 std::string type_of(const marlin_checkpoint* checkpoint, const marlin_layer_info& info) {
   return info.layout == MARLIN_LAYOUT_GGUF ? tensor_type(checkpoint, info.name) : "";
 }
 
-nlohmann::ordered_json json_of(const marlin_checkpoint* checkpoint, const marlin_layer_info& info,
-                               const std::string& why_not) {
+Json json_of(const marlin_checkpoint* checkpoint, const marlin_layer_info& info,
+             const std::string& why_not) {
   return {{"name", info.name},
           {"type", text_or_null(type_of(checkpoint, info))},
           {"format", format_name(info.format)},
@@ -156,7 +154,7 @@ nlohmann::ordered_json json_of(const marlin_checkpoint* checkpoint, const marlin
 
 /// The text of a member of an object, indented by `depth` spaces, as dump(1) of the whole object
 /// would print it.
-std::string indented(const nlohmann::ordered_json& value, size_t depth) {
+std::string indented(const Json& value, size_t depth) {
   const std::string text = json_text(value, 1), indent(depth, ' ');
   std::string out;
   for (const char c : text) {
@@ -185,21 +183,20 @@ Totals print_json(const std::string& path, const marlin_checkpoint* checkpoint) 
                indented(json_of(checkpoint, info, reasons.of(info)), 2));
     totals.add(info);
   });
-  const nlohmann::ordered_json sums = {{"layers", totals.layers},
-                                       {"quantized", totals.quantized},
-                                       {"sparse_2_4", totals.sparse},
-                                       {"loadable", totals.loadable},
-                                       {"weights", totals.weights},
-                                       {"bytes", totals.bytes},
-                                       {"bits_a_weight", number_or_null(totals.bits())}};
+  const Json sums = {{"layers", totals.layers},
+                     {"quantized", totals.quantized},
+                     {"sparse_2_4", totals.sparse},
+                     {"loadable", totals.loadable},
+                     {"weights", totals.weights},
+                     {"bytes", totals.bytes},
+                     {"bits_a_weight", number_or_null(totals.bits())}};
   const Account account(totals, path, checkpoint);
-  const nlohmann::ordered_json of_bytes = {
+  const Json of_bytes = {
       {"read", totals.bytes - totals.unread_bytes},
       {"not_read", totals.unread_bytes},
       {"plain_tensors", account.plain_bytes()},
       {"all_tensors", account.bytes()},
-      {"tensors", account.tensors ? nlohmann::ordered_json(account.tensors->count)
-                                  : nlohmann::ordered_json(nullptr)},
+      {"tensors", account.tensors ? Json(account.tensors->count) : Json(nullptr)},
       {"quant_method", text_or_null(account.method)}};
   const std::string note = note_of(checkpoint);
   fmt::print("{}],\n \"totals\": {},\n \"account\": {}{}\n}}\n", totals.layers == 0 ? "" : "\n ",

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "command.h"
 #include "library.h"
@@ -88,10 +87,9 @@ void print(const KernelChecks& checks) {
   if (!checks.failure.empty()) fmt::print("the check ended early: {}\n", checks.failure);
 }
 
-nlohmann::ordered_json to_json(const KernelChecks& checks) {
-  nlohmann::ordered_json json = {{"backend", backend_name(checks.device.backend)},
-                                 {"device", checks.device.name}};
-  json["kernels"] = nlohmann::ordered_json::array();
+Json to_json(const KernelChecks& checks) {
+  Json json = {{"backend", backend_name(checks.device.backend)}, {"device", checks.device.name}};
+  json["kernels"] = Json::Items{};
   for (const ServingKernel& kernel : checks.kernels)
     json["kernels"].push_back({{"format", format_name(kernel.format)},
                                {"M", kernel.m},

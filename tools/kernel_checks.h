@@ -3,10 +3,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
+#include "json.h"
 #include "metal_marlin/metal_marlin.h"
 
 namespace metal_marlin::tools {
@@ -30,6 +30,6 @@ struct KernelChecks {
 std::vector<KernelChecks> check_kernels();
 /// Prints a table with a row for each format and refused kernel, and the messages.
 void print(const KernelChecks& checks);
-nlohmann::ordered_json to_json(const KernelChecks& checks);
+Json to_json(const KernelChecks& checks);
 
 }  // namespace metal_marlin::tools

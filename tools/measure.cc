@@ -6,7 +6,6 @@
 #include <chrono>
 #include <iterator>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "names.h"
@@ -297,32 +296,32 @@ std::vector<Measurement> measure(const Bench& bench, std::span<Rotation> rotatio
   return out;
 }
 
-nlohmann::ordered_json to_json(const Measurement& m) {
-  nlohmann::ordered_json json = {{"backend", m.backend},
-                                 {"kernel", m.kernel},
-                                 {"format", format_name(m.format)},
-                                 {"compute", compute_name(m.job.compute)},
-                                 {"M", m.job.m},
-                                 {"N", m.n},
-                                 {"K", m.k},
-                                 {"group", m.group},
-                                 {"threads", m.threads},
-                                 {"seconds", m.seconds},
-                                 {"gbytes_per_s", m.byte_rate() / 1e9},
-                                 {"gflops", m.rate() / 1e9},
-                                 {"limit", m.limit()},
-                                 {"fraction_of_limit", m.fraction_of_limit()},
-                                 {"nmse", m.verdict.nmse},
-                                 {"dtype", dtype_name(m.job.dtype)},
-                                 {"out_dtype", dtype_name(m.job.out_dtype)},
-                                 {"weight_bytes", m.bytes},
-                                 {"read_gbytes_per_s", m.read_rate / 1e9},
-                                 {"read_kernel", m.reading},
-                                 {"instruction", m.instruction},
-                                 {"peak_gflops", m.peak / 1e9},
-                                 {"sparse", m.sparse ? "2:4" : "none"},
-                                 {"limit_spread", m.limit_spread},
-                                 {"other_processors", m.other_processors}};
+Json to_json(const Measurement& m) {
+  Json json = {{"backend", m.backend},
+               {"kernel", m.kernel},
+               {"format", format_name(m.format)},
+               {"compute", compute_name(m.job.compute)},
+               {"M", m.job.m},
+               {"N", m.n},
+               {"K", m.k},
+               {"group", m.group},
+               {"threads", m.threads},
+               {"seconds", m.seconds},
+               {"gbytes_per_s", m.byte_rate() / 1e9},
+               {"gflops", m.rate() / 1e9},
+               {"limit", m.limit()},
+               {"fraction_of_limit", m.fraction_of_limit()},
+               {"nmse", m.verdict.nmse},
+               {"dtype", dtype_name(m.job.dtype)},
+               {"out_dtype", dtype_name(m.job.out_dtype)},
+               {"weight_bytes", m.bytes},
+               {"read_gbytes_per_s", m.read_rate / 1e9},
+               {"read_kernel", m.reading},
+               {"instruction", m.instruction},
+               {"peak_gflops", m.peak / 1e9},
+               {"sparse", m.sparse ? "2:4" : "none"},
+               {"limit_spread", m.limit_spread},
+               {"other_processors", m.other_processors}};
   if (!m.type.empty()) json["type"] = m.type;
   if (m.times != 0) {
     json["layer"] = m.layer;

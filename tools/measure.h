@@ -4,11 +4,11 @@
 
 #include <cstdint>
 #include <functional>
-#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "json.h"
 #include "machine_limits.h"
 #include "reference.h"
 #include "workload.h"
@@ -78,7 +78,7 @@ struct Measurement {
 };
 
 /// One line of `bench --json`.
-nlohmann::ordered_json to_json(const Measurement& measurement);
+Json to_json(const Measurement& measurement);
 
 /// "reading memory 80.1 GB/s (64-byte loads, 4 streams, ...), vdpbf16ps 1010 Gop/s, ...": medians
 /// of the limits of these measurements.

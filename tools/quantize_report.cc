@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
+#include "json.h"
 #include "names.h"
 #include "notes.h"
 #include "printable.h"
@@ -137,7 +137,7 @@ void print_quantized(const std::vector<LayerOutcome>& outcomes, const Untouched&
 
 void print_quantized_json(const std::vector<LayerOutcome>& outcomes, const Untouched& untouched,
                           const std::string& input, const std::string& output, bool dry_run) {
-  nlohmann::ordered_json layers = nlohmann::ordered_json::array();
+  Json layers = Json::Items{};
   for (const LayerOutcome& layer : outcomes) {
     const marlin_convert_outcome& o = layer.numbers;
     layers.push_back({{"name", layer.name},
@@ -161,23 +161,23 @@ void print_quantized_json(const std::vector<LayerOutcome>& outcomes, const Untou
                       {"kept_norm", o.kept_norm}});
   }
   const Sums sums = add_up(outcomes);
-  const nlohmann::ordered_json all = {{"input", input},
-                                      {"output", output},
-                                      {"dry_run", dry_run},
-                                      {"layers", layers},
-                                      {"totals",
-                                       {{"quantized", sums.layers},
-                                        {"exact", sums.exact},
-                                        {"left", sums.skipped},
-                                        {"matrices_left", untouched.matrices},
-                                        {"bytes_left", untouched.bytes},
-                                        {"weights", sums.weights},
-                                        {"bytes_before", sums.before},
-                                        {"bytes_after", sums.after},
-                                        {"bits_per_weight", sums.bits()},
-                                        {"squared_error", sums.error},
-                                        {"squared_norm", sums.norm},
-                                        {"kept_norm", sums.kept}}}};
+  const Json all = {{"input", input},
+                    {"output", output},
+                    {"dry_run", dry_run},
+                    {"layers", layers},
+                    {"totals",
+                     {{"quantized", sums.layers},
+                      {"exact", sums.exact},
+                      {"left", sums.skipped},
+                      {"matrices_left", untouched.matrices},
+                      {"bytes_left", untouched.bytes},
+                      {"weights", sums.weights},
+                      {"bytes_before", sums.before},
+                      {"bytes_after", sums.after},
+                      {"bits_per_weight", sums.bits()},
+                      {"squared_error", sums.error},
+                      {"squared_norm", sums.norm},
+                      {"kept_norm", sums.kept}}}};
   fmt::print("{}\n", json_text(all, 1));
 }
 

@@ -2,28 +2,26 @@
 
 #include <fmt/core.h>
 
-#include <nlohmann/json.hpp>
-
 #include "command.h"
+#include "json.h"
 
 namespace metal_marlin::tools {
 
 SafetensorsWriter::SafetensorsWriter(OutputFile& file, const std::vector<Tensor>& tensors)
     : file_(file) {
-  // Members are appended: to look each name up takes quadratic time.
-  nlohmann::ordered_json header = nlohmann::ordered_json::object();
-  auto& members = header.get_ref<nlohmann::ordered_json::object_t&>();
+  std::string text;
   uint64_t end = 0;
   for (const Tensor& tensor : tensors) {
     uint64_t bytes = sizeof(float);
     for (int64_t dim : tensor.shape) bytes *= static_cast<uint64_t>(dim);
-    members.push_back(
-        {tensor.name,
-         {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {end, end + bytes}}}});
+    const Json::Members entry = {
+        {"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {end, end + bytes}}};
+    text += text.empty() ? "{" : ",";
+    text += Json(tensor.name).dump() + ":" + Json(entry).dump();
     end += bytes;
   }
   left_ = end / sizeof(float);
-  std::string text = header.dump();
+  text += text.empty() ? "{}" : "}";
   text.resize((text.size() + 7) / 8 * 8, ' ');  // so that the data is aligned
 
   unsigned char length[8];

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <ctime>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <utility>
 
 namespace timing {
 namespace {
+
+using metal_marlin::tools::Json;
 
 std::string today() {
   const std::time_t now = std::time(nullptr);
@@ -57,22 +58,22 @@ void print_place(const ExpertPlace& place) {
   std::printf("%-8s %-6s %4g %6lld", place.products, place.format.name, place.skew, static_cast<long long>(place.tokens));
 }
 
-void put_format(nlohmann::ordered_json& record, const Format& format) {
+void put_format(Json& record, const Format& format) {
   record["format"] = format.name;
   record["group"] = format.group;
 }
 
-void put_kernels(nlohmann::ordered_json& record, const KernelNames& kernels) {
+void put_kernels(Json& record, const KernelNames& kernels) {
   for (const auto& [kind, kernel] : kernels) record["kernels"][kind] = kernel;
 }
 
-void put_times(nlohmann::ordered_json& record, const RaceTimes& race) {
+void put_times(Json& record, const RaceTimes& race) {
   record["us"] = race.us;
   record["read_us"] = race.read_us;
   record["times_read"] = race.times_read;
 }
 
-void put_cublas(nlohmann::ordered_json& record, const RaceTimes& race, const std::string& cublas) {
+void put_cublas(Json& record, const RaceTimes& race, const std::string& cublas) {
   record["cublas"] = nullptr;
   record["cublas_us"] = nullptr;
   record["speedup_over_cublas"] = nullptr;
@@ -92,18 +93,18 @@ Report::Report(Setting setting, const std::string& json) : setting_(std::move(se
   if (!json_) throw std::runtime_error(json + ": cannot be written");
 }
 
-void Report::write(const nlohmann::ordered_json& result, const Verdict& verdict) {
+void Report::write(const Json& result, const Verdict& verdict) {
   std::fflush(stdout);
   right_ = right_ && verdict.is_right();
   if (!json_.is_open()) return;
-  nlohmann::ordered_json record;
+  Json record;
   record["device"] = setting_.device;
   record["driver"] = setting_.driver;
   record["activations"] = name_of(setting_.activations);
   record["compute"] = setting_.compute == MARLIN_COMPUTE_FP8 ? "fp8" : "default";
   record["temperature"] = temperature_of(setting_);
   record["rounds"] = setting_.rounds;
-  record.update(result);
+  for (const auto& [key, value] : result.members()) record[key] = value;
   record["right"] = verdict.is_right();
   record["worst_error_over_bound"] = verdict.worst();
   record["nmse"] = verdict.nmse();
@@ -146,7 +147,7 @@ void ProductReport::add(const ProductResult& result) {
   print_place(shape, format, m);
   std::printf(" %9.2f %9.2f %6.2f %s %8.1f %7.3f  %s\n", race.us, race.read_us, race.times_read, cublas_text(race).c_str(),
               result.tflops(), verdict.worst(), kernel.c_str());
-  nlohmann::ordered_json record;
+  Json record;
   record["shape"] = shape.name;
   record["k"] = shape.k;
   record["n"] = shape.n;
@@ -187,7 +188,7 @@ void DecoderReport::add(const DecoderResult& result) {
   std::printf("%-6s %5lld %9.1f %9.1f %6.2f %9.1f %6.2f %s %8.1f %7.3f\n", format.name, static_cast<long long>(m), race.us,
               result.tokens_per_second(), 1e-9 * static_cast<double>(bytes), race.read_us, race.times_read,
               cublas_text(race).c_str(), result.tflops(), verdict.worst());
-  nlohmann::ordered_json record;
+  Json record;
   record["model"] = "decoder";
   put_format(record, format);
   record["m"] = m;
@@ -236,7 +237,7 @@ void ExpertReport::add(const ExpertResult& result) {
               tflops, verdict.worst());
   for (const auto& [kind, kernel] : kernels) std::printf(" %s", kernel.c_str());
   std::printf("\n");
-  nlohmann::ordered_json record;
+  Json record;
   record["model"] = "experts";
   record["products"] = place.products;
   put_format(record, place.format);

@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <fstream>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "metal_marlin/metal_marlin.h"
 #include "timing_check.h"
 #include "timing_operands.h"
+#include "tools/json.h"
 
 namespace timing {
 
@@ -37,7 +37,7 @@ class Report {
 
  protected:
   /// A record: the setting, `result`, and the verdict.
-  void write(const nlohmann::ordered_json& result, const Verdict& verdict);
+  void write(const metal_marlin::tools::Json& result, const Verdict& verdict);
   /// Ends a line of the table: the library refuses the product.
   void refuse(const std::string& why);
 

@@ -7,18 +7,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
 
 #include "counted.h"
 #include "counted_experts.h"
+#include "tools/json.h"
 #include "tools/table.h"
 
 namespace {
 
-using nlohmann::ordered_json;
 using namespace shaders;
+using metal_marlin::tools::Json;
 using metal_marlin::tools::Table;
 
 struct Options {
@@ -114,29 +114,33 @@ std::string verdict(const std::vector<Quantity>& quantities) {
   return missed.empty() ? "met" : missed;
 }
 
-void add_quantities(const std::vector<Quantity>& quantities, ordered_json& json) {
+void add_quantities(const std::vector<Quantity>& quantities, Json& json) {
   bool all = true;
   for (const Quantity& q : quantities) {
-    ordered_json& entry = json["counted"][q.name] = {{"value", q.value}};
-    if (q.goal) entry.update({{"goal", *q.goal}, {"goal_is", q.kind == Goal::exactly ? "exact" : "most"}, {"met", q.met()}});
+    Json& entry = json["counted"][q.name] = {{"value", q.value}};
+    if (q.goal) {
+      entry["goal"] = *q.goal;
+      entry["goal_is"] = q.kind == Goal::exactly ? "exact" : "most";
+      entry["met"] = q.met();
+    }
     all = all && q.met();
   }
   json["met"] = all;
 }
 
-ordered_json record(const Case& c, const Counted& counted) {
-  ordered_json json = {{"kernel", counted.kernel},
-                       {"format", format_of(c)},
-                       {"zeros", ""},
-                       {"sparse", c.kind.sparse ? "2:4" : "none"},
-                       {"group", c.group},
-                       {"M", c.m},
-                       {"dtype", c.a_type == MARLIN_F32   ? "f32"
-                                 : c.a_type == MARLIN_F16 ? "f16"
-                                                          : "bf16"},
-                       {"N", kCountedN},
-                       {"K", kCountedK},
-                       {"passes", counted.passes}};
+Json record(const Case& c, const Counted& counted) {
+  Json json = {{"kernel", counted.kernel},
+               {"format", format_of(c)},
+               {"zeros", ""},
+               {"sparse", c.kind.sparse ? "2:4" : "none"},
+               {"group", c.group},
+               {"M", c.m},
+               {"dtype", c.a_type == MARLIN_F32   ? "f32"
+                         : c.a_type == MARLIN_F16 ? "f16"
+                                                  : "bf16"},
+               {"N", kCountedN},
+               {"K", kCountedK},
+               {"passes", counted.passes}};
   json["zeros"] = c.kind.zeros == ZeroKind::none ? "none" : c.kind.zeros == ZeroKind::integer ? "integer" : "additive";
   constexpr std::pair<int, const char*> kBuffers[] = {
       {MARLIN_BUFFER_CODES, "codes"}, {MARLIN_BUFFER_SCALES, "scales"}, {MARLIN_BUFFER_A, "activations"}};
@@ -151,22 +155,22 @@ ordered_json record(const Case& c, const Counted& counted) {
   return json;
 }
 
-ordered_json record(const ExpertCase& c, const CountedExperts& counted) {
-  ordered_json json = {{"kernel", counted.kernel},
-                       {"format", c.weights},
-                       {"compute", c.int8 ? "int8" : "default"},
-                       {"act_order", c.act_order},
-                       {"tokens", c.tokens},
-                       {"top_k", c.top_k},
-                       {"experts", c.experts},
-                       {"skew", c.skew},
-                       {"N", kExpertN},
-                       {"K", kExpertK},
-                       {"distinct", counted.distinct},
-                       {"tiles", counted.items},
-                       {"routed_rows", counted.rows}};
+Json record(const ExpertCase& c, const CountedExperts& counted) {
+  Json json = {{"kernel", counted.kernel},
+               {"format", c.weights},
+               {"compute", c.int8 ? "int8" : "default"},
+               {"act_order", c.act_order},
+               {"tokens", c.tokens},
+               {"top_k", c.top_k},
+               {"experts", c.experts},
+               {"skew", c.skew},
+               {"N", kExpertN},
+               {"K", kExpertK},
+               {"distinct", counted.distinct},
+               {"tiles", counted.items},
+               {"routed_rows", counted.rows}};
   for (const auto& [kernel, counters] : counted.dispatches) {
-    ordered_json& of_kernel = json["dispatches"][kernel];
+    Json& of_kernel = json["dispatches"][kernel];
     for (const auto& [buffer, b] : counters.buffers)
       of_kernel[std::to_string(buffer)] = {
           {"requested_bytes", b.bytes_read}, {"written_bytes", b.bytes_written}, {"simdgroup_lines", b.simdgroup_lines}};

@@ -3,19 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <random>
 
 #include "run_command.h"
 #include "safetensors.h"
+#include "tools/json.h"
 
 namespace metal_marlin::test {
 namespace {
 
-using nlohmann::json;
 using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using tools::Json;
 
 /// A .safetensors file of zeros, or of the bytes that a tensor names.
 class Model {
@@ -37,7 +37,7 @@ class Model {
   size_t tensors() const { return header_.size(); }
 
  private:
-  json header_ = json::object();
+  Json header_ = Json::Members{};
   std::string data_;
 };
 
@@ -59,13 +59,14 @@ void add_gptq(Model& model, const std::string& name, int32_t group_of_7 = 0) {
   model.add(name + ".g_idx", "I32", {kK}, 4, index);
 }
 
-void expect_sums(const json& said) {
-  const json& account = said.at("account");
+void expect_sums(const Json& said) {
+  const Json& account = said.at("account");
   uint64_t read = 0, not_read = 0;
-  for (const json& layer : said.at("layers")) (layer.at("loads") ? read : not_read) += layer.at("bytes").get<uint64_t>();
+  for (const Json& layer : said.at("layers").items())
+    (layer.at("loads").boolean() ? read : not_read) += static_cast<uint64_t>(layer.at("bytes").integer());
   EXPECT_EQ(account.at("read"), read);
   EXPECT_EQ(account.at("not_read"), not_read);
-  EXPECT_EQ(account.at("all_tensors").get<uint64_t>(), read + not_read + account.at("plain_tensors").get<uint64_t>());
+  EXPECT_EQ(account.at("all_tensors"), read + not_read + static_cast<uint64_t>(account.at("plain_tensors").integer()));
 }
 
 /// A user of the command can answer what a file leaves open.
@@ -113,21 +114,21 @@ TEST(Account, HasEveryByteOfFilesDrawnByChance) {
     model.write(scratch.at("model.safetensors"));
     write_file(scratch.at("config.json"), kConfig);
     const Ran ran = run_command({"inspect", "--json", scratch.at("model.safetensors")});
-    const json said = json::parse(ran.out);
+    const Json said = Json::parse(ran.out);
     expect_sums(said);
     EXPECT_EQ(said.at("account").at("all_tensors"), model.bytes()) << ran.out;
     EXPECT_EQ(said.at("account").at("tensors"), model.tensors()) << ran.out;
-    EXPECT_EQ(ran.exit_code, all_read && !said.at("layers").empty() ? 0 : 1) << ran.out;
+    EXPECT_EQ(ran.exit_code, all_read && said.at("layers").size() != 0 ? 0 : 1) << ran.out;
   }
 }
 
 TEST(Account, HasEveryByteOfTheTestData) {
   for (const auto& folder : std::filesystem::directory_iterator(data(""))) {
     if (!folder.is_directory()) continue;
-    const json said = json::parse(run_command({"inspect", "--json", folder.path().string()}).out);
+    const Json said = Json::parse(run_command({"inspect", "--json", folder.path().string()}).out);
     expect_sums(said);
-    EXPECT_GT(said.at("account").at("tensors"), 0);
-    for (const json& layer : said.at("layers"))
+    EXPECT_GT(said.at("account").at("tensors").number(), 0);
+    for (const Json& layer : said.at("layers").items())
       EXPECT_EQ(layer.at("type").is_string(), layer.at("layout") == "gguf") << folder.path() << layer;
   }
 }
@@ -154,9 +155,9 @@ TEST(Account, IsASentence) {
 }
 
 TEST(Account, NamesTheTypesOfAGguf) {
-  const json layers = json::parse(run_command({"inspect", "--json", data("gguf-llama-q4km")}).out).at("layers");
+  const Json layers = Json::parse(run_command({"inspect", "--json", data("gguf-llama-q4km")}).out).at("layers");
   std::vector<std::string> types;
-  for (const json& layer : layers) types.push_back(layer.at("type"));
+  for (const Json& layer : layers.items()) types.push_back(layer.at("type").text());
   EXPECT_EQ(types, (std::vector<std::string>{"Q6_K", "Q4_K", "Q5_0", "Q4_K", "Q6_K", "Q8_0", "Q4_K", "Q4_K"}));
 }
 
@@ -190,8 +191,8 @@ TEST(Quantize, SaysWhatItLeft) {
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("1 layer quantized, 4.1 kB -> "));
   EXPECT_THAT(ran.out, HasSubstr("left as they are: 2 matrices with 66.7 % of the bytes, the first model.embed_tokens"));
-  const json config = json::parse(read_file(scratch.at("out/config.json"))).at("quantization_config");
-  EXPECT_EQ(config.at("ignore"), (json{"model.embed_tokens", "model.layers.0.mlp.gate"}));
+  const Json config = Json::parse(read_file(scratch.at("out/config.json"))).at("quantization_config");
+  EXPECT_EQ(config.at("ignore"), (Json{"model.embed_tokens", "model.layers.0.mlp.gate"}));
 }
 
 /// Codes that nobody reads cannot be described beside new ones.

@@ -9,13 +9,13 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <random>
 #include <set>
 #include <sstream>
 #include <thread>
 
 #include "run_command.h"
+#include "tools/json.h"
 #include "tools/measure.h"
 #include "tools/neighbors.h"
 #include "tools/notes.h"
@@ -266,7 +266,7 @@ TEST(Command, SuggestsALayer) {
 
 /// A .safetensors file of 8-bit integers, which are of no layout that is read, and of one layer of floats.
 std::string write_unread(const ScratchFolder& scratch, int layers) {
-  nlohmann::json header;
+  tools::Json header;
   size_t end = 0;
   const auto add = [&](const std::string& name, const char* dtype, size_t bytes) {
     header[name] = {{"dtype", dtype}, {"shape", {4, 8}}, {"data_offsets", {end, end + bytes}}};

@@ -6,24 +6,24 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "run_command.h"
+#include "tools/json.h"
 
 namespace metal_marlin::test {
 namespace {
 
-using nlohmann::json;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
+using tools::Json;
 
-std::vector<json> records_of(const std::string& text) {
+std::vector<Json> records_of(const std::string& text) {
   std::istringstream in(text);
-  std::vector<json> records;
-  for (std::string line; std::getline(in, line);) records.push_back(json::parse(line));
+  std::vector<Json> records;
+  for (std::string line; std::getline(in, line);) records.push_back(Json::parse(line));
   return records;
 }
 
@@ -33,19 +33,19 @@ TEST(Bench, RecordsHaveEveryField) {
   EXPECT_THAT(ran.err, IsEmpty());
   const auto records = records_of(ran.out);
   EXPECT_EQ(records.size(), 5u * 2 * 2);  // formats, computes, M
-  for (const json& record : records) {
+  for (const Json& record : records) {
     for (const char* field : {"backend", "kernel", "format", "compute", "limit"}) {
       EXPECT_TRUE(record.at(field).is_string()) << field << record;
       EXPECT_NE(record.at(field), "") << field << record;
     }
     for (const char* field : {"M", "N", "K", "group", "threads", "seconds", "gbytes_per_s", "gflops", "fraction_of_limit"}) {
-      EXPECT_GT(record.at(field).get<double>(), 0) << field << record;
+      EXPECT_GT(record.at(field).number(), 0) << field << record;
     }
     EXPECT_EQ(record.at("N"), 96);
     EXPECT_EQ(record.at("K"), 160);
-    EXPECT_LT(record.at("nmse").get<double>(), record.at("compute") == "int8" ? 5e-4 : 1e-11) << record;
-    const double flops = 2.0 * record.at("M").get<double>() * 96 * 160 / record.at("seconds").get<double>();
-    EXPECT_NEAR(record.at("gflops").get<double>(), flops / 1e9, 1e-6 * flops);
+    EXPECT_LT(record.at("nmse").number(), record.at("compute") == "int8" ? 5e-4 : 1e-11) << record;
+    const double flops = 2.0 * record.at("M").number() * 96 * 160 / record.at("seconds").number();
+    EXPECT_NEAR(record.at("gflops").number(), flops / 1e9, 1e-6 * flops);
   }
 }
 
@@ -55,18 +55,18 @@ TEST(Bench, RacesSparseWeightsAgainstDenseOnes) {
   ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
   const auto records = records_of(ran.out);
   EXPECT_EQ(records.size(), (4u * 2 + 1) * 2);  // formats of 4 bits, dense and sparse, and INT8; computes
-  for (const json& record : records) {
+  for (const Json& record : records) {
     const bool sparse = record.at("sparse") == "2:4";
     EXPECT_EQ(record.contains("dense_over_sparse"), sparse) << record;
     if (sparse) {
-      EXPECT_GT(record.at("dense_over_sparse").get<double>(), 0) << record;
+      EXPECT_GT(record.at("dense_over_sparse").number(), 0) << record;
     }
-    EXPECT_LT(record.at("nmse").get<double>(), record.at("compute") == "int8" ? 5e-4 : 1e-11) << record;
+    EXPECT_LT(record.at("nmse").number(), record.at("compute") == "int8" ? 5e-4 : 1e-11) << record;
   }
   for (size_t i = 0; i + 2 < records.size(); ++i) {
     if (records[i].at("format") != records[i + 2].at("format") || records[i].at("sparse") == records[i + 2].at("sparse"))
       continue;
-    EXPECT_LT(records[i + 2].at("weight_bytes").get<double>(), records[i].at("weight_bytes").get<double>()) << records[i];
+    EXPECT_LT(records[i + 2].at("weight_bytes").number(), records[i].at("weight_bytes").number()) << records[i];
   }
   const Ran table = run_command({"bench", "-n", "64", "-k", "64", "-m", "1", "--format", "fp4", "--sparse", "both", "--seconds",
                                  "0.002", "--compute", "default"});
@@ -84,8 +84,8 @@ TEST(Bench, RacesRowInvariantProductsAgainstUsualOnes) {
     EXPECT_EQ(records[i].contains("over_usual"), i % 2 == 1) << records[i];
     if (i % 2 == 0) continue;
     EXPECT_EQ(records[i].at("M"), records[i - 1].at("M"));
-    const double times = records[i].at("seconds").get<double>() / records[i - 1].at("seconds").get<double>();
-    EXPECT_NEAR(records[i].at("over_usual").get<double>(), times, 1e-6 * times);
+    const double times = records[i].at("seconds").number() / records[i - 1].at("seconds").number();
+    EXPECT_NEAR(records[i].at("over_usual").number(), times, 1e-6 * times);
   }
   const Ran table = run_command({"bench", "-n", "64", "-k", "64", "-m", "1", "--format", "fp4", "--row-invariant", "--seconds",
                                  "0.002", "--compute", "default"});
@@ -103,23 +103,23 @@ TEST(Bench, MultipliesByMixturesOfExperts) {
   ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
   const auto records = records_of(ran.out);
   EXPECT_EQ(records.size(), 5u * 2 * 2 * 2);  // formats, computes, types, tokens
-  for (const json& record : records) {
-    const int64_t tokens = record.at("M"), distinct = record.at("distinct_experts");
+  for (const Json& record : records) {
+    const int64_t tokens = record.at("M").integer(), distinct = record.at("distinct_experts").integer();
     EXPECT_EQ(record.at("experts"), 6);
     EXPECT_EQ(record.at("top_k"), 2);
     EXPECT_EQ(distinct, tokens == 1 ? 2 : 6) << "the experts of a token differ, and 100 slots leave none of 6 out" << record;
-    EXPECT_LT(record.at("nmse").get<double>(), record.at("compute") == "int8" ? 5e-4 : 1e-11) << record;
-    const double seconds = record.at("seconds"), one = record.at("weight_bytes").get<double>() / static_cast<double>(distinct);
-    EXPECT_EQ(one,
-              records.at(0).at("format") == record.at("format") ? records.at(0).at("weight_bytes").get<double>() / 2 : one);
-    EXPECT_NEAR(record.at("gbytes_per_s").get<double>() * seconds, static_cast<double>(distinct) * one / 1e9, 1e-12);
-    EXPECT_NEAR(record.at("gflops").get<double>() * seconds, 2.0 * 2 * static_cast<double>(tokens) * 40 * 64 / 1e9, 1e-12);
+    EXPECT_LT(record.at("nmse").number(), record.at("compute") == "int8" ? 5e-4 : 1e-11) << record;
+    const double seconds = record.at("seconds").number(),
+                 one = record.at("weight_bytes").number() / static_cast<double>(distinct);
+    EXPECT_EQ(one, records.at(0).at("format") == record.at("format") ? records.at(0).at("weight_bytes").number() / 2 : one);
+    EXPECT_NEAR(record.at("gbytes_per_s").number() * seconds, static_cast<double>(distinct) * one / 1e9, 1e-12);
+    EXPECT_NEAR(record.at("gflops").number() * seconds, 2.0 * 2 * static_cast<double>(tokens) * 40 * 64 / 1e9, 1e-12);
   }
   EXPECT_THAT(with({"--format", "mxfp4", "-m", "1"}).out, HasSubstr("mxfp4, 1 of 6 experts"));
   const auto skewed = records_of(with({"--format", "mxfp4", "-m", "50", "--skew", "8", "--json"}).out);
   ASSERT_EQ(skewed.size(), 2u);  // computes
   EXPECT_EQ(skewed[0].at("skew"), 8);
-  EXPECT_LT(skewed[0].at("distinct_experts"), 6) << "the sixth has one of 1.7 million tokens";
+  EXPECT_LT(skewed[0].at("distinct_experts").number(), 6) << "the sixth has one of 1.7 million tokens";
   EXPECT_EQ(run_command({"bench", "--skew", "1"}).exit_code, 2) << "of what experts?";
   EXPECT_THAT(with({"--top-k", "7"}).err, HasSubstr("--top-k 7: expected at most the 6 of --experts"));
   EXPECT_EQ(with({"--top-k", "7"}).exit_code, 2);
@@ -152,8 +152,8 @@ TEST(Bench, AllLayersOfAFileAndWhatATokenTakes) {
   std::vector<std::string> with = command;
   with.push_back("--json");
   std::map<std::string, int> times;
-  for (const json& record : records_of(run_command(with).out))
-    times[record.at("type").get<std::string>() + " " + record.at("N").dump()] += record.at("times_a_token").get<int>();
+  for (const Json& record : records_of(run_command(with).out))
+    times[record.at("type").text() + " " + record.at("N").dump()] += static_cast<int>(record.at("times_a_token").integer());
   EXPECT_EQ(times, (std::map<std::string, int>{
                        {"Q4_K 16", 1}, {"Q4_K 32", 3}, {"Q5_0 256", 1}, {"Q6_K 16", 1}, {"Q6_K 32", 1}, {"Q8_0 256", 1}}));
 }
@@ -183,25 +183,25 @@ TEST(Bench, AFullDiskForStandardOutputExitsWith3) {
 TEST(Doctor, SaysInJsonAllButNames) {
   const Ran ran = run_command({"doctor", "--json"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
-  const json all = json::parse(ran.out);
+  const Json all = Json::parse(ran.out);
   EXPECT_NE(all.at("build").at("version"), "");
   EXPECT_NE(all.at("build").at("compiler"), "");
   EXPECT_NE(all.at("machine").at("processor"), "");
-  EXPECT_GE(all.at("machine").at("threads"), 1);
+  EXPECT_GE(all.at("machine").at("threads").number(), 1);
   EXPECT_GE(all.at("devices").size(), 3u) << "those that are absent say why";
   int usable = 0;
-  for (const json& device : all.at("devices")) usable += device.at("why_not") == "";
+  for (const Json& device : all.at("devices").items()) usable += device.at("why_not") == "";
   EXPECT_GE(usable, 1);
   EXPECT_EQ(all.at("kernel_checks").size(), static_cast<size_t>(usable - 1)) << "of GPUs";
-  EXPECT_GT(all.at("limits").at("read_gbytes_per_s"), 0);
+  EXPECT_GT(all.at("limits").at("read_gbytes_per_s").number(), 0);
   EXPECT_GE(all.at("limits").at("gops").size(), 1u);
-  for (const auto& [instruction, peak] : all.at("limits").at("gops").items()) EXPECT_GT(peak, 0) << instruction;
+  for (const auto& [instruction, peak] : all.at("limits").at("gops").members()) EXPECT_GT(peak.number(), 0) << instruction;
   char host[256] = "";
   ASSERT_EQ(gethostname(host, sizeof host), 0);
   if (std::string(host).size() > 4) {  // shorter ones are parts of words
     EXPECT_THAT(ran.out, Not(HasSubstr(host)));
   }
-  const json described = json::parse(run_command({"doctor", "--json", "--no-measure"}).out);
+  const Json described = Json::parse(run_command({"doctor", "--json", "--no-measure"}).out);
   EXPECT_EQ(described.at("devices"), all.at("devices"));
   EXPECT_FALSE(described.contains("limits"));
 }

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "run_command.h"
 #include "safetensors.h"
+#include "tools/json.h"
 
 #if defined(__linux__)
 #include <sys/sysmacros.h>
@@ -334,9 +334,9 @@ TEST(Command, WhatIsNotServedIsNeitherWrongNorOfNoSize) {
   const Ran table = run_command({"inspect", path});
   EXPECT_EQ(table.exit_code, 1) << table.err;
   EXPECT_THAT(table.out, Not(HasSubstr("0 x 0")));
-  const auto json = nlohmann::json::parse(run_command({"inspect", "--json", path}).out);
+  const auto json = tools::Json::parse(run_command({"inspect", "--json", path}).out);
   const auto& layer = json.at("layers").at(0);
-  EXPECT_FALSE(layer.at("loads"));
+  EXPECT_FALSE(layer.at("loads").boolean());
   EXPECT_EQ(layer.at("status"), "MARLIN_E_UNSUPPORTED");
   EXPECT_NE(layer.at("n"), 0);
   EXPECT_NE(layer.at("k"), 0);
@@ -348,19 +348,19 @@ TEST(Command, WhatIsNotServedIsNeitherWrongNorOfNoSize) {
 
 TEST(Command, InspectTellsEachLayerApart) {
   const auto layer = [](const char* folder) {
-    return nlohmann::json::parse(run_command({"inspect", "--json", data(folder)}).out).at("layers").at(0);
+    return tools::Json::parse(run_command({"inspect", "--json", data(folder)}).out).at("layers").at(0);
   };
   const auto act_order = layer("gptq-v1-asym-g64-actorder");
   EXPECT_EQ(act_order.at("layout"), "gptq-v1");
   EXPECT_EQ(act_order.at("group"), 64);
-  EXPECT_TRUE(act_order.at("act_order"));
+  EXPECT_TRUE(act_order.at("act_order").boolean());
   EXPECT_EQ(act_order.at("zeros"), "integer");
-  EXPECT_FALSE(act_order.at("sparse_2_4"));
-  const double bytes = act_order.at("bytes"), n = act_order.at("n"), k = act_order.at("k");
-  EXPECT_DOUBLE_EQ(act_order.at("bits_a_weight"), 8 * bytes / (n * k));
-  EXPECT_GT(act_order.at("bits_a_weight"), 4.3) << "4 bits and a scale of 16 and a zero of 4 for 64, and the index";
+  EXPECT_FALSE(act_order.at("sparse_2_4").boolean());
+  const double bytes = act_order.at("bytes").number(), n = act_order.at("n").number(), k = act_order.at("k").number();
+  EXPECT_DOUBLE_EQ(act_order.at("bits_a_weight").number(), 8 * bytes / (n * k));
+  EXPECT_GT(act_order.at("bits_a_weight").number(), 4.3) << "4 bits and a scale of 16 and a zero of 4 for 64, and the index";
   EXPECT_EQ(layer("mlx-affine-g32").at("zeros"), "additive");
-  EXPECT_TRUE(layer("ct-marlin-24-g128").at("sparse_2_4"));
+  EXPECT_TRUE(layer("ct-marlin-24-g128").at("sparse_2_4").boolean());
   EXPECT_EQ(layer("ct-marlin-24-g128").at("layout"), "marlin-24");
   EXPECT_EQ(layer("ct-marlin-24-g128").at("zeros"), "none");
 }
@@ -415,7 +415,7 @@ TEST(Command, HostileNamesAreEscaped) {
     }
     EXPECT_THAT(all, HasSubstr("[2J"));
     if (arguments.back() != "--json" && arguments[1] != "--json") continue;
-    const auto said = nlohmann::json::parse(ran.out);
+    const auto said = tools::Json::parse(ran.out);
     EXPECT_THAT(said.at("layers").dump(), HasSubstr("\\u001b[2J"));
   }
   const auto values = read_safetensors(scratch.at("values"));

@@ -6,25 +6,25 @@
 #include <cstring>
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "run_command.h"
 #include "safetensors.h"
+#include "tools/json.h"
 
 namespace metal_marlin::test {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using tools::Json;
 
 constexpr const char* kLayer = "encoder.layer.0.attention.self.query";
 
 /// A float16 model of random layers [n, k].
 void write_model(const std::string& path, const std::vector<std::string>& layers, int64_t n, int64_t k) {
-  json header = json::object();
+  Json header = Json::Members{};
   std::string bytes;
   uint32_t seed = 1;
   for (const std::string& name : layers) {
@@ -42,7 +42,7 @@ void write_model(const std::string& path, const std::vector<std::string>& layers
   write_file(path, file + text + bytes);
 }
 
-json inspect(const std::string& path) { return json::parse(run_command({"inspect", "--json", path}).out); }
+Json inspect(const std::string& path) { return Json::parse(run_command({"inspect", "--json", path}).out); }
 
 TEST(Quantize, TheFilesAreWorthWhatQuantizingOnLoadGives) {
   for (const std::vector<std::string>& how : {std::vector<std::string>{"--format", "mxfp4"},
@@ -69,12 +69,12 @@ TEST(Quantize, JsonSaysWhatTheTableSays) {
   const ScratchFolder scratch;
   const Ran ran = run_command({"quantize", data("float-bf16"), scratch.at("model.gguf"), "--format", "nvfp4", "--json"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
-  const json said = json::parse(ran.out);
+  const Json said = Json::parse(ran.out);
   EXPECT_EQ(said.at("layers").at(0).at("name"), kLayer);
   EXPECT_EQ(said.at("layers").at(0).at("format"), "nvfp4");
   EXPECT_EQ(said.at("totals").at("bytes_after"), 96 * 384 * 36 / 64 + 4);
-  EXPECT_GT(said.at("totals").at("squared_norm").get<double>(), 50 * said.at("totals").at("squared_error").get<double>());
-  const json listed = inspect(scratch.at("model.gguf"));
+  EXPECT_GT(said.at("totals").at("squared_norm").number(), 50 * said.at("totals").at("squared_error").number());
+  const Json listed = inspect(scratch.at("model.gguf"));
   EXPECT_EQ(listed.at("layers").at(0).at("format"), "nvfp4");
 }
 
@@ -91,10 +91,10 @@ TEST(Quantize, TypesOfBlocks) {
     const Ran ran = run_command(
         {"quantize", scratch.at("in.safetensors"), scratch.at("out.gguf"), "--format", type.name, "--json", "--force"});
     ASSERT_EQ(ran.exit_code, 0) << ran.err;
-    const json layer = json::parse(ran.out).at("layers").at(0);
+    const Json layer = Json::parse(ran.out).at("layers").at(0);
     EXPECT_EQ(layer.at("format"), type.format);
     EXPECT_EQ(layer.at("bits_per_weight"), type.bits);
-    EXPECT_GT(layer.at("squared_norm").get<double>(), 50 * layer.at("squared_error").get<double>()) << type.name;
+    EXPECT_GT(layer.at("squared_norm").number(), 50 * layer.at("squared_error").number()) << type.name;
     EXPECT_EQ(run_command({"verify", scratch.at("out.gguf")}).exit_code, 0);
   }
   const Ran named =
@@ -119,14 +119,14 @@ TEST(Quantize, WithoutAFormatNoValueChanges) {
     const Ran ran = run_command(arguments);
     ASSERT_EQ(ran.exit_code, 0) << ran.err;
     EXPECT_THAT(ran.err, IsEmpty());
-    const json said = json::parse(ran.out);
+    const Json said = Json::parse(ran.out);
     EXPECT_EQ(said.at("layers").at(0).at("exact"), true);
     EXPECT_EQ(said.at("totals").at("exact"), 1);
     EXPECT_EQ(said.at("totals").at("squared_error"), 0);
     EXPECT_EQ(run_command({"verify", scratch.at(out)}).exit_code, 0);
   }
-  const json config = json::parse(read_file(scratch.at("mlx/config.json")));
-  EXPECT_EQ(config.at("quantization"), json({{"group_size", 128}, {"bits", 4}, {"mode", "affine"}}));
+  const Json config = Json::parse(read_file(scratch.at("mlx/config.json")));
+  EXPECT_EQ(config.at("quantization"), (Json{{"group_size", 128}, {"bits", 4}, {"mode", "affine"}}));
   EXPECT_FALSE(config.contains("quantization_config"));
   const Ran table = run_command({"quantize", data("gptq-v1-sym-g128"), scratch.at("again.gguf")});
   EXPECT_THAT(table.out,
@@ -142,7 +142,7 @@ TEST(Quantize, WithoutAFormatNoValueChanges) {
   const Ran named = run_command({"quantize", data("awq-gemm-g128"), scratch.at("gptq"), "--layout", "gptq", "--format", "int4",
                                  "--group", "128", "--asymmetric", "--requantize", "--json"});
   ASSERT_EQ(named.exit_code, 0) << named.err;
-  EXPECT_EQ(json::parse(named.out).at("layers").at(0).at("exact"), true);
+  EXPECT_EQ(Json::parse(named.out).at("layers").at(0).at("exact"), true);
 }
 
 TEST(Quantize, RecipesChooseATypeForEachLayer) {
@@ -155,8 +155,8 @@ TEST(Quantize, RecipesChooseATypeForEachLayer) {
       run_command({"quantize", scratch.at("in.safetensors"), scratch.at("out.gguf"), "--recipe", "q4_k_m", "--json"});
   ASSERT_EQ(ran.exit_code, 0) << ran.err;
   std::map<std::string, std::string> formats;
-  const json said = json::parse(ran.out);
-  for (const json& layer : said.at("layers")) formats[layer.at("name")] = layer.at("format");
+  const Json said = Json::parse(ran.out);
+  for (const Json& layer : said.at("layers").items()) formats[layer.at("name").text()] = layer.at("format").text();
   EXPECT_EQ(formats, (std::map<std::string, std::string>{{"model.embed_tokens", "int6"},
                                                          {"model.layers.0.self_attn.v_proj", "int6"},
                                                          {"model.layers.0.self_attn.q_proj", "int4"}}));
@@ -180,8 +180,8 @@ TEST(Quantize, PatternsAndDefaultsChooseLayers) {
     std::vector<std::string> found;
     const Ran ran = run_command(arguments);
     if (ran.exit_code != 0) return std::vector<std::string>{ran.err};
-    const json said = json::parse(ran.out);
-    for (const json& layer : said.at("layers")) found.push_back(layer.at("name"));
+    const Json said = Json::parse(ran.out);
+    for (const Json& layer : said.at("layers").items()) found.push_back(layer.at("name").text());
     std::sort(found.begin(), found.end());
     return found;
   };
@@ -196,13 +196,13 @@ TEST(Quantize, OtherTensorsAndTheConfigGoAlong) {
   const ScratchFolder scratch;
   ASSERT_EQ(run_command({"quantize", data("sharded-gptq"), scratch.at("out"), "--format", "nvfp4", "--requantize"}).exit_code,
             0);
-  const json config = json::parse(read_file(scratch.at("out/config.json")));
+  const Json config = Json::parse(read_file(scratch.at("out/config.json")));
   EXPECT_EQ(config.at("quantization_config").at("quant_method"), "compressed-tensors");
   EXPECT_EQ(config.at("quantization_config").at("format"), "nvfp4-pack-quantized");
   EXPECT_EQ(config.at("model_type"), "test");
-  const json index = json::parse(read_file(scratch.at("out/model.safetensors.index.json")));
-  for (const auto& [tensor, file] : index.at("weight_map").items()) {
-    EXPECT_TRUE(fs::exists(scratch.at("out/" + file.get<std::string>()))) << tensor;
+  const Json index = Json::parse(read_file(scratch.at("out/model.safetensors.index.json")));
+  for (const auto& [tensor, file] : index.at("weight_map").members()) {
+    EXPECT_TRUE(fs::exists(scratch.at("out/" + file.text()))) << tensor;
     EXPECT_THAT(tensor, Not(HasSubstr("qweight")));
   }
   EXPECT_EQ(inspect(scratch.at("out")).at("totals").at("loadable"), inspect(data("sharded-gptq")).at("totals").at("loadable"));

@@ -1,10 +1,10 @@
 #include "safetensors.h"
 
 #include <cstring>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "run_command.h"
+#include "tools/json.h"
 
 namespace metal_marlin::test {
 
@@ -22,12 +22,13 @@ std::map<std::string, FloatTensor> read_safetensors(const std::string& path) {
   };
   std::map<std::string, FloatTensor> tensors;
   size_t covered = 0;
-  const auto entries = nlohmann::json::parse(file.substr(8, static_cast<size_t>(header)));
-  for (const auto& [name, entry] : entries.items()) {
+  const auto entries = tools::Json::parse(file.substr(8, static_cast<size_t>(header)));
+  for (const auto& [name, entry] : entries.members()) {
     if (name == "__metadata__") continue;
     if (entry.at("dtype") != "F32") refuse(name, " is no float32");
-    const size_t begin = entry.at("data_offsets").at(0), end = entry.at("data_offsets").at(1);
-    tensors[name] = {entry.at("shape"), file.substr(start + begin, end - begin)};
+    const auto offset = [&](size_t i) { return static_cast<size_t>(entry.at("data_offsets").at(i).integer()); };
+    tensors[name].bytes = file.substr(start + offset(0), offset(1) - offset(0));
+    for (const tools::Json& dim : entry.at("shape").items()) tensors[name].shape.push_back(dim.integer());
     size_t bytes = 4;
     for (int64_t dim : tensors[name].shape) bytes *= static_cast<size_t>(dim);
     if (tensors[name].bytes.size() != bytes) refuse(name, " has the wrong size");
