@@ -1,12 +1,13 @@
 #!/bin/sh
-# symbols.sh LIBRARY EXPORTS_MAP: what the shared library shows, needs and could call.
+# symbols.sh LIBRARY EXPORTS_MAP [BUDGETS]: what the shared library shows, needs and could call.
 #   - It defines the symbols of the version script and no others.
 #   - It needs libc, libm, the C++ runtime and the dynamic linker, nothing else.
 #   - It imports nothing that ends the process or writes to stdout or stderr. Honesty: std::terminate, and through it abort,
 #     stays reachable inside libstdc++ (an exception that leaves a noexcept function or a thread's body); the boundary catches
 #     everything before that, which the tests of exceptions and of memory running out show, and no symbol table can.
+#   - It is no larger than its budget (tests/structure/budgets.txt), if it was built as the budget says.
 set -eu
-library=$1 map=$2 failed=0
+library=$1 map=$2 budgets=${3:-} failed=0
 complain() {
   printf '%s\n' "$*"
   failed=1
@@ -48,4 +49,8 @@ if objdump -p "$library" | grep -q 'NODELETE'; then complain "is marked NODELETE
 words=$(objdump -h "$library" | awk '$2 == ".init_array" { print $3 }')
 [ "${words:-00000008}" = 00000008 ] || complain "runs code when loaded: .init_array holds 0x$words bytes, expected one entry"
 if objdump -h "$library" | grep -q '\.tbss\|\.tdata'; then complain "keeps state per thread"; fi
+if [ -n "$budgets" ]; then
+  budget=$(awk '$1 == "bytes" { print $3 }' "$budgets") text=$(size "$library" | awk 'NR == 2 { print $1 }')
+  [ "$text" -le "$budget" ] || complain "has $text bytes of code and constants, its budget is $budget"
+fi
 exit $failed

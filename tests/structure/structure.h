@@ -32,7 +32,7 @@ Breaches renamed_words(const std::filesystem::path& root);
 Breaches library_manners(const std::filesystem::path& root);
 /// Every source is named by a CMakeLists.txt of its folder or of one above; every header guards itself.
 Breaches sources_listed(const std::filesystem::path& root);
-/// No folder has more lines of text than tests/structure/budgets.txt allows it, nor 3 % fewer: then the budget shrinks.
+/// No folder has more lines of text than tests/structure/budgets.txt allows, nor 3 % fewer: then the budget shrinks.
 Breaches weights(const std::filesystem::path& root);
 /// Every checkpoint of tests/data is described in its index.json, and has its true values beside it.
 Breaches data_described(const std::filesystem::path& root);

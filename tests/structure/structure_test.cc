@@ -106,7 +106,7 @@ TEST(StructureRules, FindAHeavyFolderAndALightOne) {
   const Tree tree({{"src/a.cc", lines},
                    {"docs/a.md", lines},
                    {"tools/a.cc", lines},
-                   {"tests/structure/budgets.txt", "# folder lines\nsrc 99\ndocs 104\ntools 103\n"}});
+                   {"tests/structure/budgets.txt", "# said\nlines src 99\nlines docs 104\nlines tools 103\nbytes lib 1\n"}});
   const Breaches found = weights(tree.root());
   ASSERT_EQ(found.size(), 2u);
   EXPECT_THAT(found[0], HasSubstr("src: has 100 lines, its budget is 99: delete as many"));
