@@ -74,6 +74,23 @@ TEST_P(SpecialValues, ReachExactlyTheOutputsThatUseThem) {
   }
 }
 
+/// A sum that is infinite leaves an activation as its limit: 0 on the left, infinity on the right.
+TEST_P(SpecialValues, ActivationsHaveTheirLimitsAtInfinity) {
+  for (const marlin_epilogue epilogue : {MARLIN_EPILOGUE_SILU, MARLIN_EPILOGUE_GELU_TANH, MARLIN_EPILOGUE_GELU_ERF}) {
+    for (const int64_t m : {1, 5, 40}) {
+      Case c = trial::case_of(trial::kKinds[GetParam()], MARLIN_COMPUTE_DEFAULT, m, 70, 150);
+      c.epilogue = epilogue;
+      c.bias_type = MARLIN_F32;
+      Trial t(c);
+      for (int64_t n = 0; n < c.n; ++n) t.bias.set(0, n, n % 2 == 0 ? -kInf : kInf);
+      ASSERT_TRUE(t.pack());
+      ASSERT_TRUE(t.run());
+      for (int64_t r = 0; r < m; ++r)
+        for (int64_t n = 0; n < c.n; ++n) ASSERT_EQ(t.c.get(r, n), n % 2 == 0 ? 0 : kInf) << r << ", " << n << ": " << c.describe();
+    }
+  }
+}
+
 /// Scales and activations of every size their types have, a size a row.
 TEST_P(SpecialValues, SizesOfEveryOrder) {
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
