@@ -86,7 +86,8 @@ TEST_P(SpecialValues, ActivationsHaveTheirLimitsAtInfinity) {
       ASSERT_TRUE(t.pack());
       ASSERT_TRUE(t.run());
       for (int64_t r = 0; r < m; ++r)
-        for (int64_t n = 0; n < c.n; ++n) ASSERT_EQ(t.c.get(r, n), n % 2 == 0 ? 0 : kInf) << r << ", " << n << ": " << c.describe();
+        for (int64_t n = 0; n < c.n; ++n)
+          ASSERT_EQ(t.c.get(r, n), n % 2 == 0 ? 0 : kInf) << r << ", " << n << ": " << c.describe();
     }
   }
 }
