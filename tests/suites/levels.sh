@@ -1,4 +1,4 @@
-# about: units, C ABI and the command at the lower instruction sets, and by g++ with all of its sanitizers
+# about: units and C ABI at the lower instruction sets, and without sanitizers what the core runs under them
 # inputs: .
 # seconds: 1100
 # when: whole
