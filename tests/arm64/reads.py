@@ -7,7 +7,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-FLAGS = ["--target=aarch64-linux-gnu", "-std=c++20", "-stdlib=libc++", "-fsyntax-only", "-Werror", "-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion",
+# The C library's headers for arm64 come last, since libc++ wraps them.
+FLAGS = ["--target=aarch64-linux-gnu", "-std=c++20", "-stdlib=libc++", "-idirafter", "/usr/aarch64-linux-gnu/include", "-fsyntax-only",
+         "-Werror", "-Wall", "-Wextra", "-Wconversion", "-Wno-sign-conversion",
          *(f"-I{ROOT / folder}" for folder in ("include", "src", "."))]
 
 
