@@ -81,9 +81,9 @@ std::string instruction_for(const std::string& isa, marlin_compute compute,
   if (has("amx")) {
     name = int8 ? "tdpbssd" : bf16 ? "tdpbf16ps" : "3 tdpbf16ps";
   } else if (has("avx512")) {
-    name = int8                  ? has("vnni") ? "vpdpbusd" : "vpmaddubsw"
-           : bf16 && has("bf16") ? "vdpbf16ps"
-                                 : "vfmadd231ps";
+    name = int8 ? has("vnni") ? "vpdpbusd" : "vpmaddubsw"
+           : bf16 && has("bf16") && find_dot_loop("vdpbf16ps") != nullptr ? "vdpbf16ps"
+                                                                          : "vfmadd231ps";
   } else if (has("avx2")) {
     name = int8 ? has("vnni") ? "vpdpbusd.ymm" : "vpmaddubsw.ymm" : "vfmadd231ps.ymm";
   } else if (has("i8mm") && int8) {
