@@ -30,7 +30,7 @@ Result<Operand> resolve(const marlin_matrix& matrix, const char* name,
 /// The same for a call without a context, which reaches only plain host memory.
 Result<Operand> resolve_host(const marlin_matrix& matrix, const char* name);
 
-/// Whether no offset inside so many rows of this dtype and stride wraps.
+/// Whether every offset inside `rows` rows of this dtype and stride fits the address space.
 bool rows_fit(const MatrixView& matrix, int64_t rows);
 
 /// True if the ranges from first to last byte share a byte.

