@@ -1,6 +1,7 @@
 // The folder in which the library keeps files of its own, and the names of these files.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
