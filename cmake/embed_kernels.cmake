@@ -17,21 +17,35 @@ function(metal_marlin_compile_kernels image source sources)
     DEPENDS ${sources} COMMENT "Compiling CUDA kernels: ${image}" VERBATIM)
 endfunction()
 
-# The products of one kind of codes and one type of activations. The types of 16 bits have kernels for forms of weights, too.
+# The products of one kind of codes and one type of activations. The types of 16 bits have kernels for forms of weights, too, and
+# floats of 16 bits have them for activations of the same type.
 function(metal_marlin_compile_products image source sources codes activation)
   set(forms "")
-  if(activation MATCHES "16$")
+  if((activation MATCHES "16$" AND codes MATCHES "^(fp4|u4|i8|e4m3)") OR (codes MATCHES "16$" AND codes STREQUAL activation))
     set(forms -DMARLIN_HAS_FORMS)
   endif()
-  metal_marlin_compile_kernels(${image} ${source} "${sources}" -DMARLIN_CODES=${codes} -DMARLIN_ACTIVATION=${activation} ${forms})
+  metal_marlin_compile_kernels(${image} ${source} "${sources}" -DMARLIN_CODES=${codes} -DMARLIN_ACTIVATION=${activation} ${forms}
+                               ${ARGN})
 endfunction()
 
 function(metal_marlin_embed_kernels output folder)
   file(GLOB sources CONFIGURE_DEPENDS ${folder}/cuda/* ${folder}/common/*)
   get_filename_component(place ${output} DIRECTORY)
   set(names "")
-  foreach(codes fp4 u4 i8 fp4_sparse u4_sparse)
-    foreach(activation f32 f16 bf16 i8)
+  # Modules of kernels that round weights come first: their names contain those of the others.
+  foreach(codes u4 i8 e4m3)
+    foreach(activation f16 bf16)
+      list(APPEND names w16_${codes}_${activation})
+      metal_marlin_compile_products(${place}/w16_${codes}_${activation}.fatbin ${folder}/cuda/products.cu "${sources}" ${codes}
+                                    ${activation} -DMARLIN_ROUNDS)
+    endforeach()
+  endforeach()
+  foreach(codes fp4 u4 i8 fp4_sparse u4_sparse u8 e4m3 lut4 f32 f16 bf16)
+    set(activations f32 f16 bf16)
+    if(codes MATCHES "^(fp4|[ui][48])")
+      list(APPEND activations i8)
+    endif()
+    foreach(activation IN LISTS activations)
       list(APPEND names ${codes}_${activation})
       metal_marlin_compile_products(${place}/${codes}_${activation}.fatbin ${folder}/cuda/products.cu "${sources}" ${codes}
                                     ${activation})

@@ -60,11 +60,15 @@
  * The device, the descriptor and M decide which kernel runs. The number of threads, other work on the device and the other
  * rows of a batch do not. In a mixture of experts, M is the number of rows of one expert. A compute type that a device does
  * not offer is MARLIN_E_UNSUPPORTED; the library never falls back silently. marlin_explain names the kernel and the reason.
+ * With MARLIN_COMPUTE_W16, a kernel may round each weight once to the 16-bit type of A (BF16 for F32). A weight then moves by
+ * up to 2^-8 of itself (BF16) or 2^-11 (F16, at least 2^-25), and in F16 one beyond 65504 becomes an infinity. Products of such
+ * weights and A are exact and sums are FP32, as in a product of dequantized weights. Kernels that gain nothing from it keep the
+ * weights as they are, and marlin_explain says which.
  * With MARLIN_GEMM_ROW_INVARIANT, M does not matter either: on one device and with one version of the library, a row of A with
- * the same weights, types, epilogue and bias gives a row of C with the same bits, whatever M is, wherever the row lies,
- * whatever the other rows hold, and whichever experts other tokens take. (Of a NaN, only that it is one.) Kernels of one order
- * of additions then serve every M. marlin_explain names them and the kernel that would run without the flag. Where a device
- * has no such kernels, the product is MARLIN_E_UNSUPPORTED.
+ * the same weights, types, epilogue and bias gives a row of C with the same bits. Neither M, nor the place of the row, nor the
+ * other rows, nor the experts of other tokens change them. (Of a NaN, only that it is one.) Kernels of one order of additions
+ * then serve every M. marlin_explain names them and the kernel that would run without the flag. Where a device has no such
+ * kernels, the product is MARLIN_E_UNSUPPORTED.
  *
  * FILES
  * A checkpoint is mapped into memory. If another process truncates a mapped file, the reader gets SIGBUS. Therefore write a
@@ -172,6 +176,7 @@ typedef int32_t marlin_compute;
 #define MARLIN_COMPUTE_DEFAULT ((marlin_compute)0) /* activations as given, sums in FP32 */
 #define MARLIN_COMPUTE_INT8 ((marlin_compute)1)    /* activations rounded to INT8, one scale for each block of 32 */
 #define MARLIN_COMPUTE_FP8 ((marlin_compute)2)     /* activations rounded to E4M3; CUDA only */
+#define MARLIN_COMPUTE_W16 ((marlin_compute)3)     /* weights may be rounded to 16 bits: see RESULTS */
 
 typedef int32_t marlin_layout; /* element order of pre-quantized input; docs/formats.md defines each bit by bit */
 #define MARLIN_LAYOUT_AUTO ((marlin_layout)0) /* packing: ROWS; opening a file: detected */

@@ -11,15 +11,19 @@
 //               | "gemv_" codes "_" activation "_m" rows "_n" columns "_s" simdgroups   Metal
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns             CUDA
 //               | "ring_" codes "_" activation "_m" rows                          CUDA, Hopper
-//               | ( "mma_" | "wgmma_" ) codes "_" activation "_m" rows "_n" columns
-//                                                                                 CUDA, Hopper
+//               | ( "mma_" | "wgmma_" ) [ "w16_" ] codes "_" activation "_m" rows "_n" columns
+//                                       w16: weights rounded to 16 bits           CUDA, Hopper
 //               | "regdecode_" codes "_" activation "_m" rows "_n" columns way
 //   way         = "_direct" | "_threadgroup" | "_tensor"    how the matrix unit reads A
 //   codes       = ( "fp4" | "u4" | "i8" ) [ "_sparse" ]     sparse: 2:4
 //               | "planes"                                  Metal; 2, 3, 5 and 6 bits
-//               | "lut4"                                    Metal; codebooks of 16 floats
-//               | "floats"                                  Metal; floats as they are, not with
-//                                                           activation "i8"
+//               | "u8" | "e4m3"                             CUDA (on Metal they are "i8"); "e4m3"
+//                                                           not with activation "i8"
+//               | "lut4"                                    codebooks of 16 floats
+//               | "floats"                                  Metal; floats as they are
+//               | float                                     CUDA; the same
+//                                                           The last three: not with activation
+//                                                           "i8" (Metal's "lut4" is for IQ4)
 //   activation  = float | "i8"                              i8: from quantize, with a_scales
 //   float       = "f32" | "f16" | "bf16"
 //   bytes       = "b2" | "b4"

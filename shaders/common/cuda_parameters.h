@@ -29,13 +29,15 @@ MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
 }
 /// The group shift of groups of 128 slots and more, which kernels do not divide.
 enum { kLongGroupShift = 7 };
-/// Whether Hopper has a tile of so many rows of A for weights of a form. INT8 codes (`bytes`) have
-/// no registers for teams, and none for 192 rows of short groups. Three stages of 256 rows with
-/// INT8 codes or float32 scales (`floats`) are more than the shared memory.
-MARLIN_SHARED bool has_tile_of(unsigned rows, bool bytes, bool floats, unsigned group_shift) {
-  if (bytes && tile_teams_of(rows) > 1) return false;
-  if (bytes && group_shift < kLongGroupShift) return rows <= 128;
-  return rows <= (bytes || floats ? 192 : 256);
+/// Whether Hopper has a tile of so many rows of A for weights of a form, whose units have `words`
+/// of a lane and tile. Bytes (two words) have no registers for teams, and none for 192 rows of sums
+/// that short groups scale. Three stages of 256 rows with bytes, float32 scales or many zeros
+/// (`wide`), and of 192 rows with floats of 16 bits (four words), are more than the shared memory.
+MARLIN_SHARED bool has_tile_of(unsigned rows, unsigned words, bool wide, unsigned group_shift) {
+  if (words > 1 && tile_teams_of(rows) > 1) return false;
+  if (words == 2 && group_shift < kLongGroupShift) return rows <= 128;
+  if (words == 4) return rows <= 128;
+  return rows <= (words > 1 || wide ? 192 : 256);
 }
 
 // The forms of weights that most files have. Product kernels of float16 and bfloat16 activations
@@ -45,12 +47,15 @@ MARLIN_SHARED bool has_tile_of(unsigned rows, bool bytes, bool floats, unsigned 
 //
 // MARLIN_CUDA_FORMS are all of them. Hopper has ring kernels of its own for these, mma kernels for
 // those of MARLIN_MMA_FORMS, and wgmma kernels for those of MARLIN_WGMMA_FORMS, which take longest
-// to compile. Packing turns scales and zeros of other types to float16 where that is exact.
+// to compile. Those of MARLIN_W16_FORMS have tiles that round weights to 16 bits, too
+// (MARLIN_COMPUTE_W16), under the names mma_w16 and wgmma_w16; other tiles need no rounding.
+// Packing turns scales and zeros of other types to float16 where that is exact.
 //
-// Of FP4 these are MXFP4 and NVFP4. Of INT4, long groups are those of GPTQ and AWQ; short ones
-// those of Q4_0, Q4_1, MLX, HQQ and others in groups of 64. Q4_K is widened to float32. Of INT8,
-// the form with groups of 32 is that of Q8_0, Q5_0 and IQ4_NL, and the long one that of whole rows;
-// Q6_K and Q5_K are widened to float32.
+// Floats of 16 bits have them if A has the same type. Of FP8 they are those of rows and of blocks
+// of 128. Of FP4 these are MXFP4 and NVFP4. Of INT4, long groups are those of GPTQ and AWQ; short
+// ones those of Q4_0, Q4_1, MLX, HQQ and others in groups of 64. Q4_K is widened to float32. Of
+// INT8, the form with groups of 32 is that of Q8_0, Q5_0 and IQ4_NL, and the long one that of whole
+// rows; Q6_K and Q5_K are widened to float32.
 #define MARLIN_WGMMA_FORMS_fp4(X) X(3, 0, 5) X(4, 0, 4)
 #define MARLIN_LONG_FORMS_u4(X) X(1, 0, 7) X(1, 1, 7)
 #define MARLIN_SHORT_FORMS_u4(X) X(1, 0, 5) X(1, 3, 5) X(1, 0, 6) X(1, 1, 6) X(1, 3, 6)
@@ -59,15 +64,32 @@ MARLIN_SHARED bool has_tile_of(unsigned rows, bool bytes, bool floats, unsigned 
 #define MARLIN_CUDA_FORMS_fp4(X) MARLIN_WGMMA_FORMS_fp4(X)
 #define MARLIN_CUDA_FORMS_u4(X) MARLIN_WGMMA_FORMS_u4(X) X(1, 1, 5)
 #define MARLIN_CUDA_FORMS_i8(X) MARLIN_WGMMA_FORMS_i8(X)
+#define MARLIN_CUDA_FORMS_e4m3(X) X(0, 0, 7)
+#define MARLIN_CUDA_FORMS_f16(X) X(0, 0, 7)
+#define MARLIN_CUDA_FORMS_bf16(X) X(0, 0, 7)
 #define MARLIN_MMA_FORMS_fp4(X) MARLIN_CUDA_FORMS_fp4(X)
 #define MARLIN_MMA_FORMS_u4(X) MARLIN_CUDA_FORMS_u4(X)
 #define MARLIN_MMA_FORMS_i8(X) MARLIN_CUDA_FORMS_i8(X)
+#define MARLIN_MMA_FORMS_e4m3(X) MARLIN_CUDA_FORMS_e4m3(X)
+#define MARLIN_MMA_FORMS_f16(X) MARLIN_CUDA_FORMS_f16(X)
+#define MARLIN_MMA_FORMS_bf16(X) MARLIN_CUDA_FORMS_bf16(X)
+#define MARLIN_WGMMA_FORMS_e4m3(X) MARLIN_CUDA_FORMS_e4m3(X)
+#define MARLIN_WGMMA_FORMS_f16(X) MARLIN_CUDA_FORMS_f16(X)
+#define MARLIN_WGMMA_FORMS_bf16(X) MARLIN_CUDA_FORMS_bf16(X)
+#define MARLIN_W16_FORMS_u4(X) MARLIN_CUDA_FORMS_u4(X)
+#define MARLIN_W16_FORMS_i8(X) MARLIN_CUDA_FORMS_i8(X)
+#define MARLIN_W16_FORMS_e4m3(X) MARLIN_CUDA_FORMS_e4m3(X)
+#define MARLIN_W16_FORMS_fp4(X)
+#define MARLIN_W16_FORMS_f16(X)
+#define MARLIN_W16_FORMS_bf16(X)
 #define MARLIN_CUDA_FORMS_fp4_sparse(X) X(3, 0, 5) X(4, 0, 4)
 #define MARLIN_CUDA_FORMS_u4_sparse(X) X(1, 0, 5) X(1, 0, 6) X(1, 0, 7)
 #define MARLIN_MMA_FORMS_fp4_sparse(X)
 #define MARLIN_MMA_FORMS_u4_sparse(X)
 #define MARLIN_WGMMA_FORMS_fp4_sparse(X)
 #define MARLIN_WGMMA_FORMS_u4_sparse(X)
+#define MARLIN_W16_FORMS_fp4_sparse(X)
+#define MARLIN_W16_FORMS_u4_sparse(X)
 
 struct CudaParameters {
   unsigned long long buffers[kCudaBuffers];                // addresses, by MARLIN_BUFFER_*

@@ -43,6 +43,7 @@
 //     4-bit        a chunk has 64 slots; the words are tiles 2 half, 2 half + 1 of its first unit,
 //                  then of its second
 //     8-bit        a chunk has 32 slots; the words are both words of tile 2 half, then of the next
+//     floats       the same, of four or eight words: [row block][chunk][piece][half][lane], uint4
 //     4-bit 2:4    [row block][64 slots] of: [lane] uint4, the kept codes of tiles 0..3; then
 //     [lane]
 //                  uint2, the positions of both halves (16 rows). Code (t, p) of lane 4 r + j is
@@ -140,12 +141,14 @@ MARLIN_SHARED marlin_int lane_at(marlin_int row, marlin_int column) {
 MARLIN_SHARED marlin_int mma_slot(marlin_int j, marlin_int t, marlin_int p) {
   return 16 * (t / 2) + 2 * j + 8 * (t % 2) + p;
 }
-/// The number, in a row block of CUDA's order, of word v of a unit for tile i. Units have one word,
-/// or two (8-bit codes), of a lane and tile.
+/// The number, in a row block of CUDA's order, of word v of a unit for tile i. Units have so many
+/// words of a lane and tile: one, two (8-bit codes), or four or eight (floats).
 MARLIN_SHARED marlin_int mma_word(marlin_int unit, marlin_int words, marlin_int lane, marlin_int i,
                                   marlin_int v) {
-  return words == 1 ? 4 * (kLanes * ((unit & ~1) + i / 2) + lane) + 2 * (unit & 1) + (i & 1)
-                    : 4 * (kLanes * (2 * unit + i / 2) + lane) + 2 * (i & 1) + v;
+  const marlin_int in_half = words * (i & 1) + v, pieces = words / 2;
+  return words == 1
+             ? 4 * (kLanes * ((unit & ~1) + i / 2) + lane) + 2 * (unit & 1) + (i & 1)
+             : 4 * (kLanes * (2 * (pieces * unit + in_half / 4) + i / 2) + lane) + in_half % 4;
 }
 
 /// The same of 2:4 weights: the word of kept codes of tile i of chunk `chunk` of 64 slots, and the

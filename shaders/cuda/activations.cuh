@@ -25,30 +25,34 @@ struct ActivationBf16 : ActivationF16 {
   typedef Bf16 Number;
 };
 
-/// A float32 is the sum of three bfloat16, exactly: each takes the eight leading bits of what is
-/// left. An infinity or NaN is the first of them alone. (Subnormal remainders lose bits that lie
-/// below 2^-133.)
+/// float16 activations as the sums of two bfloat16, for weights that are bfloat16 or sums of them.
+/// (The third piece of eleven bits is 0.)
+struct ActivationF16Pieces : ActivationF16 {
+  typedef Bf16 Number;
+  static constexpr int kPieces = 2;
+  __device__ static void take(Raw raw, u32 (&b)[kPieces][2]) {
+    const u32 words[2] = {raw.x, raw.y};
+    UNROLL for (int i = 0; i < 2; i++) {
+      const Bf16Pieces low(f16_to_float(u16(words[i]))), high(f16_to_float(u16(words[i] >> 16)));
+      UNROLL for (int p = 0; p < kPieces; p++) b[p][i] = low.piece[p] | high.piece[p] << 16;
+    }
+  }
+};
+
+/// float32 activations as the sums of three bfloat16.
 struct ActivationF32 {
   typedef float Stored;
   typedef float2 Pair;
   typedef float4 Raw;
   typedef Bf16 Number;
-  static constexpr int kPieces = 3;
+  static constexpr int kPieces = Bf16Pieces::kCount;
   static constexpr bool kQuantized = false;
   __device__ static void take(Raw raw, u32 (&b)[kPieces][2]) {
     const float x[4] = {raw.x, raw.y, raw.z, raw.w};
-    u32 piece[kPieces][4];
-    UNROLL for (int i = 0; i < 4; i++) {
-      const u32 bits = __float_as_uint(x[i]);
-      const bool finite = (bits & 0x7F800000u) != 0x7F800000u;
-      piece[0][i] = finite || (bits & 0x007FFFFFu) == 0 ? bits >> 16 : 0x7FC0u;
-      const float second = finite ? x[i] - __uint_as_float(bits & 0xFFFF0000u) : 0.0f;
-      piece[1][i] = __float_as_uint(second) >> 16;
-      const float third = second - __uint_as_float(__float_as_uint(second) & 0xFFFF0000u);
-      piece[2][i] = __float_as_uint(third) >> 16;
+    UNROLL for (int i = 0; i < 2; i++) {
+      const Bf16Pieces low(x[2 * i]), high(x[2 * i + 1]);
+      UNROLL for (int p = 0; p < kPieces; p++) b[p][i] = low.piece[p] | high.piece[p] << 16;
     }
-    UNROLL for (int p = 0; p < kPieces; p++) UNROLL for (int i = 0; i < 2; i++) b[p][i] =
-        piece[p][2 * i] | piece[p][2 * i + 1] << 16;
   }
   __device__ static Raw join(const Stored (&x)[4]) { return make_float4(x[0], x[1], x[2], x[3]); }
   __device__ static Raw join(Pair first, Pair second) {

@@ -1,16 +1,20 @@
 // C = f(A W^T) for few rows of A. A block of eight warps takes 32 rows of W; its warps share K, a
-// chunk of 128 slots at a time. Weights go from memory to registers, in loads of 16 bytes, a chunk
-// ahead of their use.
+// chunk of up to 128 slots at a time. Weights go from memory to registers, in loads of 16 bytes, a
+// chunk ahead of their use.
 #pragma once
 #include "product.cuh"
 
-constexpr int kGemvWarps = 8, kChunkUnits = 4;
+constexpr int kGemvWarps = 8;
+/// Units of a warp's chunk. Those of floats take more registers.
+template <class Codes>
+constexpr int kChunkUnitsOf = Codes::kWords <= 2 ? 4 : 8 / Codes::kWords;
 
 /// The rows of a tile of `tile_rows` from `first` on, 8 TILES of them.
 template <class Codes, class Activation, int TILES, class Form>
 __device__ inline void gemv(const CudaParameters& parameters, int tile_rows, int first) {
   typedef typename Activation::Stored Stored;
   typedef Sums<Codes, Activation, TILES, Form> S;
+  constexpr int kChunkUnits = kChunkUnitsOf<Codes>;
   // Units whose activations are loaded together, as far as registers go.
   constexpr int kAhead = TILES == 1 && Activation::kPieces == 1 ? kChunkUnits : 1;
   __shared__ float shared[kGemvWarps][8 * TILES][kRowBlock + 1];

@@ -2,6 +2,7 @@
 #include "epilogue.cuh"
 #include "exact.cuh"
 #include "gather.cuh"
+#include "real.cuh"
 #include "round.cuh"
 
 // A kernel that starts while the one before it still runs, and waits for it.
@@ -219,41 +220,66 @@ MARLIN_HELPER_OF(route, kRouteThreads) {
 
 constexpr u32 kQuietNaN = 0x7FC00000u;
 
-/// Twice the value of code (t, p) of a lane's unit, whose word or two words these are; of U4 the
+/// The number of code (t, p) of a lane's unit, whose words these are, exactly; of U4 and U8 the
 /// code.
-struct UnpackFp4 {
-  static constexpr bool kSparse = false;
-  static constexpr int kWords = 1;
-  static constexpr bool kZeros = false;
+struct UnpackFp4 : Fp4 {
   __device__ static int bit(const u32* word, int t, int p, int b) {
     return int(word[0] >> ((fp4_mma_bit(t, b) + 16 * p) & 31) & 1);
   }
-  __device__ static int twice(const u32* word, int t, int p) {
+  __device__ static float number(const u32* word, int t, int p, const float*) {
     const int code = bit(word, t, p, 0) | bit(word, t, p, 1) << 1 | bit(word, t, p, 2) << 2;
-    const int magnitude = code < 2 ? code : (2 + (code & 1)) << (code / 2 - 1);
-    return bit(word, t, p, 3) != 0 ? -magnitude : magnitude;
-  }
-  __device__ static bool negative_zero(const u32* word, int t, int p) {
-    return bit(word, t, p, 3) != 0;
+    const int twice = code < 2 ? code : (2 + (code & 1)) << (code / 2 - 1);
+    return bit(word, t, p, 3) != 0 ? -0.5f * float(twice) : 0.5f * float(twice);
   }
 };
-struct UnpackU4 {
-  static constexpr bool kSparse = false;
-  static constexpr int kWords = 1;
-  static constexpr bool kZeros = true;
-  __device__ static int twice(const u32* word, int t, int p) {
-    return 2 * int(word[0] >> (16 * p + 4 * t) & 15);
+__device__ inline u32 nibble_of(const u32* word, int t, int p) {
+  return word[0] >> (16 * p + 4 * t) & 15;
+}
+__device__ inline u32 byte_of(const u32* word, int t, int p) {
+  return word[t / 2] >> (16 * p + 8 * (t % 2)) & 255;
+}
+struct UnpackU4 : U4 {
+  __device__ static float number(const u32* word, int t, int p, const float*) {
+    return float(nibble_of(word, t, p));
   }
-  __device__ static bool negative_zero(const u32*, int, int) { return false; }
 };
-struct UnpackI8 {
-  static constexpr bool kSparse = false;
-  static constexpr int kWords = 2;
-  static constexpr bool kZeros = false;
-  __device__ static int twice(const u32* word, int t, int p) {
-    return 2 * (int(word[t / 2] >> (16 * p + 8 * (t % 2)) & 255) - 128);
+struct UnpackI8 : I8 {
+  __device__ static float number(const u32* word, int t, int p, const float*) {
+    return float(int(byte_of(word, t, p)) - 128);
   }
-  __device__ static bool negative_zero(const u32*, int, int) { return false; }
+};
+struct UnpackU8 : U8 {
+  __device__ static float number(const u32* word, int t, int p, const float*) {
+    return float(byte_of(word, t, p));
+  }
+};
+struct UnpackE4m3 : E4m3 {
+  __device__ static float number(const u32* word, int t, int p, const float*) {
+    const u32 code = byte_of(word, t, p);
+    if ((code & 0x7F) == 0x7F) return __uint_as_float(kQuietNaN);
+    const u32 bits = (code & 0x7F) << 20;  // below the sign, a float32 of 2^-120
+    return __uint_as_float(bits | code >> 7 << 31) * __uint_as_float((127u + 120u) << 23);
+  }
+};
+struct UnpackLut4 : Lut4 {
+  __device__ static float number(const u32* word, int t, int p, const float* codebook) {
+    return codebook[nibble_of(word, t, p)];
+  }
+};
+struct UnpackF32 : Floats32 {
+  __device__ static float number(const u32* word, int t, int p, const float*) {
+    return __uint_as_float(word[2 * t + p]);
+  }
+};
+struct UnpackF16 : Floats16<F16> {
+  __device__ static float number(const u32* word, int t, int p, const float*) {
+    return f16_to_float(u16(word[t] >> (16 * p)));
+  }
+};
+struct UnpackBf16 : Floats16<Bf16> {
+  __device__ static float number(const u32* word, int t, int p, const float*) {
+    return bf16_to_float(u16(word[t] >> (16 * p)));
+  }
 };
 
 /// The bits of scale or zero number `at`, as float32; `type` is a MarlinScaleType.
@@ -290,10 +316,20 @@ struct Group {
   bool additive;
 };
 
-/// (number * scale + zero) * tensor, rounded once. `number` is a multiple of 0.5 and exact.
+/// A number without the zeros at its end.
+__device__ inline Exact exact_code(float number) {
+  const Exact all = exact_of(__float_as_uint(number));
+  if (all.mantissa == 0) return all;
+  const int shift = __ffsll(static_cast<long long>(all.mantissa)) - 1;
+  return Exact{all.negative, all.mantissa >> shift, all.exponent + shift};
+}
+
+/// (number * scale + zero) * tensor, rounded once. Real codes (real.cuh) have no tensor scale.
 __device__ inline u32 value_bits(float number, const Group& group, RowOrigin row) {
   const u32 tensor = __float_as_uint(row.tensor);
   const bool no_tensor = row.tensor == 1.0f;
+  if (!is_finite_bits(__float_as_uint(number)))
+    return __float_as_uint(number * shape_of(group.scale));
   if (!is_finite_bits(group.scale) || (group.additive && !is_finite_bits(group.zero)) ||
       !is_finite_bits(tensor) || (row.divide != 0 && row.tensor == 0.0f)) {
     float v = number * shape_of(group.scale);
@@ -301,8 +337,7 @@ __device__ inline u32 value_bits(float number, const Group& group, RowOrigin row
     if (!no_tensor) v = row.divide != 0 ? v / shape_of(tensor) : v * shape_of(tensor);
     return __float_as_uint(v);
   }
-  const Exact code = {__float_as_uint(number) >> 31 != 0, u64(fabsf(number) * 2.0f), -1};
-  Exact v = multiply(code, exact_of(group.scale));
+  Exact v = multiply(exact_code(number), exact_of(group.scale));
   if (group.additive) v = add(v, exact_of(group.zero));
   if (!no_tensor) v = row.divide != 0 ? divide(v, exact_of(tensor)) : multiply(v, exact_of(tensor));
   return round_to_bits(v);
@@ -384,7 +419,7 @@ __device__ inline void unpack(const CudaParameters& parameters) {
   const PackedCodes<Codes> packed(codes, args.slots, row_block, unit, r, j, i);
   const u32 shift = launch.constant(MARLIN_CONSTANT_GROUP_SHIFT);
   const u32 scale_type = launch.constant(MARLIN_CONSTANT_SCALE_TYPE);
-  const u32 zero_kind = launch.constant(MARLIN_CONSTANT_ZERO_KIND);
+  const u32 zero_kind = Codes::kReal ? u32(kZeroNone) : launch.constant(MARLIN_CONSTANT_ZERO_KIND);
   const void* const scales = launch.buffer<const void>(MARLIN_BUFFER_SCALES);
   const void* const zeros = launch.buffer<const void>(MARLIN_BUFFER_ZEROS);
   const int* const slot_to_k = launch.constant(MARLIN_CONSTANT_SLOT_TO_K) != 0
@@ -404,15 +439,15 @@ __device__ inline void unpack(const CudaParameters& parameters) {
         first + 4ll * scale_quad_at(quad, r, pairs && zero_kind == kZeroInteger);
     Group group{scale_bits(scales, scale_at, scale_type, origin.shift), 0, zero_kind >= kZeroF32};
     if (group.additive) group.zero = scale_bits(zeros, zero_at, zero_kind - kZeroF32, 0);
-    int point = Codes::kZeros && !group.additive ? 8 : 0;
+    u32 point = group.additive ? 0 : Codes::kMiddle;
     if (zero_kind == kZeroInteger) point = static_cast<const unsigned char*>(zeros)[zero_at];
     int t, p;
     u32 bits = 0;  // of a slot that 2:4 weights do not keep
     if (packed.find(e, t, p)) {
-      const int twice = Codes::twice(packed.words, t, p) - 2 * point;
-      float number = 0.5f * float(twice);
-      if (twice == 0 && Codes::negative_zero(packed.words, t, p)) number = -0.0f;
-      bits = value_bits(number, group, origin);
+      const auto* const codebook = static_cast<const float*>(zeros);  // of real codes
+      const float number = Codes::number(packed.words, t, p, codebook);
+      constexpr bool kFloats = Codes::kWords > 2;  // whose scale is 1
+      bits = kFloats ? __float_as_uint(number) : value_bits(number - float(point), group, origin);
     }
     write_bits(launch.buffer<void>(MARLIN_BUFFER_OUT), item * args.ld + k,
                launch.constant(MARLIN_CONSTANT_OUTPUT_TYPE), exists ? bits : kQuietNaN);
@@ -423,3 +458,9 @@ MARLIN_HELPER(unpack_u4) { unpack<UnpackU4>(parameters); }
 MARLIN_HELPER(unpack_i8) { unpack<UnpackI8>(parameters); }
 MARLIN_HELPER(unpack_fp4_sparse) { unpack<SparseCodes<UnpackFp4>>(parameters); }
 MARLIN_HELPER(unpack_u4_sparse) { unpack<SparseCodes<UnpackU4>>(parameters); }
+MARLIN_HELPER(unpack_u8) { unpack<UnpackU8>(parameters); }
+MARLIN_HELPER(unpack_e4m3) { unpack<UnpackE4m3>(parameters); }
+MARLIN_HELPER(unpack_lut4) { unpack<UnpackLut4>(parameters); }
+MARLIN_HELPER(unpack_f32) { unpack<UnpackF32>(parameters); }
+MARLIN_HELPER(unpack_f16) { unpack<UnpackF16>(parameters); }
+MARLIN_HELPER(unpack_bf16) { unpack<UnpackBf16>(parameters); }

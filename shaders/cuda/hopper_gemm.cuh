@@ -30,7 +30,10 @@ struct LaneCopies {
 
   __device__ explicit LaneCopies(int lane)
       : kind(lane / Memory::Tile::kRowBlocks), row_block(lane % Memory::Tile::kRowBlocks) {}
-  __device__ bool has_any() const { return kind <= (Op::kStagedZeroBytes != 0 ? kZeros : kScales); }
+  __device__ bool has_any() const {
+    return kind == kCodes || (kind == kScales && Op::kScaleBytes != 0) ||
+           (kind == kZeros && Op::kStagedZeroBytes != 0);
+  }
   /// The bytes of a piece.
   __device__ int bytes() const {
     if (kind == kCodes) return Op::kChunkCodes;
@@ -286,8 +289,10 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
 template <class Op, class Activation, int ROWS, bool WGMMA>
 __device__ inline void make_tiles(const CudaParameters& parameters) {
   unsigned char* const dynamic = dynamic_memory();
-  // Four chunks of INT8 with float32 scales of 16 slots leave no room for three stages.
-  constexpr bool kIsLong = WGMMA && Op::kPieces * Op::kScaleBytes >= 1024;
+  // Four chunks of INT8 with float32 scales of 16 slots, or of floats, leave no room for three
+  // stages.
+  constexpr bool kIsLong =
+      (WGMMA && Op::kPieces * (Op::kScaleBytes + Op::kStagedZeroBytes) >= 1024) || Op::kFloats;
   typedef TileShape<ROWS, WGMMA, kIsLong ? 2 : 4> Tile;
   typedef TileMemory<Tile, Op> Memory;
   constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
@@ -329,11 +334,15 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
 }
 
 /// A form that has no such tiles gets no product here.
-template <class Codes, class Activation, class Form, int ROWS, bool WGMMA>
+template <class Codes, class Activation, class Form, int ROWS, bool WGMMA, bool ROUNDS>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
-  typedef Operand<Codes, typename Activation::Number, Form> Op;
+  typedef Operand<Codes, typename Activation::Number, Form, ROUNDS> Op;
+  constexpr bool kIsWide =
+      Op::kScaleElement == 4 || (ROUNDS && Form::kZero != kZeroNone && Form::kShift < 7);
   constexpr bool kHasRoom =
-      has_tile_of(ROWS, Codes::kWords > 1, Op::kScaleElement == 4, Op::kShift);
-  if constexpr (kHasRoom && (!WGMMA || Op::kHasWgmma))
+      has_tile_of(ROWS, Codes::kWords, kIsWide, ROUNDS ? int(kLongGroupShift) : Op::kShift);
+  // Teams that round have no registers for float32 scales.
+  constexpr bool kIsTight = ROUNDS && Op::kScaleElement == 4 && tile_teams_of(ROWS) > 1;
+  if constexpr (kHasRoom && !kIsTight && (!WGMMA || Op::kHasWgmma))
     make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
 }

@@ -157,6 +157,13 @@ struct F16 {
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
     return d;
   }
+  __device__ static u32 multiply_add(u32 a, u32 b, u32 c) {
+    u32 d;
+    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+    return d;
+  }
+  __device__ static float low(u32 both) { return f16_to_float(u16(both)); }
+  __device__ static float high(u32 both) { return f16_to_float(u16(both >> 16)); }
   __device__ static u32 round(float low, float high) {
     u32 d;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
@@ -191,6 +198,8 @@ struct Bf16 {
     return multiply_add(a, 0x3F803F80u, b ^ 0x80008000u);
   }
   __device__ static u32 multiply(u32 a, u32 b) { return multiply_add(a, b, 0x80008000u); }
+  __device__ static float low(u32 both) { return __uint_as_float(both << 16); }
+  __device__ static float high(u32 both) { return __uint_as_float(both & 0xFFFF0000u); }
   __device__ static u32 round(float low, float high) {
     u32 d;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
@@ -211,3 +220,28 @@ struct Bf16 {
     MARLIN_MMA_SPARSE("bf16", STEP, d, a, b, positions);
   }
 };
+
+/// A float32 as the sum of three bfloat16, exactly: each takes the eight leading bits of what is
+/// left. An infinity or NaN is the first of them alone. (Subnormal remainders lose bits that lie
+/// below 2^-133.)
+struct Bf16Pieces {
+  static constexpr int kCount = 3;
+  u32 piece[kCount];
+
+  __device__ explicit Bf16Pieces(float x) {
+    const u32 bits = __float_as_uint(x);
+    const bool finite = (bits & 0x7F800000u) != 0x7F800000u;
+    piece[0] = finite || (bits & 0x007FFFFFu) == 0 ? bits >> 16 : 0x7FC0u;
+    const float second = finite ? x - __uint_as_float(bits & 0xFFFF0000u) : 0.0f;
+    piece[1] = __float_as_uint(second) >> 16;
+    const float third = second - __uint_as_float(__float_as_uint(second) & 0xFFFF0000u);
+    piece[2] = __float_as_uint(third) >> 16;
+  }
+};
+
+/// Two bfloat16 numbers, of which infinities and NaN become 0.
+__device__ inline u32 finite_halves(u32 both) {
+  // An exponent field of ones carries to the bit above, where the sign was.
+  const u32 carries = ((both & 0x7F80u * kHalves) + 0x0080u * kHalves) >> 15 & kHalves;
+  return both & ~(carries * 0xFFFFu);
+}

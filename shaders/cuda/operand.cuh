@@ -1,7 +1,7 @@
 // Operands A of 16 rows of W and 64 slots, for kernels that are compiled for one form of weights
 // (../common/cuda_parameters.h). Lane 4 g + j has the rows g and g + 8.
 #pragma once
-#include "decode.cuh"
+#include "real.cuh"
 
 /// The bytes of a number of this MarlinScaleType, or of this MarlinZeroKind.
 constexpr int scale_element_of(int type) {
@@ -19,28 +19,34 @@ constexpr int zero_element_of(int kind) {
 /// two.
 template <class Op, int HALVES>
 struct ChunkScales {
-  static constexpr int words(int element) { return element == 1 ? 1 : element * HALVES / 2; }
+  static constexpr int words(int element) { return element <= 1 ? 1 : element * HALVES / 2; }
   u32 scales[Op::kQuads][words(Op::kScaleElement)];
-  u32 zeros[Op::kQuads][words(Op::kZeroElement == 0 ? 1 : Op::kZeroElement)];
+  u32 zeros[Op::kQuads][words(Op::kZeroElement)];
 };
 
-template <class Codes, class Number, class Form>
+/// With ROUNDS, a weight is code * scale + zero, rounded to 16 bits (MARLIN_COMPUTE_W16).
+template <class Codes, class Number, class Form, bool ROUNDS = false>
 struct Operand {
   static constexpr bool kIsBf16 = Number::kMagic == Bf16::kMagic;
   static constexpr bool kE8m0 = Form::kScale == kScaleE8m0, kE4m3 = Form::kScale == kScaleE4m3;
+  /// Floats are operands as they are.
+  static constexpr bool kFloats = Codes::kReal;
   /// The product of code and scale is exact in 16 bits, so that sums need no scale.
-  static constexpr bool kFolded = kE4m3 || (kE8m0 && kIsBf16);
-  static constexpr bool kGroupsOf128 = Form::kShift == kLongGroupShift;
-  static constexpr bool kAdditive = Form::kZero >= kZeroF32;
+  static constexpr bool kExact = !ROUNDS && (kE4m3 || (kE8m0 && kIsBf16));
+  /// Operands are whole weights.
+  static constexpr bool kFolded = ROUNDS || kExact || kFloats;
+  static constexpr bool kGroupsOf128 = !kFloats && Form::kShift == kLongGroupShift;
+  /// Additive zeros are a product of their own.
+  static constexpr bool kAdditive = !ROUNDS && Form::kZero >= kZeroF32;
   /// Quads of scales for 64 slots, or for 128 if that is the group.
-  static constexpr int kQuads = kGroupsOf128 ? 1 : kMmaSlots >> Form::kShift;
+  static constexpr int kQuads = Form::kShift == kLongGroupShift ? 1 : kMmaSlots >> Form::kShift;
   /// Steps of 16 slots of a group, of those in a chunk.
   static constexpr int kGroupSteps = 4 / kQuads;
   /// Pieces of 16 bytes of a lane, and the bytes of the codes of 32 rows of W and 64 slots: of 2:4
   /// weights, of those that are kept and their positions.
   static constexpr int kPieces = Codes::kWords;
   static constexpr int kChunkCodes = Codes::kSparse ? 4 * kMmaSparseWords : 1024 * kPieces;
-  static constexpr int kScaleElement = scale_element_of(Form::kScale);
+  static constexpr int kScaleElement = kFloats ? 0 : scale_element_of(Form::kScale);
   static constexpr int kZeroElement = zero_element_of(Form::kZero);
   /// The bytes of these quads of a row block.
   static constexpr int kScaleBytes = kQuads * kRowBlock * kScaleElement;
@@ -56,12 +62,14 @@ struct Operand {
   static constexpr bool kHasWgmma =
       kFolded || Form::kScale == kScaleF32 || Form::kScale == kScaleF16;
 
-  /// Folded products are code * scale * 2^-14, or 2^-7 in float16, whose range ends there. Others
-  /// lack what decoding left out (decode.cuh), unless e8m0_factor has it.
+  /// What decoded codes lack (decode.cuh), unless e8m0_factor has it.
+  static constexpr float kCodeFactor =
+      kE8m0 || (Codes::kIntegers && !kIsBf16) ? 1.0f : float(1 << kFp4Exponent);
+  /// What sums lack: exact products of E4M3 scales are code * scale * 2^-14, or 2^-7 in float16,
+  /// whose range ends there.
   static constexpr float factor() {
-    if (kE8m0) return 1.0f;
-    if (kE4m3 && !kIsBf16) return 128.0f;
-    return kE4m3 || kIsBf16 ? float(1 << kFp4Exponent) : 1.0f;
+    if (ROUNDS || kFloats) return 1.0f;
+    return kE4m3 && !kIsBf16 ? 128.0f : kCodeFactor;
   }
   static constexpr float kFactor = factor();
 
@@ -81,6 +89,14 @@ struct Operand {
     UNROLL for (int row = 0; row < 2; row++) decode_row<HALF, false>(q, scales, unit, row, a);
   }
 
+  /// The floats of a piece.
+  __device__ static void floats_of(const uint4& piece, u32 (&h)[4]) {
+    h[0] = piece.x;
+    h[1] = piece.y;
+    h[2] = piece.z;
+    h[3] = piece.w;
+  }
+
   /// The sparse operands of both units of a chunk, of the kept codes of the rows g and g + 8 of a
   /// half. (A word has four steps of 16 slots, and one zero point.)
   template <int HALF, int HALVES>
@@ -90,14 +106,14 @@ struct Operand {
     UNROLL for (int row = 0; row < 2; row++) {
       u32 h[4];
       const u32 word[1] = {words[row]};
-      if constexpr (kFolded && kIsBf16)
+      if constexpr (kExact && kIsBf16)
         Codes::bits(word[0], h);
       else
         Codes::decode(Number(), word, zero_point<HALF>(scales, 0, row), h);
       UNROLL for (int step = 0; step < 4; step++) {
         u32& to = a[step / 2][2 * (step % 2) + row];
         to = h[step];
-        if (kFolded) to = Number::multiply(to, multiplier<HALF>(scales, step, row));
+        if (kExact) to = Number::multiply(to, multiplier<HALF>(scales, step, row));
       }
     }
   }
@@ -119,7 +135,6 @@ struct Operand {
   static constexpr u32 kCodeBits = 0xF * kHalves;  // of U4
   static constexpr u32 kMagnitude =                // of a scale that is a unit of sums
       Form::kScale == kScaleF32 ? 0x7FFFFFFF : 0x7FFF;
-  static constexpr u32 kZeroBytesOfI8 = 0x80808080u;
   __device__ static constexpr int quad_of(int step) { return step / kGroupSteps; }
 
   /// A row of a unit: the operands of its two steps that lane row g or g + 8 holds.
@@ -127,7 +142,25 @@ struct Operand {
   __device__ static void decode_row(const uint4 (&q)[kPieces],
                                     const ChunkScales<Operand, HALVES>& scales, int unit, int row,
                                     u32 (&a)[4][4]) {
-    u32 h[4], word[kPieces];
+    u32 h[4];
+    if constexpr (kFloats)
+      floats_of(q[2 * unit + row], h);
+    else
+      codes_of<HALF, WITHOUT_ZEROS>(q, scales, unit, row, h);
+    UNROLL for (int t = 0; t < 4; t++) {
+      const int step = 2 * unit + t / 2;
+      u32& to = a[step][2 * (t % 2) + row];
+      to = h[t];
+      if constexpr (kExact) to = Number::multiply(to, multiplier<HALF>(scales, step, row));
+      if constexpr (ROUNDS) to = rounded<HALF>(to, scales, step, row);
+    }
+  }
+  /// The codes of a row of a unit, less zero points.
+  template <int HALF, bool WITHOUT_ZEROS, int HALVES>
+  __device__ static void codes_of(const uint4 (&q)[kPieces],
+                                  const ChunkScales<Operand, HALVES>& scales, int unit, int row,
+                                  u32 (&h)[4]) {
+    u32 word[kPieces];
     // INT8 has a word for each step, whose scales may differ (groups of 16 slots).
     bool is_zero[kPieces];
     UNROLL for (int i = 0; i < kPieces; i++) is_zero[i] =
@@ -135,15 +168,37 @@ struct Operand {
     const u32 zero =
         Codes::kZeros && is_zero[0] ? u32(Number::kMagic) : zero_point<HALF>(scales, unit, row);
     words_of(q, unit, row, word);
-    if constexpr (kFolded && kIsBf16)
+    if constexpr (kExact && kIsBf16)
       Codes::bits(word[0], h);
     else
       decode_words(word, zero, is_zero, h);
-    UNROLL for (int t = 0; t < 4; t++) {
-      const int step = 2 * unit + t / 2;
-      u32& to = a[step][2 * (t % 2) + row];
-      to = h[t];
-      if (kFolded) to = Number::multiply(to, multiplier<HALF>(scales, step, row));
+  }
+  /// Two weights of a group: its codes times the scale, and the zero, rounded to 16 bits.
+  template <int HALF, int HALVES>
+  __device__ static u32 rounded(u32 codes, const ChunkScales<Operand, HALVES>& scales, int step,
+                                int row) {
+    constexpr bool kHalfScale = Form::kScale == kScaleF16, kAdds = Form::kZero >= kZeroF32;
+    if constexpr (!kIsBf16 && kHalfScale && (!kAdds || Form::kZero == kZeroF16)) {
+      const u32 both = __byte_perm(scale_bits<HALF>(scales, step, row), 0, 0x1010);
+      if constexpr (!kAdds) return Number::multiply(codes, both);
+      const u32 zero = element<HALF, kZeroElement>(scales.zeros[quad_of(step)], row);
+      return Number::multiply_add(codes, both, __byte_perm(zero, 0, 0x1010));
+    } else if constexpr (kIsBf16 && kHalfScale && !kAdds && kPieces == 1) {
+      // A float16 is the sum of two bfloat16 of eight and three bits. The product of the latter and
+      // a code of four bits is exact, so that one rounding is left.
+      const float all = scale<HALF>(scales, step, row) * kCodeFactor;
+      const u32 high = __float_as_uint(all) >> 16;
+      const float rest = fabsf(all) <= 0x1p30f ? all - __uint_as_float(high << 16) : 0.0f;
+      const u32 low = __float_as_uint(rest) >> 16;
+      return Number::multiply_add(codes, high * kHalves, Number::multiply(codes, low * kHalves));
+    } else {
+      const float by = scale<HALF>(scales, step, row) * kCodeFactor;
+      if constexpr (kAdds) {
+        const float zero = Operand::zero<HALF>(scales, step, row);
+        return Number::round(fmaf(Number::low(codes), by, zero),
+                             fmaf(Number::high(codes), by, zero));
+      }
+      return Number::round(Number::low(codes) * by, Number::high(codes) * by);
     }
   }
   /// The codes of 32 slots: INT8 has a piece for each unit, other codes have both units in one.
@@ -157,11 +212,11 @@ struct Operand {
   /// Decodes codes, or makes them 0.
   __device__ static void decode_words(const u32 (&word)[kPieces], u32 zero,
                                       const bool (&is_zero)[kPieces], u32 (&h)[4]) {
-    if constexpr (Codes::kZeros) {
+    if constexpr (Codes::kZeros && kPieces == 1) {
       Codes::decode(Number(), word, zero, h, is_zero[0] ? 0 : kCodeBits);
     } else {
       u32 codes[kPieces];
-      UNROLL for (int i = 0; i < kPieces; i++) codes[i] = is_zero[i] ? kZeroBytesOfI8 : word[i];
+      UNROLL for (int i = 0; i < kPieces; i++) codes[i] = is_zero[i] ? Codes::kNothing : word[i];
       Codes::decode(Number(), codes, zero, h);
     }
   }
@@ -192,8 +247,8 @@ struct Operand {
   }
   template <int HALF, int HALVES>
   __device__ static u32 zero_point(const ChunkScales<Operand, HALVES>& scales, int unit, int row) {
-    if (!Codes::kZeros || kAdditive) return Number::kMagic;
-    if (Form::kZero != kZeroInteger) return Number::kMagic | 8 * kHalves;
+    if (!Codes::kZeros || Form::kZero >= kZeroF32) return Number::kMagic;
+    if (Form::kZero != kZeroInteger) return Number::kMagic | Codes::kMiddle * kHalves;
     return Number::kMagic |
            __byte_perm(scales.zeros[quad_of(2 * unit)][0], 0, 0x4040 | (2 * HALF + row) * 0x101);
   }

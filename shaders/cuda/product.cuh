@@ -2,13 +2,14 @@
 // and how a unit of codes is multiplied.
 //
 // Weights are operand A of mma.m16n8k16 (16 rows of W), activations operand B (8 rows of A). Codes
-// less zero points are exact in 16 bits, so a group's sum is one of exact products, and its scale
-// multiplies the sum in float32. Lane (g, j) = (lane / 4, lane % 4) has, of the sums, the rows
-// 8 i + g of W and the rows 2 j, 2 j + 1 of A.
+// less zero points are exact in 16 bits, or as sums of such pieces (real.cuh), so a group's sum is
+// one of exact products, and its scale multiplies the sum in float32. Lane (g, j) = (lane / 4, lane
+// % 4) has, of the sums, the rows 8 i + g of W and the rows 2 j, 2 j + 1 of A.
 #pragma once
 #include "activations.cuh"
 #include "decode.cuh"
 #include "epilogue.cuh"
+#include "real.cuh"
 #include "routes.cuh"
 #include "scales.cuh"
 
@@ -62,7 +63,8 @@ __device__ inline long long loads_of(int slots) {
                         : static_cast<long long>(slots / 32) * Codes::kWords * kWarp;
 }
 
-/// The codes and scales of a few units of a row block, a lane's part. The number of units is even.
+/// The codes and scales of a few units of a row block, a lane's part. Codes of four bits have an
+/// even number of units.
 template <class Codes, int UNITS, bool SPARSE = Codes::kSparse>
 struct Chunk {
   uint4 words[UNITS][Codes::kWords];
@@ -78,9 +80,10 @@ struct Chunk {
   __device__ void tile(int w, int i, u32 (&word)[Codes::kWords]) const {
     UNROLL for (int v = 0; v < Codes::kWords; v++) {
       const bool one = Codes::kWords == 1;
-      const uint4 q = one ? words[(w & ~1) + i / 2][0] : words[w][i / 2];
+      const int in_half = Codes::kWords * (i & 1) + v;
+      const uint4 q = one ? words[(w & ~1) + i / 2][0] : words[w][2 * (in_half / 4) + i / 2];
       const u32 four[4] = {q.x, q.y, q.z, q.w};
-      word[v] = four[one ? 2 * (w & 1) + (i & 1) : 2 * (i & 1) + v];
+      word[v] = four[one ? 2 * (w & 1) + (i & 1) : in_half % 4];
     }
   }
   __device__ u32 positions(int, int) const { return 0; }
@@ -117,8 +120,16 @@ template <class Codes, class Activation, int TILES, class Form>
 struct Sums {
   typedef typename Activation::Number Number;
   static constexpr int kPieces = Activation::kPieces;
+  /// The pieces of weights.
+  static constexpr int pieces_of_weights() {
+    if constexpr (Codes::kReal)
+      return Codes::template kPieces<Number>;
+    else
+      return 1;
+  }
+  static constexpr int kWeightPieces = pieces_of_weights();
   /// The leading pieces have sums of their own, so that one rounding joins them with the rest.
-  static constexpr int kParts = kPieces > 1 ? 2 : 1;
+  static constexpr int kParts = kPieces > 1 || kWeightPieces > 1 ? 2 : 1;
   static constexpr bool kSparse = Codes::kSparse;
   /// Registers of operand A of a step and a tile.
   static constexpr int kRegisters = kSparse ? 1 : 2;
@@ -133,7 +144,8 @@ struct Sums {
                args.quads, lane),
         zeros(weights_of(launch, MARLIN_BUFFER_ZEROS, rows),
               zero_kind >= kZeroF32 ? zero_kind - kZeroF32 : u32(kScaleE8m0), shift,
-              args.quad_blocks, row_block, args.quads, lane) {
+              args.quad_blocks, row_block, args.quads, lane),
+        codes(weights_of(launch, MARLIN_BUFFER_ZEROS, rows), lane) {
     UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int h = 0; h < 2; h++)
         UNROLL for (int i = 0; i < 4; i++) total[t][h][i] = 0.0f;
     clear();
@@ -152,18 +164,20 @@ struct Sums {
   template <int UNITS, class Operands, class ActivationScale>
   __device__ void add(const Chunk<Codes, UNITS>& chunk, int unit, int w, bool last,
                       const Operands& operands, const ActivationScale& scale_of) {
-    u32 h[4][2][kRegisters];  // tile, step
-    UNROLL for (int i = 0; i < 4; i++) decode(chunk, w, i, h[i]);
+    u32 h[kWeightPieces][4][2][kRegisters];  // tile, step
+    UNROLL for (int i = 0; i < 4; i++) decode(chunk, w, i, h);
     UNROLL for (int step = 0; step < 2; step++) {
       Operand b;
       operands(step, b);
       UNROLL for (int half = 0; half < 2; half++) {
-        u32 a[2 * kRegisters];
-        UNROLL for (int r = 0; r < 2 * kRegisters; r++) a[r] = h[2 * half + r % 2][step][r / 2];
         const u32 positions = chunk.positions(w, half);
-        UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int p = kPieces - 1; p >= 0; p--)
-            multiply(part[kParts > 1 && p > 0 ? 1 : 0][t][half], a, b[t][p], positions,
-                     2 * (w & 1) + step);
+        UNROLL for (int of_w = kWeightPieces - 1; of_w >= 0; of_w--) {
+          u32 a[2 * kRegisters];
+          UNROLL for (int r = 0; r < 2 * kRegisters; r++) a[r] =
+              h[of_w][2 * half + r % 2][step][r / 2];
+          UNROLL for (int t = 0; t < TILES; t++) UNROLL for (int p = kPieces - 1; p >= 0; p--)
+              multiply_pieces(t, half, of_w, p, a, b[t][p], positions, 2 * (w & 1) + step);
+        }
         if constexpr (kSparse) {
           // The other slots are 0 times an infinity or a NaN where A has one, which is a first
           // piece.
@@ -187,14 +201,13 @@ struct Sums {
 
   /// Sums lack this factor: what decoding left out (decode.cuh), unless scales have it already.
   __device__ float factor() const {
-    constexpr bool kSmall = Number::kMagic == Bf16::kMagic || !is_integer();
+    constexpr bool kSmall = !Codes::kReal && (Number::kMagic == Bf16::kMagic || !Codes::kIntegers);
     return kSmall && scale_type() != kScaleE8m0 ? float(1 << kFp4Exponent) : 1.0f;
   }
 
   float total[TILES][2][4];  // 16 rows of W, element of C^T
 
  private:
-  static constexpr __device__ bool is_integer() { return Codes::kZeros || Codes::kWords == 2; }
   __device__ u32 scale_type() const { return scales.kind(); }
 
   __device__ void clear() {
@@ -208,16 +221,35 @@ struct Sums {
   /// Operand A of both steps of unit w, for tile i. Of 2:4 weights a word has four steps.
   template <int UNITS>
   __device__ void decode(const Chunk<Codes, UNITS>& chunk, int w, int i,
-                         u32 (&h)[2][kRegisters]) const {
-    u32 word[Codes::kWords], all[4], with_second_zero[4];
+                         u32 (&h)[kWeightPieces][4][2][kRegisters]) const {
+    u32 word[Codes::kWords], all[kWeightPieces][4], with_second_zero[4];
     chunk.tile(w, i, word);
-    Codes::decode(Number(), word, zero_point(chunk, w, 0, i), all);
     const bool two_zeros = Codes::kZeros && shift == 4 && zero_kind == kZeroInteger;
-    if (two_zeros) Codes::decode(Number(), word, zero_point(chunk, w, 1, i), with_second_zero);
-    UNROLL for (int step = 0; step < 2; step++) UNROLL for (int r = 0; r < kRegisters; r++) {
-      const int t = kSparse ? 2 * (w & 1) + step : 2 * step + r;
-      h[step][r] = two_zeros && step == 1 ? with_second_zero[t] : all[t];
+    if constexpr (Codes::kReal) {
+      codes.decode(Number(), word, all);
+    } else {
+      Codes::decode(Number(), word, zero_point(chunk, w, 0, i), all[0]);
+      if (two_zeros) Codes::decode(Number(), word, zero_point(chunk, w, 1, i), with_second_zero);
     }
+    UNROLL for (int p = 0; p < kWeightPieces; p++) UNROLL for (int step = 0; step < 2; step++)
+        UNROLL for (int r = 0; r < kRegisters; r++) {
+      const int t = kSparse ? 2 * (w & 1) + step : 2 * step + r;
+      h[p][i][step][r] = two_zeros && step == 1 ? with_second_zero[t] : all[p][t];
+    }
+  }
+
+  /// Adds the product of piece `of_w` of weights and piece p of activations. Beside a leading piece
+  /// that is infinite or a NaN the others are 0, and their product would be a NaN. The product of
+  /// both last pieces is too small to matter: less than 2^-31 of the whole.
+  __device__ void multiply_pieces(int t, int half, int of_w, int p, const u32 (&a)[2 * kRegisters],
+                                  const u32 (&b)[2], u32 positions, int step) {
+    if (of_w + p > 3) return;
+    u32 weights[2 * kRegisters], activations[2];
+    UNROLL for (int r = 0; r < 2 * kRegisters; r++) weights[r] =
+        Codes::kReal && p > 0 && of_w == 0 ? finite_halves(a[r]) : a[r];
+    UNROLL for (int r = 0; r < 2; r++) activations[r] =
+        of_w > 0 && p == 0 ? finite_halves(b[r]) : b[r];
+    multiply(part[of_w + p > 0 ? kParts - 1 : 0][t][half], weights, activations, positions, step);
   }
 
   /// Adds the product of 16 rows of W and 8 rows of A for one step; `step` of four is the one that
@@ -238,8 +270,9 @@ struct Sums {
   template <int UNITS>
   __device__ u32 zero_point(const Chunk<Codes, UNITS>& chunk, int w, int half, int i) const {
     if (!Codes::kZeros || zero_kind >= kZeroF32) return Number::kMagic;
-    const u32 z =
-        zero_kind == kZeroInteger ? zeros.four_bytes(chunk.zeros, w, half) >> (8 * i) & 0xFF : 8;
+    const u32 z = zero_kind == kZeroInteger
+                      ? zeros.four_bytes(chunk.zeros, w, half) >> (8 * i) & 0xFF
+                      : Codes::kMiddle;
     return Number::kMagic | z | z << 16;
   }
 
@@ -290,6 +323,7 @@ struct Sums {
     return Form::kZero >= kZeroF32 ? Form::kZero - kZeroF32 : int(kScaleE8m0);
   }
   const Quads<zero_type(), Form::kShift> zeros;
+  const Codes codes;
   float part[kParts][TILES][2][4];
   static constexpr int kHalvesOfA = kSparse ? 2 : 1;  // each 16 rows of W
   float sum_of_a[kParts][TILES][kHalvesOfA][4];       // of the kept slots, for additive zeros

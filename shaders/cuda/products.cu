@@ -1,6 +1,7 @@
 // The product kernels of one kind of codes and one kind of activations. The build compiles this
-// file once for each pair: MARLIN_CODES is fp4, u4, i8, fp4_sparse or u4_sparse, MARLIN_ACTIVATION
-// is f32, f16, bf16 or i8.
+// file once for each pair (cmake/embed_kernels.cmake): MARLIN_CODES is a kind of codes of
+// ../common/arguments.h, MARLIN_ACTIVATION is f32, f16, bf16 or i8. With MARLIN_ROUNDS, the kernels
+// are those that round weights to 16 bits.
 #include "gemm.cuh"
 #include "gemv.cuh"
 #include "hopper_gemm.cuh"
@@ -11,6 +12,12 @@ typedef U4 Codes_u4;
 typedef I8 Codes_i8;
 typedef Sparse<Fp4> Codes_fp4_sparse;
 typedef Sparse<U4> Codes_u4_sparse;
+typedef U8 Codes_u8;
+typedef E4m3 Codes_e4m3;
+typedef Lut4 Codes_lut4;
+typedef Floats32 Codes_f32;
+typedef Floats16<F16> Codes_f16;
+typedef Floats16<Bf16> Codes_bf16;
 typedef ActivationF32 Activation_f32;
 typedef ActivationF16 Activation_f16;
 typedef ActivationBf16 Activation_bf16;
@@ -28,7 +35,23 @@ typedef ActivationI8 Activation_i8;
 #define MARLIN_KERNEL(family, suffix, blocks) MARLIN_KERNEL_OF(family, suffix, 256, blocks)
 
 typedef MARLIN_PASTE(Codes_, MARLIN_CODES) Codes;
-typedef MARLIN_PASTE(Activation_, MARLIN_ACTIVATION) Activation;
+typedef MARLIN_PASTE(Activation_, MARLIN_ACTIVATION) GivenActivation;
+
+/// How kernels read A: float16 numbers as bfloat16 pieces, if the weights are such pieces.
+template <class Codes, class Given>
+struct ActivationOf {
+  typedef Given Type;
+};
+template <class Codes>
+  requires(Codes::kReal)
+struct ActivationOf<Codes, ActivationF16> {
+  typedef ActivationF16Pieces Type;
+};
+template <>
+struct ActivationOf<Codes_f16, ActivationF16> {
+  typedef ActivationF16 Type;
+};
+typedef ActivationOf<Codes, GivenActivation>::Type Activation;
 
 __device__ inline int group_y(const CudaParameters& parameters) {
   return int(Launch{parameters}.group_y());
@@ -52,13 +75,28 @@ __device__ inline void gemm_rows(const CudaParameters& parameters) {
 }
 
 /// Tiles of eight rows at once, as far as registers go with weights of any form.
-constexpr bool kWide = Activation::kPieces > 1 || Codes::kWords > 1;
-constexpr int kMostTiles = kWide ? 2 : 4;
+constexpr bool kWide = Activation::kPieces > 1 || Codes::kWords > 1 || Codes::kReal;
+[[maybe_unused]] constexpr int kMostTiles = kWide ? 2 : 4;
 
-MARLIN_KERNEL(gemv, m8, 1) { gemv_rows<8, 1, AnyForm>(parameters); }
-MARLIN_KERNEL(gemv, m16, 1) { gemv_rows<16, kWide ? 1 : 2, AnyForm>(parameters); }
-MARLIN_KERNEL(gemm, m32_n128, 1) { gemm_rows<32, 2, AnyForm>(parameters); }
-MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, AnyForm>(parameters); }
+/// The weights that the general kernels take: those that can have zeros with any, and floats with
+/// the scale 1 of a row.
+template <class Codes>
+struct GeneralForm {
+  typedef Form<-1, Codes::kReal || !Codes::kIntegers ? int(kZeroNone) : -1, -1> Type;
+};
+template <class Codes>
+  requires(Codes::kWords > 2)
+struct GeneralForm<Codes> {
+  typedef Form<kScaleF32, kZeroNone, kLongGroupShift> Type;
+};
+typedef GeneralForm<Codes>::Type General;
+
+#ifndef MARLIN_ROUNDS
+MARLIN_KERNEL(gemv, m8, 1) { gemv_rows<8, 1, General>(parameters); }
+MARLIN_KERNEL(gemv, m16, 1) { gemv_rows<16, kWide ? 1 : 2, General>(parameters); }
+MARLIN_KERNEL(gemm, m32_n128, 1) { gemm_rows<32, 2, General>(parameters); }
+MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, General>(parameters); }
+#endif
 
 /// Blocks of a multiprocessor, whose registers they share. Code for other processors than Hopper
 /// takes a few more registers.
@@ -69,7 +107,7 @@ MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, AnyForm>(parameters
 #endif
 
 /// The same with weights of a form.
-constexpr int kMostTilesOfForm = Codes::kWords > 1 ? 2 : 4;
+[[maybe_unused]] constexpr int kMostTilesOfForm = Codes::kWords > 1 ? 2 : 4;
 
 // The kernels of a form (../common/cuda_parameters.h).
 #define MARLIN_FORM(scale, zero, shift)                                           \
@@ -87,7 +125,9 @@ constexpr int kMostTilesOfForm = Codes::kWords > 1 ? 2 : 4;
   }
 
 #ifdef MARLIN_HAS_FORMS
+#ifndef MARLIN_ROUNDS
 MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
+#endif
 
 // The kernels of a form for Hopper alone. Their shared memory is what the launch gives.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -100,24 +140,33 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
   MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift##e, 32 * kRingWarps) {            \
     ring<Codes, Activation, Form<scale, zero, shift>, true>(parameters, 0, kRingSharedBytes); \
   }
-#define MARLIN_TILE_KERNEL(family, rows, columns, wgmma, scale, zero, shift)                     \
+#define MARLIN_TILE_KERNEL(family, rows, columns, wgmma, rounds, scale, zero, shift)             \
   extern "C" __global__ void __cluster_dims__(tile_cluster_of(rows), 1, 1) __launch_bounds__(    \
       tile_threads_of(rows), 1) MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION,             \
                                             m##rows##_n##columns##_s##scale##z##zero##g##shift)( \
       const __grid_constant__ CudaParameters parameters) {                                       \
-    hopper_gemm<Codes, Activation, Form<scale, zero, shift>, rows, wgmma>(parameters);           \
+    hopper_gemm<Codes, Activation, Form<scale, zero, shift>, rows, wgmma, rounds>(parameters);   \
   }
-#define MARLIN_MMA_FORM(scale, zero, shift)                   \
-  MARLIN_TILE_KERNEL(mma, 16, 128, false, scale, zero, shift) \
-  MARLIN_TILE_KERNEL(mma, 32, 128, false, scale, zero, shift)
-#define MARLIN_WGMMA_FORM(scale, zero, shift)                   \
-  MARLIN_TILE_KERNEL(wgmma, 64, 256, true, scale, zero, shift)  \
-  MARLIN_TILE_KERNEL(wgmma, 96, 256, true, scale, zero, shift)  \
-  MARLIN_TILE_KERNEL(wgmma, 128, 256, true, scale, zero, shift) \
-  MARLIN_TILE_KERNEL(wgmma, 192, 256, true, scale, zero, shift) \
-  MARLIN_TILE_KERNEL(wgmma, 256, 256, true, scale, zero, shift)
+#define MARLIN_MMA_TILES(family, rounds, scale, zero, shift)             \
+  MARLIN_TILE_KERNEL(family, 16, 128, false, rounds, scale, zero, shift) \
+  MARLIN_TILE_KERNEL(family, 32, 128, false, rounds, scale, zero, shift)
+#define MARLIN_WGMMA_TILES(family, rounds, scale, zero, shift)           \
+  MARLIN_TILE_KERNEL(family, 64, 256, true, rounds, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(family, 96, 256, true, rounds, scale, zero, shift)  \
+  MARLIN_TILE_KERNEL(family, 128, 256, true, rounds, scale, zero, shift) \
+  MARLIN_TILE_KERNEL(family, 192, 256, true, rounds, scale, zero, shift) \
+  MARLIN_TILE_KERNEL(family, 256, 256, true, rounds, scale, zero, shift)
+#define MARLIN_MMA_FORM(...) MARLIN_MMA_TILES(mma, false, __VA_ARGS__)
+#define MARLIN_WGMMA_FORM(...) MARLIN_WGMMA_TILES(wgmma, false, __VA_ARGS__)
+#define MARLIN_W16_FORM(...)                   \
+  MARLIN_MMA_TILES(mma_w16, true, __VA_ARGS__) \
+  MARLIN_WGMMA_TILES(wgmma_w16, true, __VA_ARGS__)
+#ifdef MARLIN_ROUNDS
+    MARLIN_PASTE(MARLIN_W16_FORMS_, MARLIN_CODES)(MARLIN_W16_FORM)
+#else
     MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_RING_KERNEL)
         MARLIN_PASTE(MARLIN_MMA_FORMS_, MARLIN_CODES)(MARLIN_MMA_FORM)
             MARLIN_PASTE(MARLIN_WGMMA_FORMS_, MARLIN_CODES)(MARLIN_WGMMA_FORM)
+#endif
 #endif
 #endif

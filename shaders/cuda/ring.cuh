@@ -84,9 +84,10 @@ struct WeightRing {
     const long long code_pitch = static_cast<long long>(args.slots / kMmaSlots) * Op::kChunkCodes;
     copy_pieces(of_buffer(MARLIN_BUFFER_CODES) + expert + row_block * code_pitch, Op::kChunkCodes,
                 chunk, chunks, 1, to, barrier);
-    copy_pieces(of_buffer(MARLIN_BUFFER_SCALES) + expert + row_block * scale_pitch<Op>(args),
-                Op::kScaleBytes, first_group, groups, quad_blocks_of<Op>(args),
-                to + shape.scales_at(), barrier);
+    if (Op::kScaleBytes != 0)
+      copy_pieces(of_buffer(MARLIN_BUFFER_SCALES) + expert + row_block * scale_pitch<Op>(args),
+                  Op::kScaleBytes, first_group, groups, quad_blocks_of<Op>(args),
+                  to + shape.scales_at(), barrier);
     if (Op::kZeroBytes != 0)
       copy_pieces(of_buffer(MARLIN_BUFFER_ZEROS) + expert + row_block * zero_pitch<Op>(args),
                   Op::kZeroBytes, first_group, groups, quad_blocks_of<Op>(args),
@@ -329,7 +330,9 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
           const unsigned char* const weights = mine + stage * shape.bytes();
           const int chunks_of_stage = min(part.count() - done, shape.chunks());
           const unsigned char* const stage_x = lane_x + 128 * done;
-          if constexpr (Op::kScaleElement == 4)
+          if constexpr (Op::kFloats)
+            add_stage_of_halves<Op, Number>(weights, stage_x, chunks_of_stage, lane, total);
+          else if constexpr (Op::kScaleElement == 4 && !Op::kGroupsOf128)
             add_stage_of_floats<Codes, Number, Form, ROUTED>(weights, shape, stage_x,
                                                              chunks_of_stage, lane, total);
           else

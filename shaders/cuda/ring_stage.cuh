@@ -47,13 +47,18 @@ struct RingCodes<U4, Form> {
 /// The numbers of a quad, of ELEMENT bytes, that lane row g needs.
 template <int ELEMENT, int WORDS>
 __device__ inline void read_quad(const unsigned char* quad, int g, u32 (&to)[WORDS]) {
-  static_assert(ELEMENT <= 2, "of float32, a unit is read at a time");
   if constexpr (ELEMENT == 1) {
     to[0] = *reinterpret_cast<const u32*>(quad + 4 * g);
   } else if constexpr (ELEMENT == 2) {
     const uint2 two = *reinterpret_cast<const uint2*>(quad + 8 * g);
     to[0] = two.x;
     to[1] = two.y;
+  } else if constexpr (ELEMENT == 4) {
+    const uint4 four = *reinterpret_cast<const uint4*>(quad + 16 * g);
+    to[0] = four.x;
+    to[1] = four.y;
+    to[2] = four.z;
+    to[3] = four.w;
   }
 }
 
@@ -219,6 +224,31 @@ __device__ inline void add_stage(const unsigned char* stage,
   }
 }
 
+/// The same of weights that are floats of 16 bits, a unit at a time.
+template <class Op, class Number>
+__device__ inline void add_stage_of_halves(const unsigned char* stage, const unsigned char* x,
+                                           int chunks, int lane, float (&total)[2][4]) {
+  stage += 16 * lane;
+#pragma unroll 1
+  for (int unit = 0; unit < 2 * chunks; unit++) {
+    u32 b[4];
+    read_activations(x, 0, 0, b);
+    UNROLL for (int half = 0; half < 2; half++) {
+      u32 a[4][4];
+      UNROLL for (int row = 0; row < 2; row++) {
+        u32 h[4];
+        Op::floats_of(*reinterpret_cast<const uint4*>(stage + 1024 * row + 512 * half), h);
+        UNROLL for (int t = 0; t < 4; t++) a[t / 2][2 * (t % 2) + row] = h[t];
+      }
+      [[maybe_unused]] float sum_of_a[4] = {};
+      UNROLL for (int step = 0; step < 2; step++)
+          multiply_step<Op, Number>(total[half], sum_of_a, a[step], b, step);
+    }
+    stage += Op::kChunkCodes / 2;
+    x += 64;
+  }
+}
+
 /// The two float32 numbers of each group of a unit that a lane needs for one half of the row block.
 template <int QUADS, int WORDS, int ALL>
 __device__ inline void read_floats(const unsigned char* quads, u32 (&to)[ALL][WORDS]) {
@@ -229,9 +259,9 @@ __device__ inline void read_floats(const unsigned char* quads, u32 (&to)[ALL][WO
   }
 }
 
-/// Adds the products of a stage of weights with float32 scales. Registers have room for the weights
-/// and scales of one unit and one half of the row block at a time: they are read as the first unit
-/// of a chunk.
+/// Adds the products of a stage of weights with float32 scales of short groups. Registers have room
+/// for the weights and scales of one unit and one half of the row block at a time: they are read as
+/// the first unit of a chunk.
 template <class Codes, class Number, class Form, bool ROUTED>
 __device__ inline void add_stage_of_floats(const unsigned char* stage,
                                            const StageShape<Operand<Codes, Number, Form>>& shape,

@@ -15,9 +15,13 @@ trial::Case case_of_form(uint32_t i) {
   };
   trial::Case c;
   c.seed = i + 1;
-  c.format = one_of(MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT4, MARLIN_INT4, MARLIN_INT8);
+  c.format = one_of(MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT4, MARLIN_INT4, MARLIN_INT8, MARLIN_FP8);
   c.group = c.format == MARLIN_NVFP4 ? 16 : c.format == MARLIN_MXFP4 ? 32 : one_of(128, 256, 0, 32, 64);
   c.scale_type = c.format == MARLIN_NVFP4 ? MARLIN_E4M3 : c.format == MARLIN_MXFP4 ? MARLIN_E8M0 : MARLIN_F16;
+  if (c.format == MARLIN_FP8) {
+    c.group = one_of(128, 256, 0);
+    c.scale_type = MARLIN_F32;
+  }
   const bool is_short = c.group == 32 || c.group == 64;
   if (c.format == MARLIN_INT4)
     c.zeros = one_of(trial::Zeros::none, trial::Zeros::integer, is_short ? trial::Zeros::additive : trial::Zeros::none);
@@ -45,7 +49,7 @@ trial::Case case_of_form(uint32_t i) {
   c.n = 2 * one_of(1, 4, 16, 17, 32, 64, 96, 100, 129, 288);
   c.k = one_of(32, 64, 100, 128, 200, 256, 512, 1000, 1024, 2048, 3072);
   if (c.m > 64 && c.n > 256) c.k = std::min<int64_t>(c.k, 1000);
-  if (c.format == MARLIN_INT4 || c.format == MARLIN_INT8)
+  if (c.format == MARLIN_INT4 || c.format == MARLIN_INT8 || c.format == MARLIN_FP8)
     c.k = std::max<int64_t>(c.k, 128);  // shorter rows have groups of their length
   if (c.group > 0) c.k = (c.k + c.group - 1) / c.group * c.group;
   return c;
@@ -53,7 +57,7 @@ trial::Case case_of_form(uint32_t i) {
 
 trial::Case sparse_case_of_form(uint32_t i) {
   trial::Case c = case_of_form(i);
-  if (c.format == MARLIN_INT8) {
+  if (c.format == MARLIN_INT8 || c.format == MARLIN_FP8) {
     c.format = MARLIN_INT4;
     c.group = c.group == 16 ? 64 : c.group;
     c.k = c.group > 0 ? (c.k + c.group - 1) / c.group * c.group : c.k;

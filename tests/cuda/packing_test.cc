@@ -8,6 +8,7 @@
 #include "backends/cuda/policy.h"
 #include "backends/gpu/pack.h"
 #include "core/thread_pool.h"
+#include "formats/format_table.h"
 
 namespace cuda_packing_tests {
 namespace {
@@ -28,13 +29,15 @@ class Codes final : public WeightSource {
   }
   uint8_t code(int64_t row, int64_t k) const {
     const auto mixed = static_cast<uint8_t>((row * meta_.k + k) * 37 >> 2);
-    return meta_.format == MARLIN_INT8 ? mixed : mixed & 15;
+    return format_row(meta_.format)->code_bits >= 8 ? mixed : mixed & 15;
   }
   /// Of 2:4 weights; all six pairs of positions occur.
   bool keeps(int64_t row, int64_t k) const { return (mask_of(row, k) >> (k % 4) & 1) != 0; }
   Status read(int64_t first, int64_t count, Stripe& out) const override {
     out.codes.clear();
-    for (int64_t i = 0; i < count * meta_.k; ++i) out.codes.push_back(code(first + i / meta_.k, i % meta_.k));
+    const size_t bytes = format_row(meta_.format)->code_bytes();  // a float has its code in each
+    for (int64_t i = 0; i < count * meta_.k; ++i)
+      out.codes.insert(out.codes.end(), bytes, code(first + i / meta_.k, i % meta_.k));
     out.kept.clear();
     for (int64_t i = 0; meta_.sparse && i < count * meta_.k; i += 4)
       out.kept.push_back(mask_of(first + i / meta_.k, i % meta_.k));
@@ -86,7 +89,8 @@ void for_every_code(const Packed& packed, int words, const Check& check) {
         for (int e = 0; e < 8; ++e) {
           const int t = e % 4, p = e / 4;
           const int64_t k = 32 * unit + mma_slot(j, t, p);
-          if (k < packed.layout.k) check(row, k, word_of(packed, words, row, unit, j, words == 2 ? t / 2 : 0), t, p);
+          const int number = words == 8 ? 2 * t + p : words == 4 ? t : words == 2 ? t / 2 : 0;
+          if (k < packed.layout.k) check(row, k, word_of(packed, words, row, unit, j, number), t, p);
         }
 }
 
@@ -113,6 +117,23 @@ TEST(CudaPacking, PutsInt8WhereTheKernelsReadIt) {
   for_every_code(pack(codes), 2, [&](int64_t row, int64_t k, uint32_t word, int t, int p) {
     EXPECT_EQ(word >> (16 * p + 8 * (t % 2)) & 255, static_cast<uint8_t>(codes.code(row, k) ^ 128)) << row << ' ' << k;
   });
+}
+
+TEST(CudaPacking, PutsOtherBytesAndFloatsWhereTheKernelsReadThem) {
+  for (const marlin_format format : {MARLIN_UINT8, MARLIN_FP8}) {
+    const Codes codes(format, kN, kK);
+    for_every_code(pack(codes), 2, [&](int64_t row, int64_t k, uint32_t word, int t, int p) {
+      EXPECT_EQ(word >> (16 * p + 8 * (t % 2)) & 255, codes.code(row, k)) << row << ' ' << k;
+    });
+  }
+  for (const marlin_format format : {MARLIN_FLOAT16, MARLIN_BFLOAT16, MARLIN_FLOAT32}) {
+    const Codes codes(format, kN, kK);
+    const bool wide = format == MARLIN_FLOAT32;
+    for_every_code(pack(codes), wide ? 8 : 4, [&](int64_t row, int64_t k, uint32_t word, int, int p) {
+      EXPECT_EQ(wide ? word : word >> (16 * p) & 0xFFFF, codes.code(row, k) * (wide ? 0x01010101u : 0x0101u))
+          << row << ' ' << k;
+    });
+  }
 }
 
 /// Each step of 16 slots has neighbors only, so that groups of 16 have sums of their own.

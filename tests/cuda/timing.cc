@@ -73,7 +73,7 @@ void add_modes(CLI::App& app, Options& options, Words& words) {
           ->check(CLI::IsMember(names_of(kShapes)))
           ->capture_default_str();
   auto* const compute = app.add_option("--compute", words.compute, "of single products; fp8 is for FP4 weights")
-                            ->check(CLI::IsMember({"default", "fp8"}))
+                            ->check(CLI::IsMember({"default", "fp8", "w16"}))
                             ->capture_default_str();
   auto* const decoder = app.add_flag("--decoder", options.decoder,
                                      "instead of single products: all products of a decoder of 7 B weights in one graph")
@@ -127,7 +127,8 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   options.shapes = named(kShapes, words.shapes);
   options.formats = named(kFormats, words.formats);
   options.activations = words.activations == "f16" ? MARLIN_F16 : MARLIN_BF16;
-  options.compute = words.compute == "fp8" ? MARLIN_COMPUTE_FP8 : MARLIN_COMPUTE_DEFAULT;
+  if (words.compute == "fp8") options.compute = MARLIN_COMPUTE_FP8;
+  if (words.compute == "w16") options.compute = MARLIN_COMPUTE_W16;
   if (options.rows.empty()) options.rows = default_rows(options);
   if (options.top_k > options.expert_count) {
     std::fprintf(stderr, "--top-k %lld: expected at most the %lld of --expert-count\n", static_cast<long long>(options.top_k),

@@ -50,6 +50,7 @@ std::vector<oracle::Element> expected_of(const oracle::Weights& weights, const A
                                          marlin_compute compute) {
   oracle::Product product;
   product.compute = compute;
+  product.a_dtype = activations.dtype;
   product.weights = &weights;
   product.m = static_cast<int64_t>(rows.size());
   product.epilogue = epilogue;

@@ -55,7 +55,7 @@ std::vector<bool> kept_of(const oracle::Weights& weights) {
 
 }  // namespace
 
-int64_t bits_of(const Format& format) { return format.format == MARLIN_INT8 ? 8 : 4; }
+int64_t bits_of(const Format& format) { return format.format == MARLIN_BFLOAT16 ? 16 : oracle::code_bits(format.format); }
 
 size_t packed_bytes(const Shape& shape, const Format& format) {
   // Of a slot; of 2:4 weights half a code, and a position.
@@ -84,9 +84,17 @@ RandomWeights::RandomWeights(std::span<const Shape* const> shapes) {
   size_t most = 0;
   for (const Shape* shape : shapes) most = std::max(most, static_cast<size_t>(shape->n * shape->k));
   codes_ = random_words<uint8_t>(most + kPlaces, 1);
+  for (const uint8_t code : codes_) fp8_.push_back((code & 0x7F) == 0x7F ? code ^ 1 : code);
 }
 
-const uint8_t* RandomWeights::codes_of(size_t copy) const { return codes_.data() + copy * 8191 % kPlaces; }
+const uint8_t* RandomWeights::codes_of(const Format& format, size_t copy) const {
+  const size_t place = copy * 8191 % kPlaces;
+  if (format.format == MARLIN_BFLOAT16) {
+    if (bf16_.empty()) bf16_ = random_numbers(codes_.size(), MARLIN_BF16, 2);
+    return reinterpret_cast<const uint8_t*>(bf16_.data() + place);
+  }
+  return (format.format == MARLIN_FP8 ? fp8_ : codes_).data() + place;
+}
 
 mm::weights RandomWeights::pack(const mm::context& context, const Shape& shape, const Format& format, size_t copy) const {
   return pack_experts(context, shape, format, copy, 1);
@@ -103,8 +111,14 @@ mm::weights RandomWeights::pack_experts(const mm::context& context, const Shape&
     desc.group_size = static_cast<uint32_t>(format.group);
     desc.n = shape.n;
     desc.k = shape.k;
-    desc.values = mm::matrix_view(codes_of(copy), shape.n, shape.k * bits_of(format) / 8);
-    if (bits_of(format) == 8) desc.values.dtype = MARLIN_I8;
+    desc.values = mm::matrix_view(codes_of(format, copy), shape.n, shape.k * bits_of(format) / 8);
+    if (format.format == MARLIN_INT8) desc.values.dtype = MARLIN_I8;
+    if (format.format == MARLIN_BFLOAT16) {
+      desc.values.cols = shape.k;
+      desc.values.dtype = MARLIN_BF16;
+      desc.group_size = 0;
+      continue;
+    }
     desc.scales.data = scales.back().data();
     desc.scales.rows = shape.n;
     desc.scales.cols = groups_of(shape, format);
@@ -121,7 +135,7 @@ mm::weights RandomWeights::pack_experts(const mm::context& context, const Shape&
 oracle::Weights RandomWeights::sample(const Shape& shape, const Format& format, size_t copy,
                                       std::span<const int64_t> rows) const {
   const std::vector<uint8_t> scales = random_scales(shape, format, copy);
-  const uint8_t* const codes = codes_of(copy);
+  const uint8_t* const codes = codes_of(format, copy);
   oracle::Weights weights;
   weights.format = format.format;
   weights.n = static_cast<int64_t>(rows.size());
@@ -132,13 +146,17 @@ oracle::Weights RandomWeights::sample(const Shape& shape, const Format& format, 
     for (int64_t k = 0; k < shape.k; ++k) {
       const int64_t at = row * shape.k + k;
       const uint8_t pair = codes[at / 2];
+      if (format.format == MARLIN_BFLOAT16) weights.numbers.push_back(oracle::read(MARLIN_BF16, codes, at));
       if (bits_of(format) == 8)
         weights.codes.push_back(codes[at]);
       else
         weights.codes.push_back(k % 2 == 0 ? pair & 15 : pair >> 4);
     }
     for (int64_t group = 0; group < weights.groups; ++group)
-      weights.scale.push_back(oracle::read(format.scales, scales.data(), row * weights.groups + group));
+      if (format.format == MARLIN_BFLOAT16)
+        weights.scale.push_back(1);
+      else
+        weights.scale.push_back(oracle::read(format.scales, scales.data(), row * weights.groups + group));
   }
   if (format.zeros) weights.zero = weights.scale;
   weights.additive = format.zeros;

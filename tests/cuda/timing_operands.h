@@ -42,6 +42,10 @@ inline constexpr Format kFormats[] = {{"mxfp4", MARLIN_MXFP4, 32, MARLIN_E8M0},
                                       {"int8", MARLIN_INT8, 128, MARLIN_F16},
                                       {"q6_k", MARLIN_INT8, 16, MARLIN_F32},
                                       {"q5_k", MARLIN_INT8, 32, MARLIN_F32, false, true},
+                                      {"mlx8", MARLIN_UINT8, 64, MARLIN_BF16, false, true},
+                                      {"fp8", MARLIN_FP8, 128, MARLIN_F32},
+                                      {"nf4", MARLIN_NF4, 64, MARLIN_F32},
+                                      {"bf16", MARLIN_BFLOAT16, int64_t{1} << 30, MARLIN_E8M0},
                                       {"mxfp4-2:4", MARLIN_MXFP4, 32, MARLIN_E8M0, true},
                                       {"int4-2:4", MARLIN_INT4, 128, MARLIN_F16, true}};
 
@@ -78,9 +82,10 @@ class RandomWeights {
   oracle::Weights sample(const Shape& shape, const Format& format, size_t copy, std::span<const int64_t> rows) const;
 
  private:
-  const uint8_t* codes_of(size_t copy) const;
+  const uint8_t* codes_of(const Format& format, size_t copy) const;
 
-  std::vector<uint8_t> codes_;
+  std::vector<uint8_t> codes_, fp8_;    // fp8_: codes that are no NaN
+  mutable std::vector<uint16_t> bf16_;  // when they are asked for
 };
 
 }  // namespace timing

@@ -101,7 +101,9 @@ void Report::write(const Json& result, const Verdict& verdict) {
   record["device"] = setting_.device;
   record["driver"] = setting_.driver;
   record["activations"] = name_of(setting_.activations);
-  record["compute"] = setting_.compute == MARLIN_COMPUTE_FP8 ? "fp8" : "default";
+  record["compute"] = setting_.compute == MARLIN_COMPUTE_FP8   ? "fp8"
+                      : setting_.compute == MARLIN_COMPUTE_W16 ? "w16"
+                                                               : "default";
   record["temperature"] = temperature_of(setting_);
   record["rounds"] = setting_.rounds;
   for (const auto& [key, value] : result.members()) record[key] = value;

@@ -26,7 +26,7 @@ inline bool format_has(const covering::Row& row, bool (*has)(const Case&)) {
 }
 
 /// The kernel of this row that takes the case. Rows without kernels for planes, and for IQ4, take codes that are widened to 4
-/// or 8 bits.
+/// or 8 bits. Rows without kernels for UINT8 and FP8 alone have those of all bytes.
 inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, const Case& c) {
   namespace mm = metal_marlin;
   using mm::gpu::KernelCodes;
@@ -41,9 +41,14 @@ inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, c
                           : c.a_type == MARLIN_F32          ? mm::gpu::ActivationKind::f32
                           : c.a_type == MARLIN_F16          ? mm::gpu::ActivationKind::f16
                                                             : mm::gpu::ActivationKind::bf16;
+  const KernelCodes own = c.format == MARLIN_UINT8 ? KernelCodes::u8 : KernelCodes::e4m3;
+  const std::string_view of_bytes = kernel.name(own, activation);
+  const bool has_own = (c.format == MARLIN_UINT8 || c.format == MARLIN_FP8) && !of_bytes.empty();
+  if (has_own) return std::string(of_bytes);
   const std::string_view planes = kernel.name(KernelCodes::planes, activation),
                          lut4 = kernel.name(KernelCodes::lut4, activation);
-  if (has_codebook(c) && !lut4.empty()) return std::string(lut4);
+  const bool widens = planes.empty() && c.format == MARLIN_IQ4;
+  if (has_codebook(c) && !widens && !lut4.empty()) return std::string(lut4);
   return std::string(has_planes(c) && !planes.empty() ? planes : kernel.name(codes, activation));
 }
 

@@ -79,6 +79,7 @@ struct Product {
   const Weights* weights = nullptr;
   int64_t m = 0;
   std::vector<double> a;  ///< [m][k]
+  marlin_dtype a_dtype = MARLIN_F32;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   std::vector<double> bias;  ///< [n], or empty

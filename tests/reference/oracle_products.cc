@@ -117,6 +117,8 @@ class RowSums {
   std::vector<Approximate> compute(const double* a, bool not_finite) {
     sum_.assign(n_, 0);
     magnitude_.assign(n_, 0);
+    rounding_.assign(n_, 0);
+    const bool rounds = p_.compute == MARLIN_COMPUTE_W16;
     RowStatistics row;
     for (int64_t k = 0; k < p_.weights->k; ++k) {
       row.see(a[k]);
@@ -124,6 +126,7 @@ class RowSums {
       for (size_t n = 0; n < n_; ++n) {
         sum_[n] += x * value[n];
         magnitude_[n] += y * magnitude[n];
+        if (rounds) rounding_[n] += y * rounding_of(value[n]);
       }
     }
     std::vector<Approximate> out(n_);
@@ -132,6 +135,11 @@ class RowSums {
   }
 
  private:
+  /// How far a weight is from itself in the 16 bits of A's type, or of bfloat16 for float32.
+  double rounding_of(double weight) const {
+    if (p_.a_dtype == MARLIN_F16) return std::max(0x1p-11 * std::fabs(weight), 0x1p-25);
+    return std::max(0x1p-8 * std::fabs(weight), 0x1p-126);
+  }
   Approximate finish(size_t n, const RowStatistics& row, bool not_finite) const {
     const RowStatistics& column = d_.statistics[n];
     const double bias = p_.bias.empty() ? 0 : p_.bias[n];
@@ -143,13 +151,16 @@ class RowSums {
     const double tensor = tensor_range(*p_.weights, static_cast<int64_t>(n));
     const double flushed = k * smallest * std::max({1.0, row.largest, column.largest, tensor});
     if (column.overflows || magnitude_[n] * tensor >= kHuge) return {Element::any, kNaN, 0};
-    return {Element::finite, sum_[n] + bias, gamma(k + extra_roundings(p_)) * (magnitude_[n] + std::fabs(bias)) + flushed};
+    const bool leaves_f16 = p_.compute == MARLIN_COMPUTE_W16 && p_.a_dtype == MARLIN_F16 && column.largest >= 65504;
+    if (leaves_f16) return {Element::any, kNaN, 0};
+    return {Element::finite, sum_[n] + bias,
+            gamma(k + extra_roundings(p_)) * (magnitude_[n] + std::fabs(bias)) + flushed + rounding_[n]};
   }
 
   const Product& p_;
   const DecodedWeights& d_;
   size_t n_;
-  std::vector<double> sum_, magnitude_;
+  std::vector<double> sum_, magnitude_, rounding_;
 };
 
 // Steepest slopes: silu 1.0999, gelu 1.1290 (erf), 1.1291 (tanh).

@@ -79,10 +79,9 @@ int64_t parts_of_k(const PanelLayout& layout) {
 }
 
 Status check_compute(const GemmProblem& problem) {
-  if (problem.compute == MARLIN_COMPUTE_DEFAULT || problem.compute == MARLIN_COMPUTE_INT8)
-    return {};
+  if (problem.compute != MARLIN_COMPUTE_FP8) return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
-                       "compute %d: the CPU offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
+                       "compute %d: the CPU offers MARLIN_COMPUTE_DEFAULT, _INT8 and _W16",
                        problem.compute);
 }
 
@@ -216,6 +215,8 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   const ActivationLayout layout = activation_layout(row, weights, plan.m_block);
   std::string text;
   append(text, "kernel: %.*s\n", static_cast<int>(row.name.size()), row.name.data());
+  if (problem.compute == MARLIN_COMPUTE_W16)
+    text += "weights: not rounded to 16 bits, which gains nothing here\n";
   append(text, "isa: %s\n", rules.features.name.c_str());
   append(text, "tile: %d rows x %d columns\n", layout.tile_rows, kPanelColumns);
   append(text, "m_block: %" PRId64 "\n", plan.m_block);

@@ -31,17 +31,23 @@ LaunchRules rules_of(std::string_view name) {
 /// Launches overlap from compute capability 9.0 on (../../shaders/cuda/numbers.cuh).
 constexpr int kFirstThatOverlaps = 90;
 
+/// The begin of the names of modules whose kernels round weights (cmake/embed_kernels.cmake).
+constexpr std::string_view kOfRounded = "w16_";
+
 /// The name of the kernel that is compiled for these weights alone, if there is one.
 std::string name_of_form(std::string_view name, std::string_view module,
                          std::span<const device::Constant> constants) {
   std::string text(name);
   if (!module.ends_with("16")) return text;
+  if (module.starts_with(kOfRounded)) module.remove_prefix(kOfRounded.size());
   std::span<const Form> forms;
-  for (const gpu::KernelCodes codes :
-       {gpu::KernelCodes::fp4, gpu::KernelCodes::u4, gpu::KernelCodes::i8,
-        gpu::KernelCodes::fp4_sparse, gpu::KernelCodes::u4_sparse})
-    if (module.substr(0, module.rfind('_')) == gpu::kernel_codes_name(codes))
-      forms = forms_of(codes);
+  for (int codes = 0; codes < gpu::kKernelCodes; ++codes)
+    if (module.substr(0, module.rfind('_')) == gpu::kKernelCodesNames[codes])
+      forms = forms_of(static_cast<gpu::KernelCodes>(codes));
+  // Floats of 16 bits have such kernels for activations of their own type.
+  const std::string_view activation = module.substr(module.rfind('_') + 1);
+  if (module.starts_with("f16_") || module.starts_with("bf16_"))
+    if (!module.starts_with(activation)) return text;
   uint32_t values[MARLIN_CONSTANT_ROUTING + 1] = {};  // by index
   for (const device::Constant& constant : constants)
     if (constant.index < std::size(values)) values[constant.index] = constant.bits;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "formats/widen.h"
 #include "shaders/common/cuda_parameters.h"
 
 namespace metal_marlin::cuda {
@@ -19,6 +20,8 @@ MARLIN_CUDA_FORMS(kU4, MARLIN_CUDA_FORMS_u4);
 MARLIN_CUDA_FORMS(kMmaU4, MARLIN_MMA_FORMS_u4);
 MARLIN_CUDA_FORMS(kWgmmaU4, MARLIN_WGMMA_FORMS_u4);
 MARLIN_CUDA_FORMS(kI8, MARLIN_CUDA_FORMS_i8);
+MARLIN_CUDA_FORMS(kE4m3, MARLIN_CUDA_FORMS_e4m3);
+MARLIN_CUDA_FORMS(kHalves, MARLIN_CUDA_FORMS_bf16);
 MARLIN_CUDA_FORMS(kMmaI8, MARLIN_MMA_FORMS_i8);
 MARLIN_CUDA_FORMS(kWgmmaI8, MARLIN_WGMMA_FORMS_i8);
 MARLIN_CUDA_FORMS(kFp4Sparse, MARLIN_CUDA_FORMS_fp4_sparse);
@@ -26,16 +29,19 @@ MARLIN_CUDA_FORMS(kU4Sparse, MARLIN_CUDA_FORMS_u4_sparse);
 #undef MARLIN_CUDA_FORMS
 #undef MARLIN_CUDA_FORM
 
-/// The forms that kernels are compiled for: those of any GPU and Hopper's rings, and of Hopper's
-/// tiles.
+/// The forms that kernels are compiled for: those of any GPU and Hopper's rings, of Hopper's tiles,
+/// and of its tiles that round.
 struct CompiledForms {
   gpu::KernelCodes codes;
-  std::span<const Form> all, mma = {}, wgmma = {};
+  std::span<const Form> all, mma = {}, wgmma = {}, w16 = {};
 };
 constexpr CompiledForms kCompiled[] = {
     {gpu::KernelCodes::fp4, kFp4, kMmaFp4, kWgmmaFp4},
-    {gpu::KernelCodes::u4, kU4, kMmaU4, kWgmmaU4},
-    {gpu::KernelCodes::i8, kI8, kMmaI8, kWgmmaI8},
+    {gpu::KernelCodes::u4, kU4, kMmaU4, kWgmmaU4, kU4},
+    {gpu::KernelCodes::i8, kI8, kMmaI8, kWgmmaI8, kI8},
+    {gpu::KernelCodes::e4m3, kE4m3, kE4m3, kE4m3, kE4m3},
+    {gpu::KernelCodes::f16, kHalves, kHalves, kHalves},
+    {gpu::KernelCodes::bf16, kHalves, kHalves, kHalves},
     {gpu::KernelCodes::fp4_sparse, kFp4Sparse},
     {gpu::KernelCodes::u4_sparse, kU4Sparse},
 };
@@ -50,19 +56,39 @@ bool has(std::span<const Form> forms, const gpu::RowBlockLayout& layout) {
   return std::find(forms.begin(), forms.end(), form) != forms.end();
 }
 
+/// Floats of 16 bits are multiplied by their like as they are.
+bool are_alike(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+  if (layout.codes == gpu::KernelCodes::f16) return activation == gpu::ActivationKind::f16;
+  return layout.codes != gpu::KernelCodes::bf16 || activation == gpu::ActivationKind::bf16;
+}
+
 // Whether kernels serve weights and activations (gpu::ProductKernel::serves).
-bool has_ring(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
-  return has(compiled_forms_of(layout.codes).all, layout);
+bool has_ring(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+  return are_alike(layout, activation) && has(compiled_forms_of(layout.codes).all, layout);
 }
 /// Whether the registers and the shared memory of a tile of so many rows of A are enough.
-bool has_room(const gpu::RowBlockLayout& layout, uint32_t rows) {
-  const bool bytes = layout.codes == gpu::KernelCodes::i8;
-  return has_tile_of(rows, bytes, layout.scale_type == ScaleType::f32,
-                     layout.group_shift_constant());
+bool has_room(const gpu::RowBlockLayout& layout, uint32_t rows, bool rounds = false) {
+  const uint32_t shift = layout.group_shift_constant();
+  const bool floats = gpu::are_floats(layout.codes);
+  const bool many_zeros = rounds && layout.zero_kind != ZeroKind::none && shift < kLongGroupShift;
+  return has_tile_of(rows, static_cast<uint32_t>(layout.words(kLanes)),
+                     (layout.scale_type == ScaleType::f32 && !floats) || many_zeros,
+                     rounds ? uint32_t{kLongGroupShift} : shift);
 }
 template <uint32_t kRows>
-bool has_mma(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
-  return has(compiled_forms_of(layout.codes).mma, layout) && has_room(layout, kRows);
+bool has_mma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
+  return are_alike(layout, activation) && has(compiled_forms_of(layout.codes).mma, layout) &&
+         has_room(layout, kRows);
+}
+bool has_steady_scales(const gpu::RowBlockLayout& layout) {
+  return layout.scale_type != ScaleType::f32 || layout.steady_scales ||
+         gpu::are_floats(layout.codes);
+}
+template <uint32_t kRows>
+bool has_w16(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
+  const bool tight = layout.scale_type == ScaleType::f32 && tile_teams_of(kRows) > 1;
+  return has_steady_scales(layout) && !tight && has(compiled_forms_of(layout.codes).w16, layout) &&
+         has_room(layout, kRows, true);
 }
 /// Scales that bfloat16 and float16 products of a code and a scale hold exactly are multiplied into
 /// weights. Others are units of sums (kHasWgmma of shaders/cuda/operand.cuh), whose ratios must be
@@ -71,9 +97,8 @@ template <uint32_t kRows>
 bool has_wgmma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
   const bool exact =
       layout.scale_type != ScaleType::e8m0 || activation == gpu::ActivationKind::bf16;
-  const bool steady = layout.scale_type != ScaleType::f32 || layout.steady_scales;
-  return exact && steady && has(compiled_forms_of(layout.codes).wgmma, layout) &&
-         has_room(layout, kRows);
+  return exact && has_steady_scales(layout) && are_alike(layout, activation) &&
+         has(compiled_forms_of(layout.codes).wgmma, layout) && has_room(layout, kRows);
 }
 
 /// One kernel alone, whatever M is: tensor cores add a step's products in an order of their own,
@@ -90,7 +115,8 @@ Sorts few_routes(const gpu::RowBlockLayout&) { return Sorts::few; }
 /// no registers for more (kSortsMany of shaders/cuda/ring.cuh).
 Sorts routes_of_ring(const gpu::RowBlockLayout& layout) {
   const bool fp4 = layout.codes == gpu::KernelCodes::fp4;
-  const bool is_long = layout.group_shift_constant() == kLongGroupShift;
+  const bool is_long =
+      layout.group_shift_constant() == kLongGroupShift && !gpu::are_floats(layout.codes);
   const bool half_zeros =
       layout.zero_kind == ZeroKind::additive && layout.scale_type != ScaleType::f32;
   return fp4 || is_long || half_zeros ? Sorts::many : Sorts::few;
@@ -99,32 +125,46 @@ Sorts routes_of_ring(const gpu::RowBlockLayout& layout) {
 Sorts routes_of_mma(const gpu::RowBlockLayout& layout) {
   return layout.zero_kind == ZeroKind::additive ? Sorts::none : Sorts::many;
 }
+Sorts many_routes(const gpu::RowBlockLayout&) { return Sorts::many; }
 /// Tiles of wgmma get A from the copy engine, which takes gathered rows.
 constexpr SortsOf sorts_of_hopper(std::string_view family) {
   if (family == "ring") return routes_of_ring;
+  if (family == "mma_w16") return many_routes;
   return family == "mma" ? routes_of_mma : nullptr;
 }
 
-#define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups)          \
-  {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix), MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix), \
-    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix),                                                 \
-    MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),                                         \
-    MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix)},                                         \
-   m_min,                                                                                          \
-   m_max,                                                                                          \
-   rows,                                                                                           \
-   columns,                                                                                        \
-   threads,                                                                                        \
-   true,                                                                                           \
-   false,                                                                                          \
-   groups,                                                                                         \
-   kernel_is_row_invariant(family, suffix),                                                        \
-   nullptr,                                                                                        \
-   false,                                                                                          \
-   false,                                                                                          \
-   1,                                                                                              \
-   {},                                                                                             \
-   0,                                                                                              \
+/// Of codes that every compute multiplies by floats.
+#define MARLIN_CUDA_FLOAT_ACTIVATIONS(prefix, suffix) \
+  {prefix "f32_" suffix, prefix "f16_" suffix, prefix "bf16_" suffix, ""}
+#define MARLIN_CUDA_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, groups) \
+  {{MARLIN_GPU_ACTIVATIONS(family "_fp4_", suffix),                                       \
+    MARLIN_GPU_ACTIVATIONS(family "_u4_", suffix),                                        \
+    MARLIN_GPU_ACTIVATIONS(family "_i8_", suffix),                                        \
+    MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),                                \
+    MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix),                                 \
+    {},                                                                                   \
+    MARLIN_GPU_ACTIVATIONS(family "_u8_", suffix),                                        \
+    MARLIN_CUDA_FLOAT_ACTIVATIONS(family "_e4m3_", suffix),                               \
+    MARLIN_CUDA_FLOAT_ACTIVATIONS(family "_lut4_", suffix),                               \
+    {},                                                                                   \
+    MARLIN_CUDA_FLOAT_ACTIVATIONS(family "_f32_", suffix),                                \
+    MARLIN_CUDA_FLOAT_ACTIVATIONS(family "_f16_", suffix),                                \
+    MARLIN_CUDA_FLOAT_ACTIVATIONS(family "_bf16_", suffix)},                              \
+   m_min,                                                                                 \
+   m_max,                                                                                 \
+   rows,                                                                                  \
+   columns,                                                                               \
+   threads,                                                                               \
+   true,                                                                                  \
+   false,                                                                                 \
+   groups,                                                                                \
+   kernel_is_row_invariant(family, suffix),                                               \
+   nullptr,                                                                               \
+   false,                                                                                 \
+   false,                                                                                 \
+   1,                                                                                     \
+   {},                                                                                    \
+   0,                                                                                     \
    std::string_view(family) == "gemv" ? few_routes : nullptr},
 /// The name of a kernel of 2:4 weights, of which Hopper has rings alone.
 constexpr std::string_view sparse_kernel(std::string_view name) {
@@ -141,7 +181,15 @@ constexpr std::string_view sparse_kernel(std::string_view name) {
     MARLIN_HOPPER_ACTIVATIONS(family "_u4_", suffix),                                             \
     MARLIN_HOPPER_ACTIVATIONS(family "_i8_", suffix),                                             \
     MARLIN_HOPPER_SPARSE_ACTIVATIONS(family "_fp4_sparse_", suffix),                              \
-    MARLIN_HOPPER_SPARSE_ACTIVATIONS(family "_u4_sparse_", suffix)},                              \
+    MARLIN_HOPPER_SPARSE_ACTIVATIONS(family "_u4_sparse_", suffix),                               \
+    {},                                                                                           \
+    {},                                                                                           \
+    MARLIN_HOPPER_ACTIVATIONS(family "_e4m3_", suffix),                                           \
+    {},                                                                                           \
+    {},                                                                                           \
+    {},                                                                                           \
+    {"", family "_f16_f16_" suffix, "", ""},                                                      \
+    {"", "", family "_bf16_bf16_" suffix, ""}},                                                   \
    m_min,                                                                                         \
    m_max,                                                                                         \
    rows,                                                                                          \
@@ -158,11 +206,13 @@ constexpr std::string_view sparse_kernel(std::string_view name) {
    {__VA_ARGS__},                                                                                 \
    activation_bytes,                                                                              \
    sorts_of_hopper(family),                                                                       \
-   true},
+   true,                                                                                          \
+   std::string_view(family).ends_with("_w16")},
 constexpr gpu::ProductKernel kProducts[] = {
 #include "backends/cuda/kernels.inc"
 };
 #undef MARLIN_CUDA_PRODUCT
+#undef MARLIN_CUDA_FLOAT_ACTIVATIONS
 #undef MARLIN_HOPPER_PRODUCT
 static_assert(std::size(kProducts) <= gpu::kMostProductKernels);
 
@@ -172,7 +222,10 @@ std::span<const Form> forms_of(gpu::KernelCodes codes) { return compiled_forms_o
 
 const gpu::Policy& policy() {
   static constexpr gpu::Policy kPolicy{
-      .kernels = kProducts, .order = gpu::SlotOrder::mma, .rounds_to_e4m3 = true};
+      .kernels = kProducts,
+      .order = gpu::SlotOrder::mma,
+      .reads = [](const WeightMeta& meta) { return !is_narrow(meta); },
+      .rounds_to_e4m3 = true};
   return kPolicy;
 }
 

@@ -67,8 +67,9 @@ KernelCandidate candidate(const ProductKernel& kernel, const RowBlockLayout& lay
 /// Of weights that kernels which share tiles serve.
 ChunkKind chunk_kind(const RowBlockLayout& layout) {
   if (layout.codes == KernelCodes::fp4) return ChunkKind::fp4;
+  if (are_floats(layout.codes)) return ChunkKind::halves;
   const bool is_long = layout.slot_group >= 128;
-  if (layout.codes == KernelCodes::i8) return is_long ? ChunkKind::i8_long : ChunkKind::i8_short;
+  if (are_bytes(layout.codes)) return is_long ? ChunkKind::i8_long : ChunkKind::i8_short;
   if (is_long) return ChunkKind::u4_long;
   return layout.slot_group == 64 ? ChunkKind::u4_64 : ChunkKind::u4_32;
 }
@@ -76,6 +77,11 @@ ChunkKind chunk_kind(const RowBlockLayout& layout) {
 /// Whether a kernel adds in the order that a product asks for.
 bool serves_order(const ProductKernel& kernel, const GemmProblem& problem) {
   return kernel.row_invariant || !problem.row_invariant;
+}
+
+/// Whether a kernel gives a product the weights that it asks for. (Those of W16 may be rounded.)
+bool serves_weights(const ProductKernel& kernel, const GemmProblem& problem) {
+  return !kernel.rounds || problem.compute == MARLIN_COMPUTE_W16;
 }
 
 /// Whether a kernel finds rows of A that are rounded to E4M3, if they are. Of experts they are
@@ -95,10 +101,11 @@ Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const Pla
   for (const ProductKernel& kernel : rules.policy.kernels)
     for (int c = 0; c < kKernelCodes; ++c)
       for (int a = 0; a < kActivationKinds; ++a) {
-        all.push_back(candidate(
-            kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
-            static_cast<KernelCodes>(c) == layout.codes &&
-                static_cast<ActivationKind>(a) == activation && serves_rounded(kernel, problem)));
+        all.push_back(
+            candidate(kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
+                      static_cast<KernelCodes>(c) == layout.codes &&
+                          static_cast<ActivationKind>(a) == activation &&
+                          serves_rounded(kernel, problem) && serves_weights(kernel, problem)));
         kernels.push_back(&kernel);
       }
   MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
@@ -166,7 +173,7 @@ int64_t estimated_ns(const ProductKernel& kernel, const GemmProblem& problem, in
   const int64_t chunks = ceil_div(tiles * ceil_div(layout.slots, kChunkSlots), blocks);
   const int64_t chunk_ns = kernel.chunk_ns[static_cast<size_t>(chunk_kind(layout))];
   int64_t zeros = 0;
-  if (layout.zero_kind == ZeroKind::additive)
+  if (layout.zero_kind == ZeroKind::additive && !kernel.rounds)
     zeros =
         kGroupSums + chunks * kernel.rows * kChunkSlots / layout.slot_group * kGroupRowPs / 1000;
   const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
@@ -192,6 +199,7 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
     candidates[i] =
         candidate(kernels[i], layout, layout.codes, activation,
                   serves_order(kernels[i], problem) && serves_rounded(kernels[i], problem) &&
+                      serves_weights(kernels[i], problem) &&
                       can_share(kernels[i], product_rows(problem, size), layout) &&
                       health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
   const std::span<KernelCandidate> all(candidates.data(), count);

@@ -159,15 +159,11 @@ class GpuBackend final : public Backend {
   }
 
  private:
-  /// Whether the kernels read these weights as they are, or widened. Wide forms may be unknown to
-  /// them, too, as those of NF4 are to CUDA's.
+  /// Whether the kernels read these weights as they are, or widened.
   Result<bool> reads_as_it_is(const WeightSource& source) const {
-    const auto serves = [this](const WeightMeta& meta) {
-      const auto reads = options_.policy->reads;
-      return is_basic(meta) || (reads != nullptr && reads(meta));
-    };
-    if (serves(source.meta())) return true;
-    if (is_narrow(source.meta()) && serves(WidenedSource(source).meta())) return false;
+    const auto reads = options_.policy->reads;
+    if (reads(source.meta())) return true;
+    if (is_narrow(source.meta()) && reads(WidenedSource(source).meta())) return false;
     return Status::error(MARLIN_E_UNSUPPORTED, "format: the GPU has no kernels for %s yet",
                          format_name(source.meta().format));
   }

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 
-#include "formats/format_table.h"
-#include "formats/widen.h"
-
 namespace metal_marlin::gpu {
 namespace {
 
@@ -26,7 +23,7 @@ constexpr std::string_view real_kernel(std::string_view name) {
 #define MARLIN_GPU_OTHERS(family, suffix)                                                 \
   MARLIN_GPU_ACTIVATIONS(family "_fp4_sparse_", suffix),                                  \
       MARLIN_GPU_ACTIVATIONS(family "_u4_sparse_", suffix),                               \
-      MARLIN_GPU_ACTIVATIONS(family "_planes_", suffix),                                  \
+      MARLIN_GPU_ACTIVATIONS(family "_planes_", suffix), {}, {},                          \
       {real_kernel(family "_lut4_f32_" suffix), real_kernel(family "_lut4_f16_" suffix),  \
        real_kernel(family "_lut4_bf16_" suffix), real_kernel(family "_lut4_i8_" suffix)}, \
   {                                                                                       \
@@ -87,11 +84,6 @@ constexpr bool is_boolean(uint32_t index) {
 
 }  // namespace
 
-bool is_basic(const WeightMeta& meta) {
-  return !is_narrow(meta) && !format_row(meta.format)->has_real_codes() &&
-         meta.format != MARLIN_UINT8;
-}
-
 const Policy& simdgroup_policy() {
   static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, reads};
   return kPolicy;
@@ -106,9 +98,11 @@ bool has_product_kernel(const Policy& policy, std::string_view name) {
 }
 
 HelperKernel unpack_kernel(KernelCodes codes) {
-  constexpr std::string_view kNames[] = {"unpack_fp4",        "unpack_u4",        "unpack_i8",
-                                         "unpack_fp4_sparse", "unpack_u4_sparse", "unpack_planes",
-                                         "unpack_lut4",       "unpack_floats"};
+  constexpr std::string_view kNames[] = {
+      "unpack_fp4",    "unpack_u4",  "unpack_i8",   "unpack_fp4_sparse", "unpack_u4_sparse",
+      "unpack_planes", "unpack_u8",  "unpack_e4m3", "unpack_lut4",       "unpack_floats",
+      "unpack_f32",    "unpack_f16", "unpack_bf16"};
+  static_assert(std::size(kNames) == kKernelCodes);
   return helper("unpack", kNames[static_cast<int>(codes)]);
 }
 

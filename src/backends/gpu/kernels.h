@@ -21,13 +21,13 @@ namespace metal_marlin::gpu {
 
 /// The form in which a product kernel reads A.
 enum class ActivationKind : uint8_t { f32, f16, bf16, i8 };
-inline constexpr int kKernelCodes = 8, kActivationKinds = 4;
+inline constexpr int kActivationKinds = 4;
 
 /// Weights by the time that a tile takes for 64 slots of them: decoding depends on the codes, and
 /// sums are multiplied by a scale once a group. Long groups have 128 slots and more, short ones of
-/// INT8 16 or 32.
-enum class ChunkKind : uint8_t { fp4, u4_long, u4_64, u4_32, i8_long, i8_short };
-inline constexpr int kChunkKinds = 6;
+/// bytes 16 or 32. Halves are floats of 16 bits.
+enum class ChunkKind : uint8_t { fp4, u4_long, u4_64, u4_32, i8_long, i8_short, halves };
+inline constexpr int kChunkKinds = 7;
 
 /// A row of kernels.inc: one tile, for every kind of codes and activations.
 struct ProductKernel {
@@ -64,6 +64,8 @@ struct ProductKernel {
   /// It makes C of whole sums for every epilogue and for rows of experts. (Others leave epilogues
   /// that take a gate and an up row, and experts, to `finish`.)
   bool finishes = false;
+  /// It rounds weights to 16 bits, and serves MARLIN_COMPUTE_W16 alone.
+  bool rounds = false;
 
   /// Its threadgroups have A in shared memory and a ring of weights, and take row blocks in turn,
   /// of experts those of all items.
@@ -80,7 +82,7 @@ struct ProductKernel {
   }
   /// Tensor operations take 16-bit activations without conversion, and codes that 16 bits hold.
   bool takes(ActivationKind activation, const RowBlockLayout& layout) const {
-    const bool halves = !is_real(layout.codes) &&
+    const bool halves = (!is_real(layout.codes) || holds_halves(layout.codes)) &&
                         (activation == ActivationKind::f16 || activation == ActivationKind::bf16);
     return (!tensor || halves) && (serves == nullptr || serves(layout, activation));
   }
@@ -91,15 +93,12 @@ inline constexpr size_t kMostProductKernels = 32;
 struct Policy {
   std::span<const ProductKernel> kernels;  ///< best first; at most kMostProductKernels
   SlotOrder order = SlotOrder::simdgroup;
-  /// Whether the kernels read a matrix as it is, of those that is_basic() excludes. Narrow matrices
-  /// that they do not read are widened (formats/widen.h). Null: they read none.
+  /// Whether the kernels read a matrix as it is. Narrow matrices that they do not read are widened
+  /// (formats/widen.h).
   bool (*reads)(const WeightMeta& meta) = nullptr;
   /// A can be rounded to E4M3 (MARLIN_COMPUTE_FP8), for kernels that take bfloat16.
   bool rounds_to_e4m3 = false;
 };
-/// What the kernels of every policy read: integers of 4 and 8 bits and FP4 codes, with one level of
-/// scales.
-bool is_basic(const WeightMeta& meta);
 /// Of GPUs with simdgroup matrices: Metal's. The kernels are those of kernels.inc.
 const Policy& simdgroup_policy();
 bool has_product_kernel(const Policy& policy, std::string_view name);

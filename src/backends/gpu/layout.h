@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <iterator>
 #include <vector>
 
 #include "base/bits.h"
@@ -15,15 +16,41 @@ namespace metal_marlin::gpu {
 
 /// The codes that a kernel is compiled for. Zeros are a function constant, so that kinds of codes
 /// (formats/code_kind.h) that differ in their zeros share a kernel.
-enum class KernelCodes : uint8_t { fp4, u4, i8, fp4_sparse, u4_sparse, planes, lut4, floats };
-/// Numbers that need float32: those of codebooks, and floats as they are.
-constexpr bool is_real(KernelCodes kind) { return kind >= KernelCodes::lut4; }
+/// Kernels of Metal are told the form of bytes and floats (i8, floats); CUDA's are compiled for
+/// each.
+enum class KernelCodes : uint8_t {
+  fp4,
+  u4,
+  i8,
+  fp4_sparse,
+  u4_sparse,
+  planes,
+  u8,
+  e4m3,
+  lut4,
+  floats,
+  f32,
+  f16,
+  bf16
+};
+inline constexpr const char* kKernelCodesNames[] = {
+    "fp4",  "u4",   "i8",     "fp4_sparse", "u4_sparse", "planes", "u8",
+    "e4m3", "lut4", "floats", "f32",        "f16",       "bf16"};
+inline constexpr int kKernelCodes = std::size(kKernelCodesNames);
 /// The name of the kind in names of kernels.
 constexpr const char* kernel_codes_name(KernelCodes kind) {
-  constexpr const char* kNames[] = {"fp4",       "u4",     "i8",   "fp4_sparse",
-                                    "u4_sparse", "planes", "lut4", "floats"};
-  return kNames[static_cast<int>(kind)];
+  return kKernelCodesNames[static_cast<int>(kind)];
 }
+constexpr bool are_floats(KernelCodes kind) { return kind >= KernelCodes::floats; }
+constexpr bool are_bytes(KernelCodes kind) {
+  return kind == KernelCodes::i8 || kind == KernelCodes::u8 || kind == KernelCodes::e4m3;
+}
+/// Floats of 16 bits, by CUDA's names.
+constexpr bool holds_halves(KernelCodes kind) {
+  return kind == KernelCodes::f16 || kind == KernelCodes::bf16;
+}
+/// Numbers that need float32: those of codebooks, and floats as they are.
+constexpr bool is_real(KernelCodes kind) { return kind >= KernelCodes::lut4; }
 
 /// Which slots the lanes of a packed block hold (shaders/common/layout.h).
 enum class SlotOrder : uint8_t {
@@ -64,8 +91,8 @@ struct RowBlockLayout {
   /// The uint32 words of one lane and tile in a block of this many slots.
   int64_t words(int64_t block_slots) const {
     const int64_t units = block_slots / kLanes;
-    if (codes == KernelCodes::i8) return 2 * units;
-    if (codes == KernelCodes::floats) return units * (code_bits / 4);
+    if (are_bytes(codes)) return 2 * units;
+    if (are_floats(codes)) return units * (code_bits / 4);
     if (codes == KernelCodes::planes) return plane_words(code_bits, static_cast<marlin_int>(units));
     return sparse() && units == 4 ? 3 : units;
   }

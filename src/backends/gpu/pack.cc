@@ -41,7 +41,7 @@ uint8_t padding_scale_byte(ScaleType type) { return type == ScaleType::e8m0 ? 12
 /// The shift of stored exponents, unless a row has larger ones than it leaves room for.
 int usual_shift(const RowBlockLayout& layout) {
   if (layout.order == SlotOrder::mma) return kMmaExponent;
-  if (layout.codes == KernelCodes::floats) return 0;
+  if (are_floats(layout.codes)) return 0;
   return layout.code_form == kFormE4m3 ? kE4m3Exponent : kFp4Exponent;
 }
 
@@ -255,54 +255,54 @@ class RowBlockPacker {
         case KernelCodes::lut4:
           words[w] = nibbles(unit) | nibbles(unit + 4) << 16;
           break;
-        case KernelCodes::floats:
-          float_words(unit, layout_.code_bits, words + w * (layout_.code_bits / 4));
-          break;
-        case KernelCodes::i8:
-          words[2 * w] = int8_word(unit, 0) ^ sign_bits();
-          words[2 * w + 1] = int8_word(unit, 2) ^ sign_bits();
-          break;
         case KernelCodes::planes:
           add_to_planes(unit, layout_.code_bits, units, w, words);
           break;
         case KernelCodes::fp4_sparse:
-        case KernelCodes::u4_sparse:
+        case KernelCodes::u4_sparse: {
           const auto [codes, positions] = kept_unit(slot + kUnitSlots * (units * j + w));
           words[w / 2] |= codes << 16 * (w % 2);
           words[count - 1] |= positions << (units == 1 ? 16 : 8 * w);
+          break;
+        }
+        default:
+          long_words(unit, words + w * layout_.words(kLanes));
       }
     }
   }
 
-  /// Only INT8 is stored as value + 128.
-  uint32_t sign_bits() const { return layout_.code_form == kFormOwn ? 0 : 0x80808080u; }
+  /// The words of a unit of bytes or floats. Only INT8 is stored as value + 128.
+  void long_words(const uint8_t* unit, uint32_t* words) const {
+    if (are_floats(layout_.codes)) return float_words(unit, layout_.code_bits, words);
+    const uint32_t sign_bits = layout_.code_form == kFormOwn ? 0 : 0x80808080u;
+    words[0] = int8_word(unit, 0) ^ sign_bits;
+    words[1] = int8_word(unit, 2) ^ sign_bits;
+  }
 
   void write_mma_codes(int64_t row_block, int in_block) const {
     std::byte* const at = to_ + row_block * layout_.row_block_code_bytes();
-    const int words = layout_.codes == KernelCodes::i8 ? 2 : 1;
+    const auto words = static_cast<int>(layout_.words(kLanes));
     for (int32_t u = 0; u < layout_.slots / kLanes; ++u)
       for (int j = 0; j < 4; ++j) {
-        std::array<uint8_t, kUnitSlots> unit;  // codes (t, 0), then (t, 1)
+        std::array<uint8_t, kUnitSlots * sizeof(float)> unit;  // codes (t, 0), then (t, 1)
         for (int e = 0; e < kUnitSlots; ++e) {
           const int64_t slot = int64_t{kLanes} * u + mma_slot(j, e % 4, e / 4);
-          unit[static_cast<size_t>(e)] = codes_[static_cast<size_t>(slot)];
+          std::copy_n(codes_.begin() + slot * code_bytes_, code_bytes_,
+                      unit.begin() + e * code_bytes_);
         }
+        std::array<uint32_t, kUnitSlots> packed;
+        if (words == 1)
+          packed[0] = mma_word_of(unit.data());
+        else
+          long_words(unit.data(), packed.data());
         const int lane = 4 * (in_block % 8) + j;
         for (int v = 0; v < words; ++v)
-          store(at + 4 * mma_word(u, words, lane, in_block / 8, v), mma_word_of(unit.data(), v));
+          store(at + 4 * mma_word(u, words, lane, in_block / 8, v), packed[static_cast<size_t>(v)]);
       }
   }
-  uint32_t mma_word_of(const uint8_t* unit, int v) const {
-    switch (layout_.codes) {
-      case KernelCodes::fp4:
-      case KernelCodes::fp4_sparse:
-        return fp4_mma_word(unit);
-      case KernelCodes::u4:
-      case KernelCodes::u4_sparse:
-        return nibbles(unit) | nibbles(unit + 4) << 16;
-      default:
-        return int8_word(unit, 2 * v);
-    }
+  uint32_t mma_word_of(const uint8_t* unit) const {
+    const bool fp4 = layout_.codes == KernelCodes::fp4 || layout_.codes == KernelCodes::fp4_sparse;
+    return fp4 ? fp4_mma_word(unit) : nibbles(unit) | nibbles(unit + 4) << 16;
   }
 
   /// Kept codes and their positions. Two rows share a word of positions, half of it each.
@@ -320,7 +320,7 @@ class RowBlockPacker {
           positions[t] |= static_cast<uint16_t>(two.positions << 4 * j);
         }
         const int lane = 4 * (in_block % 8) + j;
-        store(at + 4 * mma_kept_word(chunk, lane, in_block / 8), mma_word_of(unit.data(), 0));
+        store(at + 4 * mma_kept_word(chunk, lane, in_block / 8), mma_word_of(unit.data()));
       }
       for (int t = 0; t < 4; ++t) {
         const int lane = 4 * (in_block % 8) + t, i = in_block / 8;

@@ -10,8 +10,15 @@
 namespace metal_marlin::gpu {
 namespace {
 
-KernelCodes kernel_codes(const WeightMeta& meta) {
+KernelCodes kernel_codes(const WeightMeta& meta, SlotOrder order) {
   const FormatRow& row = *format_row(meta.format);
+  if (order == SlotOrder::mma) {
+    if (meta.format == MARLIN_UINT8) return KernelCodes::u8;
+    if (meta.format == MARLIN_FP8) return KernelCodes::e4m3;
+    if (meta.format == MARLIN_FLOAT32) return KernelCodes::f32;
+    if (meta.format == MARLIN_FLOAT16) return KernelCodes::f16;
+    if (meta.format == MARLIN_BFLOAT16) return KernelCodes::bf16;
+  }
   if (row.code_bits > 8) return KernelCodes::floats;
   if (row.code_bits == 8) return KernelCodes::i8;
   if (row.code_bits != 4) return KernelCodes::planes;
@@ -84,11 +91,13 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotO
   RowBlockLayout& layout = plan.layout;
   layout.n = meta.n;
   layout.k = meta.k;
-  layout.codes = kernel_codes(meta);
+  layout.codes = kernel_codes(meta, order);
   layout.order = order;
-  layout.scale_type = meta.scale_type == ScaleType::e8m0 && exponents == Exponents::floats
-                          ? ScaleType::f32
-                          : meta.scale_type;
+  // The scale of a float is 1, which bytes hold on Metal alone (usual_shift of pack.cc).
+  const bool floats =
+      exponents == Exponents::floats || (are_floats(layout.codes) && order == SlotOrder::mma);
+  layout.scale_type =
+      meta.scale_type == ScaleType::e8m0 && floats ? ScaleType::f32 : meta.scale_type;
   layout.zero_kind = meta.zero_kind;
   layout.zero_type = meta.zero_type;
   layout.row_factor = row_factor_of(meta);

@@ -61,10 +61,9 @@ Status check_experts(const GemmProblem& problem) {
 Status check_compute(const GemmProblem& problem, const Policy& policy) {
   if (problem.compute != MARLIN_COMPUTE_FP8) return {};
   if (!policy.rounds_to_e4m3)
-    return Status::error(
-        MARLIN_E_UNSUPPORTED,
-        "compute %d: this device offers MARLIN_COMPUTE_DEFAULT and MARLIN_COMPUTE_INT8",
-        problem.compute);
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "compute %d: this device offers MARLIN_COMPUTE_DEFAULT, _INT8 and _W16",
+                         problem.compute);
   const KernelCodes codes = weights_of(problem).layout.codes;
   if (codes == KernelCodes::fp4 || codes == KernelCodes::fp4_sparse) return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
@@ -320,7 +319,8 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.gathers = routed && (layout.permuted || !kernel.finds_rows(layout));
   plan.prepared = plan.activation == ActivationKind::i8 || problem.compute == MARLIN_COMPUTE_FP8 ||
                   layout.permuted || plan.gathers;
-  plan.sums_groups = kernel.shares_tiles && layout.zero_kind == ZeroKind::additive;
+  plan.sums_groups =
+      kernel.shares_tiles && layout.zero_kind == ZeroKind::additive && !kernel.rounds;
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
   const int64_t tiles = tiles_to_split_for(kernel, problem, m);
   plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, tiles, blocks));

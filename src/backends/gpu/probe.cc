@@ -62,19 +62,18 @@ class ProbeWeights final : public WeightSource {
     const bool integers = !fp4 && !is_real(like.codes);
     if (fp4)
       meta_.format = fp4_format(like.scale_type);
-    else if (like.codes == KernelCodes::floats)
+    else if (are_floats(like.codes))
       meta_.format = float_format(like);
     else if (like.codes == KernelCodes::lut4)
       meta_.format = codebook_format(like.scale_type);
     else
-      meta_.format =
-          like.codes == KernelCodes::i8 ? byte_format(like) : integer_format(like.code_bits);
+      meta_.format = are_bytes(like.codes) ? byte_format(like) : integer_format(like.code_bits);
     meta_.n = kN;
     meta_.k = kK;
     meta_.group_size =
         like.slot_group == kBlockSlots && like.quad_blocks > 1 ? 2 * kBlockSlots : like.slot_group;
     meta_.groups = ceil_div(kK, meta_.group_size);
-    meta_.scale_type = like.scale_type;
+    meta_.scale_type = are_floats(like.codes) ? ScaleType::e8m0 : like.scale_type;
     meta_.zero_kind = like.zero_kind;
     meta_.zero_type = like.zero_type;
     meta_.sparse = like.sparse();
@@ -83,7 +82,7 @@ class ProbeWeights final : public WeightSource {
       for (int b = 0; b < static_cast<int>(kScaleMapEntries); ++b)
         meta_.scale_map.push_back(static_cast<float>(b) / 255.0f);
     }
-    fill(like.codes == KernelCodes::floats ? 0 : (1 << like.code_bits) - 1, integers);
+    fill(are_floats(like.codes) ? 0 : (1 << like.code_bits) - 1, integers);
   }
 
   Status read(int64_t first, int64_t count, Stripe& out) const override {
@@ -165,7 +164,9 @@ class ProbeWeights final : public WeightSource {
   void push_scale(Random& random, bool positive, std::vector<uint8_t>& to) const {
     switch (meta_.scale_type) {
       case ScaleType::e8m0:
-        to.push_back(static_cast<uint8_t>(120 + random.below(12)));
+        // Floats have the scale 1.
+        to.push_back(float_dtype(meta_.format) != 0 ? uint8_t{127}
+                                                    : static_cast<uint8_t>(120 + random.below(12)));
         break;
       case ScaleType::e4m3:  // 1..7 are subnormal
         to.push_back(static_cast<uint8_t>((1 + random.below(0x50)) |
@@ -207,10 +208,10 @@ std::vector<float> probe_activations(ActivationKind kind, marlin_dtype dtype, in
   return a;
 }
 
-/// Says where C differs from the same product in double by more than FP32 sums may; empty if it
-/// does not.
+/// Says where C differs from the same product in double by more than FP32 sums may, and weights
+/// that are rounded by so much of themselves; empty if it does not.
 std::string difference(const ProbeWeights& weights, const std::vector<float>& a, const float* c,
-                       int64_t m) {
+                       int64_t m, double rounding) {
   const WeightMeta& meta = weights.meta();
   std::vector<float> w(static_cast<size_t>(kN * kK));
   decode_rows(meta, weights.all(), 0, kN, w.data());
@@ -224,13 +225,16 @@ std::string difference(const ProbeWeights& weights, const std::vector<float>& a,
   }
   for (int64_t row = 0; row < m; ++row)
     for (int64_t n = 0; n < kN; ++n) {
-      double sum = 0, size = 0;
+      double sum = 0, size = 0, rounded = 0;
       for (int64_t k = 0; k < kK; ++k) {
         const double x = a[static_cast<size_t>(row * kK + k)];
-        sum += x * w[static_cast<size_t>(n * kK + k)];
+        const double product = x * w[static_cast<size_t>(n * kK + k)];
+        sum += product;
+        rounded += rounding * std::fabs(product);
         size += std::fabs(x) * sizes[static_cast<size_t>(n * kK + k)];
       }
-      const double got = c[row * kN + n], bound = (kK + 8) * 0x1p-24 * size + kK * 0x1p-126 * 256;
+      const double got = c[row * kN + n],
+                   bound = (kK + 8) * 0x1p-24 * size + kK * 0x1p-126 * 256 + rounded;
       if (std::fabs(got - sum) <= bound) continue;
       char text[96];
       std::snprintf(text, sizeof text, "C[%lld, %lld] is %.9g, expected %.9g +- %.2g",
@@ -286,6 +290,11 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
   GemmProblem problem;
   problem.weights = &weights;
   problem.compute = activation == ActivationKind::i8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+  double rounding = 0;
+  if (kernel.rounds) {
+    problem.compute = MARLIN_COMPUTE_W16;
+    rounding = dtype == MARLIN_F16 ? 0x1p-11 : 0x1p-8;
+  }
   problem.a = {buffer->host(), m, kK, kK, dtype};
   problem.c = {buffer->host() + c_at, m, kN, kN, MARLIN_F32};
   MARLIN_ASSIGN(const GemmPlan plan, plan_with(kernel, problem, m, bench.device.capabilities()));
@@ -298,7 +307,7 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
   }
   MARLIN_RETURN_IF_ERROR(ran);
   const std::string wrong =
-      difference(source, a, reinterpret_cast<const float*>(buffer->host() + c_at), m);
+      difference(source, a, reinterpret_cast<const float*>(buffer->host() + c_at), m, rounding);
   if (wrong.empty()) return KernelHealth::good;
   report(bench, name, wrong.c_str());
   return KernelHealth::bad;

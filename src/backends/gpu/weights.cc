@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cinttypes>
 #include <deque>
+#include <optional>
 
 #include "backends/gpu/pack.h"
 #include "formats/float16_scales.h"
+#include "formats/signed_bytes.h"
 #include "formats/steady_scales.h"
 
 namespace metal_marlin::gpu {
@@ -118,21 +120,36 @@ Result<GpuWeightStack> pack_as_given(std::span<const WeightSource* const> expert
 bool may_have_float16(const WeightSource* source) {
   return source->meta().format == MARLIN_INT4 && has_longer_scales(source->meta());
 }
+/// UINT8 that may be INT8, for which CUDA has fast kernels.
+bool may_be_signed(const WeightSource* source) { return SignedBytes::takes(source->meta()); }
+
+/// Packs the experts as `Wrapper` reads them if `may` holds for all and none changes. Nothing if it
+/// does not. (The first value that changes ends the attempt, so that little is read twice.)
+template <class Wrapper>
+std::optional<Result<GpuWeightStack>> pack_as(std::span<const WeightSource* const> experts,
+                                              bool (*may)(const WeightSource*), SlotOrder order,
+                                              device::Device& device, Memory& memory,
+                                              TaskRunner& runner) {
+  if (order != SlotOrder::mma || !std::all_of(experts.begin(), experts.end(), may)) return {};
+  std::deque<Wrapper> wrapped;  // they stay where they are
+  std::vector<const WeightSource*> sources;
+  for (const WeightSource* const expert : experts)
+    sources.push_back(&wrapped.emplace_back(*expert));
+  auto packed = pack_as_given(sources, order, device, memory, runner);
+  const auto is_exact = [](const Wrapper& source) { return source.is_exact(); };
+  if (packed.ok() || std::all_of(wrapped.begin(), wrapped.end(), is_exact)) return packed;
+  return {};
+}
 
 }  // namespace
 
 Result<GpuWeightStack> pack_on_device(std::span<const WeightSource* const> experts, SlotOrder order,
                                       device::Device& device, Memory& memory, TaskRunner& runner) {
-  if (order != SlotOrder::mma || !std::all_of(experts.begin(), experts.end(), may_have_float16))
-    return pack_as_given(experts, order, device, memory, runner);
-  std::deque<Float16Scales> short_ones;  // they stay where they are
-  std::vector<const WeightSource*> sources;
-  for (const WeightSource* const expert : experts)
-    sources.push_back(&short_ones.emplace_back(*expert));
-  auto packed = pack_as_given(sources, order, device, memory, runner);
-  const auto is_exact = [](const Float16Scales& source) { return source.is_exact(); };
-  // The first scale that is longer ends the attempt, so that little is read twice.
-  if (packed.ok() || std::all_of(short_ones.begin(), short_ones.end(), is_exact)) return packed;
+  if (auto halves =
+          pack_as<Float16Scales>(experts, may_have_float16, order, device, memory, runner))
+    return std::move(*halves);
+  if (auto bytes = pack_as<SignedBytes>(experts, may_be_signed, order, device, memory, runner))
+    return std::move(*bytes);
   return pack_as_given(experts, order, device, memory, runner);
 }
 
