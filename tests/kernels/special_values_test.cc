@@ -95,22 +95,20 @@ TEST_P(SpecialValues, ActivationsHaveTheirLimitsAtInfinity) {
 /// Scales and activations of every size their types have, a size a row.
 TEST_P(SpecialValues, SizesOfEveryOrder) {
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
-    for (const marlin_dtype scale_type : {trial::kKinds[GetParam()].scale_type, MARLIN_F32}) {
+    for (const trial::ScaleType scale_type : {trial::kKinds[GetParam()].scale_type, trial::ScaleType::f32}) {
       for (const marlin_dtype a_type : {MARLIN_F32, MARLIN_BF16, MARLIN_F16}) {
         for (const int64_t m : {3, 50}) {
           Case c = trial::case_of(trial::kKinds[GetParam()], compute, m, 260, 150);
           c.scale_type = scale_type;
           c.a_type = a_type;
           Trial t(c);
+          const int64_t groups = t.source.meta().groups;
           for (int64_t n = 0; n < c.n; ++n) {
             const int size = static_cast<int>(n) - 130;
-            for (int64_t g = 0; g < t.scales.view().cols; ++g) {
-              if (scale_type == MARLIN_E8M0 || scale_type == MARLIN_E4M3) {
-                t.scales.bytes(n)[g] = static_cast<uint8_t>(n - 2 * g);
-              } else {
-                t.scales.set(n, g, std::ldexp(1 + 0.125 * static_cast<double>(g), scale_type == MARLIN_F16 ? size / 4 : size));
-              }
-            }
+            for (int64_t g = 0; g < groups; ++g)
+              t.set_scale(n * groups + g,
+                          std::ldexp(1 + 0.125 * static_cast<double>(g), scale_type == trial::ScaleType::f16 ? size / 4 : size),
+                          static_cast<uint8_t>(n - 2 * g));
           }
           for (int64_t r = 0; r < m; ++r) {
             const int size = static_cast<int>(r * 240 / m) - 120;

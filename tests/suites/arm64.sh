@@ -1,5 +1,5 @@
 # about: the kernels for arm64, cross-compiled, on processors that QEMU shows
-# inputs: src/backends/cpu/arm64 src/backends/cpu/generic tests/unit/kernels_test.cc tests/unit/kernels_problem.h tests/arm64
+# inputs: src/backends/cpu/arm64 src/backends/cpu/generic tests/unit/kernels_test.cc tests/unit/kernels_problem.h tests/problem tests/arm64
 # seconds: 430
 # when: changed
 # packages: arm64

@@ -17,7 +17,7 @@
 
 #include "backends/cpu/gemm.h"
 #include "counting_new.h"
-#include "cpu_memory_source.h"
+#include "problem/memory_source.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
 #include "kernels/guarded.h"

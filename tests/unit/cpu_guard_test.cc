@@ -15,7 +15,7 @@
 #include "campaigns.h"
 #include "core/fp_environment.h"
 #include "core/shapes.h"
-#include "cpu_memory_source.h"
+#include "problem/memory_source.h"
 #include "formats/codecs.h"
 
 #if defined(__x86_64__)

@@ -9,7 +9,7 @@
 #include <random>
 #include <vector>
 
-#include "cpu_memory_source.h"
+#include "problem/memory_source.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
 

@@ -8,7 +8,7 @@
 
 #include "backends/cpu/pack.h"
 #include "core/parallel.h"
-#include "cpu_memory_source.h"
+#include "problem/memory_source.h"
 #include "formats/decode.h"
 #include "formats/widen.h"
 #include "sources/concat.h"

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cmath>
 
-#include "cpu_memory_source.h"
+#include "problem/memory_source.h"
 #include "formats/decode.h"
 
 namespace metal_marlin {

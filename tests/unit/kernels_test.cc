@@ -13,23 +13,6 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// Half a unit in the last place of the output type, relative.
-double rounding(marlin_dtype t) { return std::ldexp(1.0, t == MARLIN_F32 ? -24 : t == MARLIN_F16 ? -11 : -8); }
-
-void check_sums(const Operands& o, const CpuWeights& w, int extra_roundings) {
-  for (int64_t r = 0; r < o.problem.a.rows; ++r) {
-    const std::vector<double> x = activations_in_slots(w, o.rows[static_cast<size_t>(r)], o.problem.compute);
-    for (int64_t c = 0; c < w.layout.n; ++c) {
-      const Expected e = expected_sum(w, x, c, extra_roundings);
-      if (o.problem.c.dtype == MARLIN_F16 && std::fabs(e.value) + e.bound > 65504) continue;  // may be infinite
-      const double got = static_cast<double>(element(o.problem.c, r, c));
-      const double bound = e.bound + rounding(o.problem.c.dtype) * (std::fabs(e.value) + e.bound) +
-                           (o.problem.c.dtype == MARLIN_F16 ? std::ldexp(1.0, -25) : 0.0);
-      ASSERT_LE(std::fabs(got - e.value), bound) << "row " << r << " column " << c << " expected " << e.value << " got " << got;
-    }
-  }
-}
-
 std::vector<WeightKind> all_kinds() {
   std::vector<WeightKind> kinds;
   for (int group : {16, 32, 64, 128}) {
@@ -95,18 +78,17 @@ TEST_P(EveryKernel, AgreesWithScalarSums) {
       if (is_emulated() && served > 0 && rng() % 3 != 0) continue;
       if (m > 60 && !row.cut_last) continue;  // only register-decoded tiles read codes in another way from 6 tiles on
       const int64_t n = 1 + rng() % 150, k = rng() % 3 == 0 ? 1 + rng() % 40 : 1 + rng() % 500;
-      const CpuWeights w = random_weights(kind, n, k, rng);
+      const TestWeights w = random_weights(kind, n, k, rng);
       const marlin_dtype dtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
       Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : dtypes[rng() % 3], dtypes[rng() % 3], rng);
       o.problem.compute = compute_of(row);
       if (!plan_gemm(o.problem, m, {features, row.name}).ok()) continue;
       ++served;
-      SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind) << " m " << m << " n " << n
-                                      << " k " << k << " a " << o.problem.a.dtype << " c " << o.problem.c.dtype);
+      SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.drawn.spec.describe() << " m " << m << " n "
+                                      << n << " k " << k << " a " << o.problem.a.dtype << " c " << o.problem.c.dtype);
       run(o.problem, features, row.name, 1 + rng() % 3);
       if (HasFatalFailure()) return;
-      check_sums(o, w, row.features == 0 ? 0 : 2);
-      if (HasFatalFailure()) return;
+      ASSERT_TRUE(check(o, w));
     }
   EXPECT_GT(served, 0) << "no weights that this kernel serves";
 }
@@ -122,18 +104,17 @@ TEST_P(EveryKernel, AgreesInPartsOfK) {
   for (const WeightKind& kind : all_kinds()) {
     if (is_emulated() && in_parts > 0 && rng() % 3 != 0) continue;
     const int64_t m = 1 + rng() % std::min(row.tile_rows, 2), n = 1 + rng() % 4, k = 2 * 6 * kSuperSlots + rng() % 300;
-    const CpuWeights w = random_weights(kind, n, k, rng);
+    const TestWeights w = random_weights(kind, n, k, rng);
     Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : MARLIN_F32, MARLIN_F32, rng);
     o.problem.compute = compute_of(row);
     const auto plan = plan_gemm(o.problem, m, {features, row.name});
     if (!plan.ok()) continue;
-    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind) << " m " << m << " n " << n
-                                    << " k " << k);
+    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.drawn.spec.describe() << " m " << m << " n "
+                                    << n << " k " << k);
     ASSERT_GT(plan.value().k_parts, 1);
     ++in_parts;
     run(o.problem, features, row.name, 1);
-    check_sums(o, w, row.features == 0 ? 0 : 2);
-    if (HasFatalFailure()) return;
+    ASSERT_TRUE(check(o, w));
     const std::vector<float> once = results(o.problem);
     for (const uint32_t width : {2u, 3u, 16u}) {
       run(o.problem, features, row.name, width);
@@ -143,14 +124,7 @@ TEST_P(EveryKernel, AgreesInPartsOfK) {
   EXPECT_GT(in_parts, 0);
 }
 
-std::vector<const KernelRow*> all_rows() {
-  std::vector<const KernelRow*> rows;
-  for (const KernelRow& row : kernel_rows()) rows.push_back(&row);
-  return rows;
-}
-
-INSTANTIATE_TEST_SUITE_P(Kernels, EveryKernel, testing::ValuesIn(all_rows()),
-                         [](const auto& param) { return std::string(param.param->name); });
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryKernel, testing::ValuesIn(rows_that(every_row)), name_of_row);
 
 /// However many rows are prepared at a time, and whatever they hold. (Float sums may differ in their order, so there are none.)
 TEST(PreparedActivations, AreThePortableOnes) {
