@@ -2,7 +2,6 @@
 // end right before one. The same product in both places, once under hostile floating-point modes, must give the same bits.
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -15,8 +14,9 @@
 #include "campaigns.h"
 #include "core/fp_environment.h"
 #include "core/shapes.h"
-#include "problem/memory_source.h"
 #include "formats/codecs.h"
+#include "kernels/guarded.h"
+#include "problem/memory_source.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -35,42 +35,21 @@ void report_fault(int) {
   _exit(1);
 }
 
-enum class Edge { first, last };
-
-/// Memory of exactly `size` bytes that touches an inaccessible page at its first or last byte.
-class Fenced {
- public:
-  Fenced(size_t size, Edge edge) {
-    const auto page = static_cast<size_t>(getpagesize());
-    const size_t inside = (size + page - 1) / page * page;
-    bytes_ = inside + 2 * page;
-    base_ = static_cast<std::byte*>(mmap(nullptr, bytes_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-    if (base_ == MAP_FAILED || mprotect(base_ + page, inside, PROT_READ | PROT_WRITE) != 0) std::abort();
-    data_ = edge == Edge::first ? base_ + page : base_ + page + inside - size;
-  }
-  ~Fenced() { munmap(base_, bytes_); }
-  Fenced(const Fenced&) = delete;
-  Fenced& operator=(const Fenced&) = delete;
-  std::byte* data() const { return data_; }
-
- private:
-  std::byte *base_, *data_;
-  size_t bytes_;
-};
+using guarded::Edge;
 
 /// The header of each allocation lies in memory of its own; blocks are multiples of 64 bytes, so both edges are aligned.
 struct FencedHost {
-  Edge edge = Edge::first;
-  std::vector<std::unique_ptr<Fenced>> blocks;
+  Edge edge = Edge::begin;
+  std::vector<guarded::Memory> blocks;
   Allocator allocator() {
     return {[](void* user, size_t size, size_t) -> void* {
               auto& host = *static_cast<FencedHost*>(user);
-              host.blocks.push_back(std::make_unique<Fenced>(size, host.edge));
-              return host.blocks.back()->data();
+              host.blocks.emplace_back(size, host.edge);
+              return host.blocks.back().data();
             },
             [](void* user, void* p, size_t) {
               auto& blocks = static_cast<FencedHost*>(user)->blocks;
-              std::erase_if(blocks, [p](const auto& b) { return b->data() == p; });
+              std::erase_if(blocks, [p](const auto& b) { return b.data() == p; });
             },
             this};
   }
@@ -102,7 +81,7 @@ class FencedMatrix {
  private:
   std::byte* row(int64_t r) const { return memory_.data() + r * view_.stride * float_bytes(view_.dtype); }
   size_t bytes_;
-  Fenced memory_;
+  guarded::Memory memory_;
   MatrixView view_;
 };
 
@@ -215,10 +194,10 @@ TEST_P(Guarded, StaysInsideAndGivesTheSameBits) {
     for_each_kind(row, [&](const WeightMeta& meta) {
       for (int round = 0; round < (is_emulated() ? 2 : 6); ++round) {
         randomize(meta, row);
-        const std::vector<std::byte> first = run(Edge::first, false);
+        const std::vector<std::byte> first = run(Edge::begin, false);
         if (first.empty()) continue;
         ++served;
-        ASSERT_EQ(first, run(Edge::last, true)) << running;
+        ASSERT_EQ(first, run(Edge::end, true)) << running;
       }
     });
   if (served == 0) GTEST_SKIP() << "this processor does not have the instructions";
