@@ -1,5 +1,5 @@
 # about: every kernel of the CPU against the oracle, and at the edge of its memory
-# inputs: src/backends/cpu src/formats src/core src/base include tests/kernels tests/unit tests/reference
+# inputs: src/backends/cpu src/formats src/core src/base include tests/problem tests/kernels tests/unit tests/reference
 # seconds: 150
 # when: core
 # Of lower instruction sets, the core runs two programs at two.
