@@ -50,6 +50,7 @@ Case case_of(const covering::Row& r, uint32_t seed) {
   const Format f = kFormats[r[kFormat]];
   Case c = problem::case_of(f.k_quant ? k_quant_of(f.format) : Kind{.format = f.format, .zeros = f.zeros}, 1, 1, 1);
   c.seed = seed;
+  if (seed % 4 == 0) c.range = problem::Range::wide;
   c.group = kGroups[r[kGroup]];
   const ScaleType own = c.format == MARLIN_MXFP4 ? ScaleType::e8m0 : ScaleType::e4m3;
   if (!f.k_quant) c.scale_type = r[kScale] != kOwnScale ? kScales[r[kScale]] : own;

@@ -14,8 +14,12 @@ using metal_marlin::ScaleType;
 using metal_marlin::ZeroKind;
 
 enum class Strides : uint8_t { contiguous, padded, odd };  ///< odd: rows one element apart from contiguous, unaligned starts
-/// A factor of the whole matrix, which multiplies or divides; or one for each of two parts.
-enum class Tensor : uint8_t { none, multiply, divide, two_parts, two_divide };
+/// A factor of the whole matrix, which multiplies or divides; or one for each of two parts, or of each row.
+enum class Tensor : uint8_t { none, multiply, divide, two_parts, two_divide, rows };
+/// Of codes that are floats, scales, factors and zeros. ordinary: sums are about 1 for every K, so that epilogues are exercised
+/// where they bend, and F16 does not overflow. wide: any finite E4M3, E8M0 from 2^-17 to 2^2, and floats of ten bits and either
+/// sign. bits: any, NaN and infinity too.
+enum class Range : uint8_t { ordinary, wide, bits };
 
 /// What a kernel decodes, and the scales of it.
 struct Kind {
@@ -39,7 +43,7 @@ struct Case {
   Tensor tensor = Tensor::none;
   Order order = Order::plain;
   bool interleaved = false;
-  bool any_scales = false;  ///< scales of any bits; else such that sums are about 1
+  Range range = Range::ordinary;
   int64_t m = 1, n = 1, k = 1;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   marlin_dtype a_type = MARLIN_F16, c_type = MARLIN_F32, bias_type = 0;  ///< bias 0: none

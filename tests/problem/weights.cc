@@ -54,12 +54,13 @@ double scale_of(const WeightMeta& meta, const metal_marlin::Stripe& all, int64_t
 
 std::string Case::describe() const {
   constexpr const char* kZeros[] = {"no", "integer", "additive"};
-  constexpr const char* kTensors[] = {"none", "multiply", "divide", "two parts", "two parts divide"};
+  constexpr const char* kTensors[] = {"none", "multiply", "divide", "two parts", "two parts divide", "rows"};
+  constexpr const char* kRanges[] = {"", " of a wide range", " of any bits"};
   constexpr const char* kOrders[] = {"plain", "shuffled", "unequal", "shard", "offset", "regular index"};
   constexpr const char* kEpilogues[] = {"none", "silu", "gelu_tanh", "gelu_erf", "swiglu", "geglu_tanh", "swiglu_oai"};
   std::ostringstream s;
   s << metal_marlin::format_name(format) << (sparse ? " sparse" : "") << ", group " << group << ", scales "
-    << metal_marlin::scale_type_name(scale_type) << (k_quant() ? " of two levels" : "") << (any_scales ? " of any bits" : "")
+    << metal_marlin::scale_type_name(scale_type) << (k_quant() ? " of two levels" : "") << kRanges[static_cast<int>(range)]
     << ", " << kZeros[static_cast<int>(zeros)] << " zeros " << metal_marlin::scale_type_name(zero_type) << ", tensor scale "
     << kTensors[static_cast<int>(tensor)] << ", order " << kOrders[static_cast<int>(order)]
     << (interleaved ? ", interleaved" : "") << ", M N K " << m << " " << n << " " << k << ", compute " << compute << ", A "
@@ -101,9 +102,13 @@ Weights::Weights(const Case& c) : spec(c) {
     for (int i = 0; i < 16; ++i) meta.codebook.push_back(static_cast<float>(i * i) / 7.0f - 9.25f);
   if (meta.has_nested_scales()) metal_marlin::set_scale_map(meta);
   metal_marlin::set_groups(meta, spec.order, random);
-  metal_marlin::fill_randomly(source, random, !spec.any_scales);
+  metal_marlin::fill_randomly(source, random, spec.range != Range::bits);
   fill_codes(random);
-  if (!spec.any_scales) fill_scales(random);
+  if (spec.range == Range::ordinary) fill_scales(random);
+  if (spec.range == Range::wide) fill_wide_scales(random);
+  for (int64_t row = 0; spec.tensor == Tensor::rows && row < spec.n; ++row)
+    meta.tensor_scales.push_back({row, std::ldexp(static_cast<float>(random.below(1000) + 1), -9)});
+  if (spec.tensor == Tensor::rows) return;
   // An even number of rows in the first part: pairs of gate and up stay together. Part 2 of very few rows holds all of them.
   const bool divide = spec.tensor == Tensor::divide || spec.tensor == Tensor::two_divide;
   const int64_t first = spec.tensor < Tensor::two_parts ? 0 : spec.n / 4 * 2;
@@ -115,15 +120,21 @@ Weights::Weights(const Case& c) : spec(c) {
 void Weights::fill_codes(Random& random) {
   std::vector<uint8_t>& codes = source.all().codes;
   const marlin_dtype floats = metal_marlin::float_dtype(spec.format);
-  for (int64_t i = 0; floats != 0 && i < spec.n * spec.k; ++i)  // of a size that all types hold
-    oracle::write(floats, codes.data(), i, (static_cast<double>(random.below(4001)) - 2000) / 1024);
-  if (spec.format != MARLIN_FP8 || spec.any_scales) return;
+  for (int64_t i = 0; floats != 0 && i < spec.n * spec.k; ++i)
+    if (spec.range == Range::wide && floats != MARLIN_F32) {  // any exponent below that of 2
+      const auto bits = static_cast<uint16_t>(random() & 0xbfffu);
+      const bool is_subnormal = floats == MARLIN_BF16 && (bits & 0x7f80) == 0;  // in float32: units may flush it
+      metal_marlin::store(codes.data() + 2 * i, static_cast<uint16_t>(is_subnormal ? bits | 0x0080 : bits));
+    } else  // of a size that all types hold
+      oracle::write(floats, codes.data(), i, (static_cast<double>(random.below(4001)) - 2000) / 1024);
+  for (uint8_t& code : codes)
+    if (spec.format == MARLIN_FP8 && spec.range == Range::wide && code % 128 == 127) code ^= 1;  // not NaN
+  if (spec.format != MARLIN_FP8 || spec.range != Range::ordinary) return;
   // Mostly numbers from 2 to 30, so that no single product outweighs the others; no NaN.
   for (uint8_t& code : codes)
     if (random.below(16) != 0 || code % 128 == 127) code = static_cast<uint8_t>((code & 0x9f) | 0x40);
 }
 
-/// Scales and zeros that make sums of about 1, whatever K: epilogues are exercised where they bend, and F16 does not overflow.
 void Weights::fill_scales(Random& random) {
   const WeightMeta& meta = source.meta();
   metal_marlin::Stripe& all = source.all();
@@ -150,6 +161,22 @@ void Weights::fill_scales(Random& random) {
                                            (random.below(16) == 0 ? 0x80 : 0));
     if (!spec.k_quant() && !meta.has_nested_scales()) set_scale(i, scale, spec.scale_type == ScaleType::e8m0 ? e8m0 : e4m3);
     if (spec.zeros == ZeroKind::additive) set_additive_zero(i, scale * random.uniform(-10, 0));
+  }
+}
+
+void Weights::fill_wide_scales(Random& random) {
+  const WeightMeta& meta = source.meta();
+  metal_marlin::Stripe& all = source.all();
+  const auto any = [&] { return std::ldexp(random.below(1024) + 1, -12) * (random.below(4) == 0 ? -1 : 1); };
+  const auto fill = [&](std::vector<uint8_t>& floats) {
+    for (int64_t i = 0; i < static_cast<int64_t>(floats.size()) / 2; ++i) oracle::write(MARLIN_F16, floats.data(), i, any());
+  };
+  if (spec.k_quant()) fill(all.scale_factors);
+  fill(all.zero_factors);
+  for (int64_t i = 0; i < meta.n * meta.groups; ++i) {
+    const uint32_t byte = spec.scale_type == ScaleType::e8m0 ? 110 + random.below(20) : random.below(0x7f);
+    if (!spec.k_quant() && !meta.has_nested_scales()) set_scale(i, any(), static_cast<uint8_t>(byte));
+    if (spec.zeros == ZeroKind::additive && !meta.has_two_level_zeros()) set_additive_zero(i, any());
   }
 }
 
@@ -191,8 +218,9 @@ oracle::Weights Weights::to_oracle() const {
   w.group_index = meta.group_index;
   w.interleaved = meta.gate_up_interleaved;
   for (int64_t n = 0; !meta.tensor_scales.empty() && n < meta.n; ++n) {
-    const bool second = meta.tensor_scales.size() > 1 && n >= meta.tensor_scales[1].first_row;
-    w.tensor_scale.push_back(static_cast<double>(meta.tensor_scales[second ? 1 : 0].value));
+    size_t part = meta.tensor_scales.size() - 1;
+    while (meta.tensor_scales[part].first_row > n) --part;
+    w.tensor_scale.push_back(static_cast<double>(meta.tensor_scales[part].value));
     w.divide = meta.tensor_scales[0].divide;
   }
   for (int64_t i = 0; meta.sparse && i < meta.n * meta.k; ++i) w.kept.push_back(metal_marlin::is_kept(all.kept.data(), i));

@@ -27,6 +27,7 @@ class Weights {
  private:
   void fill_codes(Random& random);
   void fill_scales(Random& random);
+  void fill_wide_scales(Random& random);
 };
 
 /// The product without its operands.

@@ -14,7 +14,7 @@ class Decoding : public testing::TestWithParam<Kind> {};
 /// Scales of any bits: NaN, infinity, float32 subnormals; E8M0 rows that span all exponents, and so take float32 scales.
 TEST_P(Decoding, UnpackIsExactForScalesOfAnyBits) {
   problem::Case s = case_of(GetParam(), 1, 70, 364);
-  s.any_scales = true;
+  s.range = problem::Range::bits;
   const bool no_factor = GetParam().zeros == ZeroKind::additive || is_float(GetParam()) ||
                          metal_marlin::format_row(GetParam().format)->has_codebook_of_floats();
   s.tensor = no_factor ? Tensor::none : GetParam().sparse ? Tensor::two_divide : Tensor::two_parts;

@@ -233,7 +233,7 @@ Problem problem_of(const Mutation& mutation) {
     s.epilogue = MARLIN_EPILOGUE_SWIGLU;
     s.interleaved = true;
   }
-  s.any_scales = mutation.what == Mutation::unpack;
+  if (mutation.what == Mutation::unpack) s.range = problem::Range::bits;
   const bool large_scales = mutation.what == Mutation::large_scales;
   if (large_scales) {
     s.compute = MARLIN_COMPUTE_INT8;

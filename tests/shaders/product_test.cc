@@ -22,6 +22,7 @@ problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   problem::Case s = case_of(kind, row.m_min + static_cast<int64_t>(random() % static_cast<uint32_t>(m_max - row.m_min + 1)),
                             1 + random() % 75, 4 + random() % 500);
   s.seed = seed;
+  if (seed % 4 == 0) s.range = problem::Range::wide;
   s.suffix = row.suffix;
   if (random() % 4 == 0) s.m += row.rows;  // further threadgroups along y, as whoever probes a kernel asks for
   const bool two_level = metal_marlin::is_two_level(kind.scale_type);

@@ -13,7 +13,7 @@ void check_epilogue(marlin_epilogue epilogue, bool interleaved, const CpuFeature
   const int64_t m = 1 + rng() % 7, n = 2 * (1 + rng() % 100), k = 33 + rng() % 100;
   problem::Case drawn = case_of(rng() % 2 ? kNvfp4 : kInt4, n, k, rng);
   drawn.interleaved = interleaved;
-  const TestWeights w = pack(problem::Weights(drawn));
+  const TestWeights w = random_weights(drawn, rng);
   const marlin_dtype dtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
   Operands o = make_operands(w, m, MARLIN_F32, dtypes[rng() % 3], rng);
   const marlin_dtype bias_type = dtypes[rng() % 3];
@@ -35,7 +35,7 @@ void check_epilogue(marlin_epilogue epilogue, bool interleaved, const CpuFeature
   run(o.problem, features, "", 2);
 
   const std::vector<double> old(o.problem.accumulate ? static_cast<size_t>(m * o.problem.c.cols) : 0, 2);
-  ASSERT_TRUE(check(o, w, bias, old)) << "epilogue " << epilogue << " " << w.drawn.spec.describe();
+  ASSERT_TRUE(check(o, w, bias, old)) << "epilogue " << epilogue << " " << w.spec.describe();
 }
 
 TEST(Epilogues, MatchTheirFormulas) {
@@ -96,7 +96,7 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
                                  sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128})}) {
     const int64_t m = 2 + rng() % 40, n = 1 + rng() % 200, k = 1 + rng() % 700;
     const TestWeights w = random_weights(kind, n, k, rng);
-    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.drawn.spec.describe());
+    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe());
     Operands o = make_operands(w, m, MARLIN_BF16, MARLIN_F32, rng);
     o.problem.compute = compute_of(row);
     if (!plan_gemm(o.problem, m, {features, row.name}).ok()) continue;
@@ -138,12 +138,12 @@ TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
       for (int64_t c = 0; c < 70; ++c) {
         const float got = element(o.problem.c, r, c);
         if (r == 1 || (r == 3 && row.form == ActivationForm::int8))
-          ASSERT_TRUE(std::isnan(got)) << row.name << " " << w.drawn.spec.describe() << " row " << r << " column " << c
+          ASSERT_TRUE(std::isnan(got)) << row.name << " " << w.spec.describe() << " row " << r << " column " << c
                                        << " is " << got;
         else if (r == 3)
-          ASSERT_FALSE(std::isfinite(got)) << row.name << " " << w.drawn.spec.describe() << " column " << c;
+          ASSERT_FALSE(std::isfinite(got)) << row.name << " " << w.spec.describe() << " column " << c;
         else
-          ASSERT_TRUE(std::isfinite(got)) << row.name << " " << w.drawn.spec.describe() << " row " << r << " column " << c;
+          ASSERT_TRUE(std::isfinite(got)) << row.name << " " << w.spec.describe() << " row " << r << " column " << c;
       }
   }
 }

@@ -6,10 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "backends/cpu/gemm.h"
@@ -43,26 +44,34 @@ inline WeightKind sparsely(WeightKind kind) {
   return kind;
 }
 
-/// Weights as drawn, and as the library packs them.
+/// Weights, packed by the library: the first N rows and, in any slots with act-order, K columns of a matrix that fills panels
+/// and superblocks, so that their padding holds numbers too.
 struct TestWeights {
-  problem::Weights drawn;
+  problem::Case spec;
   std::unique_ptr<CpuWeights> packed;
+  oracle::Weights expected;
 
   CpuWeights* operator->() const { return packed.get(); }
-  /// With what the packer chose, on which blocks of INT8 activations depend.
-  oracle::Weights to_oracle() const {
-    oracle::Weights w = drawn.to_oracle();
-    w.group_index = packed->meta().group_index;
-    w.slot_group = packed->layout.slot_group;
-    return w;
-  }
 };
 
-inline TestWeights pack(problem::Weights drawn) {
-  SequentialRunner runner;
-  auto made = pack_weights(drawn.source, Allocator::system(), runner);
-  EXPECT_TRUE(made.ok()) << made.status().message() << drawn.spec.describe();
-  return {std::move(drawn), made.take()};
+/// The oracle's weights of the first n rows and of these columns.
+inline oracle::Weights part_of(const oracle::Weights& all, int64_t n, const std::vector<int64_t>& columns) {
+  oracle::Weights part = all;
+  part.n = n;
+  part.k = static_cast<int64_t>(columns.size());
+  part.slots = columns;
+  part.codes.clear();
+  part.numbers.clear();
+  part.kept.clear();
+  for (const int64_t k : columns) part.group_index.push_back(static_cast<int32_t>(k / all.group_size));
+  for (int64_t row = 0; row < n; ++row)
+    for (const int64_t k : columns) {
+      const auto i = static_cast<size_t>(row * all.k + k);
+      part.codes.push_back(all.codes[i]);
+      if (!all.numbers.empty()) part.numbers.push_back(all.numbers[i]);
+      if (!all.kept.empty()) part.kept.push_back(all.kept[i]);
+    }
+  return part;
 }
 
 inline problem::Case case_of(const WeightKind& kind, int64_t n, int64_t k, std::mt19937& rng) {
@@ -72,16 +81,44 @@ inline problem::Case case_of(const WeightKind& kind, int64_t n, int64_t k, std::
   c.scale_type = c.zero_type = kind.scale;
   c.group = kind.group;
   c.sparse = kind.sparse;
-  if (kind.tensor_scale) c.tensor = problem::Tensor::two_parts;
-  if (kind.act_order) c.order = rng() % 2 == 0 ? Order::shuffled : Order::shard;
+  c.range = problem::Range::wide;
+  if (kind.tensor_scale) c.tensor = problem::Tensor::rows;
+  if (kind.act_order) c.order = Order::shuffled;
   c.n = n;
   c.k = kind.sparse ? round_up(k, 4) : k;
   c.seed = static_cast<uint32_t>(rng());
   return c;
 }
 
+/// `change` has the drawn matrix before it is packed.
+inline TestWeights random_weights(const problem::Case& c, std::mt19937& rng,
+                                  const std::function<void(problem::Weights&)>& change = {}) {
+  problem::Case whole = c;
+  whole.order = Order::plain;
+  whole.n = round_up(c.n, kPanelColumns);
+  whole.k = round_up(c.k + (c.order == Order::plain ? 0 : 37), kSuperSlots);
+  problem::Weights drawn(whole);
+  if (change) change(drawn);
+  SequentialRunner runner;
+  auto made = pack_weights(drawn.source, Allocator::system(), runner);
+  EXPECT_TRUE(made.ok()) << made.status().message() << c.describe();
+  TestWeights w{c, made.take(), {}};
+  w->layout.n = w->mutable_meta().n = c.n;
+  w->layout.k = w->mutable_meta().k = c.k;
+  std::vector<int64_t> slots(static_cast<size_t>(whole.k));
+  std::iota(slots.begin(), slots.end(), 0);
+  if (c.order != Order::plain) {
+    std::shuffle(slots.begin(), slots.end(), rng);
+    w->slot_to_k.assign(slots.size(), -1);
+    for (int32_t k = 0; k < c.k; ++k) w->slot_to_k[static_cast<size_t>(slots[static_cast<size_t>(k)])] = k;
+  }
+  slots.resize(static_cast<size_t>(c.k));
+  w.expected = part_of(drawn.to_oracle(), c.n, slots);
+  return w;
+}
+
 inline TestWeights random_weights(const WeightKind& kind, int64_t n, int64_t k, std::mt19937& rng) {
-  return pack(problem::Weights(case_of(kind, n, k, rng)));
+  return random_weights(case_of(kind, n, k, rng), rng);
 }
 
 /// Runs tasks one after the other, backwards, claiming any width.
@@ -162,9 +199,8 @@ inline std::vector<float> results(const GemmProblem& problem) {
 /// C against the oracle. `bias` and `old` are what the product adds, or empty.
 inline testing::AssertionResult check(const Operands& o, const TestWeights& w, const std::vector<float>& bias = {},
                                       const std::vector<double>& old = {}) {
-  const oracle::Weights weights = w.to_oracle();
   oracle::Product p;
-  p.weights = &weights;
+  p.weights = &w.expected;
   p.m = o.problem.a.rows;
   p.compute = o.problem.compute;
   p.epilogue = o.problem.epilogue;

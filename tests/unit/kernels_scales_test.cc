@@ -192,11 +192,11 @@ TEST_P(Int8Rows, TakeHugeAndTinyActivations) {
                                  WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::none, 64}}) {
     SCOPED_TRACE(row.name);
     const int64_t n = 70, k = 256;
-    problem::Weights drawn(case_of(kind, n, k, rng));
-    for (int64_t i = 0; i < n * drawn.source.meta().groups && kind.scale == ScaleType::f32; ++i)
-      drawn.set_scale(i, std::ldexp(1 + static_cast<double>(i % 61) / 64, -30),
-                      0);  // products with huge activations are finite
-    const TestWeights w = pack(std::move(drawn));
+    const TestWeights w = random_weights(case_of(kind, n, k, rng), rng, [&](problem::Weights& drawn) {
+      const int64_t scales = drawn.spec.n * drawn.source.meta().groups;
+      for (int64_t i = 0; i < scales && kind.scale == ScaleType::f32; ++i)  // products with huge activations are finite
+        drawn.set_scale(i, std::ldexp(1 + static_cast<double>(i % 61) / 64, -30), 0);
+    });
     Operands o = make_operands(w, 3, MARLIN_F32, MARLIN_F32, rng);
     o.problem.compute = MARLIN_COMPUTE_INT8;
     if (!plan_gemm(o.problem, 3, {features, row.name}).ok()) continue;
@@ -210,7 +210,7 @@ TEST_P(Int8Rows, TakeHugeAndTinyActivations) {
     }
     run(o.problem, features, row.name, 1);
     const std::vector<float> all = results(o.problem);
-    ASSERT_TRUE(check(o, w)) << w.drawn.spec.describe();
+    ASSERT_TRUE(check(o, w)) << w.spec.describe();
     for (size_t r = 0; r < 3; ++r) {
       GemmProblem one = o.problem;
       one.a.data = o.a.data() + r * static_cast<size_t>(one.a.stride) * 4;
@@ -218,7 +218,7 @@ TEST_P(Int8Rows, TakeHugeAndTinyActivations) {
       run(one, features, row.name, 1);
       for (int64_t c = 0; c < n; ++c)
         ASSERT_EQ(element(one.c, 0, c), all[r * n + static_cast<size_t>(c)])
-            << w.drawn.spec.describe() << " row " << r << " alone";
+            << w.spec.describe() << " row " << r << " alone";
     }
   }
 }

@@ -84,7 +84,7 @@ TEST_P(EveryKernel, AgreesWithScalarSums) {
       o.problem.compute = compute_of(row);
       if (!plan_gemm(o.problem, m, {features, row.name}).ok()) continue;
       ++served;
-      SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.drawn.spec.describe() << " m " << m << " n "
+      SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe() << " m " << m << " n "
                                       << n << " k " << k << " a " << o.problem.a.dtype << " c " << o.problem.c.dtype);
       run(o.problem, features, row.name, 1 + rng() % 3);
       if (HasFatalFailure()) return;
@@ -109,7 +109,7 @@ TEST_P(EveryKernel, AgreesInPartsOfK) {
     o.problem.compute = compute_of(row);
     const auto plan = plan_gemm(o.problem, m, {features, row.name});
     if (!plan.ok()) continue;
-    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.drawn.spec.describe() << " m " << m << " n "
+    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe() << " m " << m << " n "
                                     << n << " k " << k);
     ASSERT_GT(plan.value().k_parts, 1);
     ++in_parts;
