@@ -7,8 +7,8 @@
 
 #include "metal_marlin/metal_marlin.hpp"
 #include "timing_device.h"
-#include "timing_floor.h"
 #include "timing_operands.h"
+#include "timing_products.h"
 #include "timing_report.h"
 
 namespace timing {
