@@ -18,7 +18,7 @@ void check_epilogue(marlin_epilogue epilogue, bool interleaved, const CpuFeature
   Operands o = make_operands(w, m, MARLIN_F32, dtypes[rng() % 3], rng);
   const marlin_dtype bias_type = dtypes[rng() % 3];
   std::vector<float> bias(static_cast<size_t>(n));
-  o.bias.resize(bias.size() * float_bytes(bias_type));
+  o.bias = guarded::Memory(bias.size() * float_bytes(bias_type), any_edge(rng));
   for (size_t i = 0; i < bias.size(); ++i) {
     bias[i] = static_cast<float>(static_cast<int>(rng() % 33) - 16) / 8;  // exact in all three types
     encode_floats(bias_type, &bias[i], 1, o.bias.data() + i * float_bytes(bias_type));
@@ -138,8 +138,8 @@ TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
       for (int64_t c = 0; c < 70; ++c) {
         const float got = element(o.problem.c, r, c);
         if (r == 1 || (r == 3 && row.form == ActivationForm::int8))
-          ASSERT_TRUE(std::isnan(got)) << row.name << " " << w.spec.describe() << " row " << r << " column " << c
-                                       << " is " << got;
+          ASSERT_TRUE(std::isnan(got)) << row.name << " " << w.spec.describe() << " row " << r << " column " << c << " is "
+                                       << got;
         else if (r == 3)
           ASSERT_FALSE(std::isfinite(got)) << row.name << " " << w.spec.describe() << " column " << c;
         else
@@ -166,7 +166,7 @@ TEST(ManyProducts, GiveWhatEachGivesAlone) {
       o.problem.compute = compute;
       run(o.problem, features, "", 2);
       alone.push_back(results(o.problem));
-      std::fill(o.c.begin(), o.c.end(), std::byte{0});
+      std::fill_n(o.c.data(), o.c.size(), std::byte{0});
       products.push_back({o.problem, Plan(plan_gemm(o.problem, 9, {features, ""}).value())});
     }
     const guarded::Memory scratch(scratch_bytes(products), guarded::Edge::end);

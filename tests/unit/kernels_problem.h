@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -32,7 +33,8 @@ struct WeightKind {
   int group = 32;
   bool tensor_scale = false;
   bool act_order = false;
-  bool sparse = false;  ///< 2:4; K is rounded up to whole blocks
+  bool sparse = false;                   ///< 2:4; K is rounded up to whole blocks
+  std::optional<ScaleType> zero_type{};  ///< of additive zeros; usually that of the scales
 };
 
 inline constexpr WeightKind kInt4{MARLIN_INT4, ScaleType::f16, ZeroKind::none, 32};
@@ -44,10 +46,27 @@ inline WeightKind sparsely(WeightKind kind) {
   return kind;
 }
 
+/// Allocates blocks of 64 bytes that begin right after an inaccessible page or end right before one. They live as long as this.
+struct FencedHost {
+  guarded::Edge edge;
+  std::vector<guarded::Memory> blocks{};
+
+  Allocator allocator() {
+    return {[](void* user, size_t size, size_t) -> void* {
+              auto& host = *static_cast<FencedHost*>(user);
+              return host.blocks.emplace_back(size, host.edge).data();
+            },
+            [](void*, void*, size_t) {}, this};
+  }
+};
+
+inline guarded::Edge any_edge(std::mt19937& rng) { return rng() % 2 == 0 ? guarded::Edge::begin : guarded::Edge::end; }
+
 /// Weights, packed by the library: the first N rows and, in any slots with act-order, K columns of a matrix that fills panels
 /// and superblocks, so that their padding holds numbers too.
 struct TestWeights {
   problem::Case spec;
+  std::unique_ptr<FencedHost> memory;
   std::unique_ptr<CpuWeights> packed;
   oracle::Weights expected;
 
@@ -78,7 +97,8 @@ inline problem::Case case_of(const WeightKind& kind, int64_t n, int64_t k, std::
   problem::Case c;
   c.format = kind.format;
   c.zeros = kind.zero;
-  c.scale_type = c.zero_type = kind.scale;
+  c.scale_type = kind.scale;
+  c.zero_type = kind.zero_type.value_or(kind.scale);
   c.group = kind.group;
   c.sparse = kind.sparse;
   c.range = problem::Range::wide;
@@ -100,9 +120,10 @@ inline TestWeights random_weights(const problem::Case& c, std::mt19937& rng,
   problem::Weights drawn(whole);
   if (change) change(drawn);
   SequentialRunner runner;
-  auto made = pack_weights(drawn.source, Allocator::system(), runner);
+  auto memory = std::make_unique<FencedHost>(any_edge(rng));
+  auto made = pack_weights(drawn.source, memory->allocator(), runner);
   EXPECT_TRUE(made.ok()) << made.status().message() << c.describe();
-  TestWeights w{c, made.take(), {}};
+  TestWeights w{c, std::move(memory), made.take(), {}};
   w->layout.n = w->mutable_meta().n = c.n;
   w->layout.k = w->mutable_meta().k = c.k;
   std::vector<int64_t> slots(static_cast<size_t>(whole.k));
@@ -139,10 +160,10 @@ inline CpuFeatures this_machine() {
   return detect_cpu_features(&warning);
 }
 
-/// Operands in memory that is exactly as large as it must be, with strides and gaps filled with NaN.
+/// Operands between inaccessible pages. The gaps between rows are NaN.
 struct Operands {
   std::vector<std::vector<float>> rows;  ///< A as exact floats
-  std::vector<std::byte> a, c, bias;
+  guarded::Memory a, c, bias;
   std::vector<float> bias_values;
   GemmProblem problem;
 };
@@ -150,10 +171,11 @@ struct Operands {
 inline Operands make_operands(const TestWeights& w, int64_t m, marlin_dtype a_type, marlin_dtype c_type, std::mt19937& rng) {
   Operands o;
   const int64_t k = w->layout.k, n = w->layout.n, a_stride = k + rng() % 5, c_stride = n + rng() % 5;
-  o.a.resize(static_cast<size_t>(m * a_stride) * float_bytes(a_type));
-  const float nan = std::nanf("");
-  for (int64_t i = 0; i < m * a_stride; ++i)
-    encode_floats(a_type, &nan, 1, o.a.data() + static_cast<size_t>(i) * float_bytes(a_type));
+  const auto memory_of = [&](int64_t cols, int64_t stride, marlin_dtype type) {
+    return guarded::Memory(static_cast<size_t>((m - 1) * stride + cols) * float_bytes(type), any_edge(rng));
+  };
+  o.a = memory_of(k, a_stride, a_type);
+  o.c = memory_of(n, c_stride, c_type);
   o.rows.resize(static_cast<size_t>(m), std::vector<float>(static_cast<size_t>(k)));
   std::normal_distribution<float> normal;
   for (int64_t r = 0; r < m; ++r)
@@ -164,7 +186,6 @@ inline Operands make_operands(const TestWeights& w, int64_t m, marlin_dtype a_ty
       encode_floats(a_type, &x, 1, p);
       decode_floats(a_type, p, 1, &x);
     }
-  o.c.resize(static_cast<size_t>(m * c_stride) * float_bytes(c_type), std::byte{0x5a});
   o.problem.weights = w.packed.get();
   o.problem.a = {o.a.data(), m, k, a_stride, a_type};
   o.problem.c = {o.c.data(), m, n, c_stride, c_type};
@@ -208,6 +229,11 @@ inline testing::AssertionResult check(const Operands& o, const TestWeights& w, c
   for (const std::vector<float>& row : o.rows) p.a.insert(p.a.end(), row.begin(), row.end());
   p.bias.assign(bias.begin(), bias.end());
   p.c = old;
+  const MatrixView& c = o.problem.c;
+  for (int64_t r = 0; r + 1 < c.rows; ++r)
+    for (size_t i = static_cast<size_t>(r * c.stride + c.cols) * float_bytes(c.dtype);
+         i < static_cast<size_t>((r + 1) * c.stride) * float_bytes(c.dtype); ++i)
+      if (o.c.data()[i] != std::byte{0xff}) return testing::AssertionFailure() << "wrote between the rows of C";
   const std::vector<float> got = results(o.problem);
   return problem::compare(oracle::multiply(p), {got.begin(), got.end()}, p.columns());
 }

@@ -80,7 +80,7 @@ class Batch {
     problem.a.data = operands_.a.data() + static_cast<size_t>(first) * a_row;
     problem.c.data = operands_.c.data() + static_cast<size_t>(first) * c_row;
     problem.a.rows = problem.c.rows = count;
-    std::fill(operands_.c.begin(), operands_.c.end(), std::byte{0x5a});
+    std::fill_n(operands_.c.data(), operands_.c.size(), std::byte{0x5a});
     auto plan = plan_gemm(problem, count, rules);
     EXPECT_TRUE(plan.ok()) << plan.status().message();
     const PlannedGemm products[] = {{problem, Plan(plan.value())}};

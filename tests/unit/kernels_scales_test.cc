@@ -217,8 +217,7 @@ TEST_P(Int8Rows, TakeHugeAndTinyActivations) {
       one.a.rows = one.c.rows = 1;
       run(one, features, row.name, 1);
       for (int64_t c = 0; c < n; ++c)
-        ASSERT_EQ(element(one.c, 0, c), all[r * n + static_cast<size_t>(c)])
-            << w.spec.describe() << " row " << r << " alone";
+        ASSERT_EQ(element(one.c, 0, c), all[r * n + static_cast<size_t>(c)]) << w.spec.describe() << " row " << r << " alone";
     }
   }
 }

@@ -13,53 +13,19 @@
 namespace metal_marlin::cpu {
 namespace {
 
-std::vector<WeightKind> all_kinds() {
+/// Every format with all scales and zeros that it may have, in groups of all sizes.
+std::vector<WeightKind> all_kinds(std::mt19937& rng) {
   std::vector<WeightKind> kinds;
-  for (int group : {16, 32, 64, 128}) {
-    kinds.push_back({MARLIN_INT4, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT4, ScaleType::bf16, ZeroKind::integer, group});
-    kinds.push_back({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, group, false, true});
-    kinds.push_back({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_INT4, ScaleType::f32, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_FP4, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_FP4, ScaleType::f32, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT8, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT8, ScaleType::bf16, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_INT3, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT2, ScaleType::f16, ZeroKind::integer, group});
-    kinds.push_back({MARLIN_INT5, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT5, ScaleType::f32, ZeroKind::integer, group, false, true});
-    kinds.push_back({MARLIN_INT6, ScaleType::bf16, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_IQ4, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_UINT8, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_UINT8, ScaleType::f16, ZeroKind::integer, group});
-    kinds.push_back({MARLIN_UINT8, ScaleType::bf16, ZeroKind::additive, group, false, true});
-    kinds.push_back({MARLIN_FP8, ScaleType::f32, ZeroKind::none, group});
-    kinds.push_back({MARLIN_FP8, ScaleType::bf16, ZeroKind::none, group, true});
-    kinds.push_back({MARLIN_NF4, ScaleType::f32, ZeroKind::none, group});
-    kinds.push_back({MARLIN_CODEBOOK4, ScaleType::f16, ZeroKind::none, group, false, true});
-    kinds.push_back({MARLIN_NF4, ScaleType::nested, ZeroKind::none, group});
-    kinds.push_back({MARLIN_CODEBOOK4, ScaleType::nested, ZeroKind::none, group, false, true});
-    kinds.push_back({MARLIN_FLOAT32, ScaleType::e8m0, ZeroKind::none, group});
-    kinds.push_back({MARLIN_FLOAT16, ScaleType::e8m0, ZeroKind::none, group, false, true});
-    kinds.push_back({MARLIN_BFLOAT16, ScaleType::e8m0, ZeroKind::none, group});
-    // Groups of K-quants have 16 or 32 elements; a layout may have others.
-    kinds.push_back({MARLIN_INT2, ScaleType::u4, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_INT4, ScaleType::u6, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_INT5, ScaleType::u6, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_INT3, ScaleType::s6, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT6, ScaleType::s8, ZeroKind::none, group});
-    kinds.push_back({MARLIN_IQ4, ScaleType::s6, ZeroKind::none, group});
-  }
-  kinds.push_back({MARLIN_FP8, ScaleType::e8m0, ZeroKind::none, 32});
-  kinds.push_back({MARLIN_MXFP4, ScaleType::e8m0, ZeroKind::none, 32});
-  kinds.push_back({MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true});
-  for (size_t i = 0, dense = kinds.size(); i < dense; ++i) {
-    const bool four_bits = kinds[i].format <= MARLIN_NVFP4 && !is_two_level(kinds[i].scale);
-    if (!four_bits || kinds[i].act_order) continue;
-    kinds.push_back(kinds[i]);
-    kinds.back().sparse = true;
-  }
+  for (const FormatRow& row : format_table())
+    for_each_kind(row, [&](const WeightMeta& meta) {
+      for (const int group : {16, 32, 64, 128}) {
+        if (row.fixed_group && group != row.default_group) continue;
+        const bool has_factors = meta.zero_kind != ZeroKind::additive && rng() % 4 == 0;
+        const bool act_order = !meta.sparse && rng() % 4 == 0;
+        kinds.push_back(
+            {row.format, meta.scale_type, meta.zero_kind, group, has_factors, act_order, meta.sparse, meta.zero_type});
+      }
+    });
   return kinds;
 }
 
@@ -72,9 +38,10 @@ TEST_P(EveryKernel, AgreesWithScalarSums) {
   const uint32_t seed = std::random_device{}();
   std::mt19937 rng(seed);
   int served = 0;
-  for (const WeightKind& kind : all_kinds())
-    for (const int64_t m :
-         {int64_t{1}, int64_t{2 + rng() % 3}, int64_t{5 + rng() % 12}, int64_t{17 + rng() % 20}, int64_t{61 + rng() % 12}}) {
+  for (const WeightKind& kind : all_kinds(rng)) {
+    const auto from = [&](int64_t least, uint32_t count) { return least + static_cast<int64_t>(rng() % count); };
+    const int64_t some[] = {from(2, 3), from(5, 12), from(17, 20)};
+    for (const int64_t m : {int64_t{1}, some[rng() % 3], from(61, 12)}) {
       if (is_emulated() && served > 0 && rng() % 3 != 0) continue;
       if (m > 60 && !row.cut_last) continue;  // only register-decoded tiles read codes in another way from 6 tiles on
       const int64_t n = 1 + rng() % 150, k = rng() % 3 == 0 ? 1 + rng() % 40 : 1 + rng() % 500;
@@ -84,12 +51,13 @@ TEST_P(EveryKernel, AgreesWithScalarSums) {
       o.problem.compute = compute_of(row);
       if (!plan_gemm(o.problem, m, {features, row.name}).ok()) continue;
       ++served;
-      SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe() << " m " << m << " n "
-                                      << n << " k " << k << " a " << o.problem.a.dtype << " c " << o.problem.c.dtype);
+      SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe() << " m " << m << " n " << n
+                                      << " k " << k << " a " << o.problem.a.dtype << " c " << o.problem.c.dtype);
       run(o.problem, features, row.name, 1 + rng() % 3);
       if (HasFatalFailure()) return;
       ASSERT_TRUE(check(o, w));
     }
+  }
   EXPECT_GT(served, 0) << "no weights that this kernel serves";
 }
 
@@ -101,7 +69,7 @@ TEST_P(EveryKernel, AgreesInPartsOfK) {
   const uint32_t seed = std::random_device{}();
   std::mt19937 rng(seed);
   int in_parts = 0;
-  for (const WeightKind& kind : all_kinds()) {
+  for (const WeightKind& kind : all_kinds(rng)) {
     if (is_emulated() && in_parts > 0 && rng() % 3 != 0) continue;
     const int64_t m = 1 + rng() % std::min(row.tile_rows, 2), n = 1 + rng() % 4, k = 2 * 6 * kSuperSlots + rng() % 300;
     const TestWeights w = random_weights(kind, n, k, rng);
@@ -109,8 +77,8 @@ TEST_P(EveryKernel, AgreesInPartsOfK) {
     o.problem.compute = compute_of(row);
     const auto plan = plan_gemm(o.problem, m, {features, row.name});
     if (!plan.ok()) continue;
-    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe() << " m " << m << " n "
-                                    << n << " k " << k);
+    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe() << " m " << m << " n " << n
+                                    << " k " << k);
     ASSERT_GT(plan.value().k_parts, 1);
     ++in_parts;
     run(o.problem, features, row.name, 1);
