@@ -146,23 +146,6 @@ TEST_P(RowInvariance, HoldsHoweverABatchIsCut) {
     }
 }
 
-TEST_P(RowInvariance, ThreadsDoNotMatter) {
-  for (const marlin_compute compute : kComputes)
-    for (const int64_t m : {1, 4, 40}) {
-      std::vector<uint8_t> expected;
-      for (const uint32_t threads : {1, 2, 3, 5}) {
-        Case c = spec(compute, m, 70, m == 4 ? 1700 : 150);
-        c.threads = threads;
-        Trial t(c);
-        ASSERT_TRUE(t.pack());
-        if (!is_served(t)) break;
-        ASSERT_TRUE(t.run());
-        if (expected.empty()) expected = t.c.raw();
-        EXPECT_EQ(t.c.raw(), expected) << c.describe();
-      }
-    }
-}
-
 /// The tokens of a mixture, alone and in parts: other tokens take other experts, and as many rows of the same ones.
 TEST_P(RowInvariance, HoldsForAnyRouting) {
   constexpr Mix kMixes[] = {{40, 3, 2, Pick::random, false, 0},
