@@ -39,12 +39,6 @@ class Row:
     def demand(self, long):
         return f"{self.demanded(long):,} {self.unit}, {self.what}"
 
-    def figure(self, reached):
-        return self.measure(reached)
-
-    def say(self, figure, reached):
-        return f"{figure:,} {self.unit}{self.also()}"
-
 
 def tests(reached):
     return reached.passed
