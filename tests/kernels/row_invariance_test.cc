@@ -1,5 +1,5 @@
-// MARLIN_GEMM_ROW_INVARIANT through the C ABI: a row has the bits that it has alone, at any place, beside any rows, in any
-// batch, with any number of threads and under any routing. Whatever M is: tests/unit/kernels_row_invariance_test.cc.
+// MARLIN_GEMM_ROW_INVARIANT through the C ABI: a row has the bits that it has alone in any batch and under any routing.
+// For every M: tests/unit/kernels_row_invariance_test.cc. Beside any rows, with any number of threads: Rows of kernels_test.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -91,33 +91,6 @@ TEST_P(RowInvariance, HoldsForEveryChoiceOfACaller) {
       ++products;
     }
   std::printf("%s: %d products, every row with the bits that it has alone\n", trial::kKinds[GetParam()].name, products);
-}
-
-/// A row moves through a batch whose other rows are NaN, infinities, zeros and huge numbers.
-TEST_P(RowInvariance, HoldsAtEveryPlaceBesideAnyRows) {
-  constexpr double kOthers[] = {NAN, INFINITY, 0.0, 1e30};
-  for (const marlin_compute compute : kComputes)
-    for (const int64_t m : {2, 5, 16, 100}) {
-      if (m == 100 && compute == kComputes[GetParam() % 2] && !whole_campaigns()) continue;
-      Trial t(spec(compute, m, 70, 150));
-      std::vector<double> row;
-      for (int64_t k = 0; k < t.spec.k; ++k) row.push_back(t.a.get(0, k));
-      std::vector<uint8_t> expected;
-      for (int64_t place = 0; place < m; place += m < 10 ? 1 : 11) {
-        Trial moved(t.spec);
-        for (int64_t r = 0; r < m; ++r)
-          for (int64_t k = 0; k < t.spec.k; ++k)
-            moved.a.set(r, k, r == place ? row[static_cast<size_t>(k)] : kOthers[(r + place) % 4]);
-        ASSERT_TRUE(moved.pack());
-        if (!is_served(moved)) break;
-        if (expected.empty()) {
-          multiply(moved, place, 1);
-          expected = row_bits(moved.c, place);
-        }
-        ASSERT_TRUE(moved.run());
-        ASSERT_EQ(row_bits(moved.c, place), expected) << "row " << place << ", " << t.spec.describe();
-      }
-    }
 }
 
 /// Parts of a batch are products of one call, or calls one after another.

@@ -88,12 +88,16 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
   if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   const uint32_t seed = std::random_device{}();
   std::mt19937 rng(seed);
-  for (const WeightKind& kind : {kInt4, kMxfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16},
-                                 WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128},
-                                 WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::none, 32},
-                                 WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::additive, 64}, sparsely(kInt4),
-                                 sparsely(kMxfp4), sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16}),
-                                 sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128})}) {
+  for (const WeightKind& kind :
+       {kInt4, kMxfp4, kNvfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16},
+        WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128},
+        WeightKind{MARLIN_FP8, ScaleType::f32, ZeroKind::none, 128}, WeightKind{MARLIN_NF4, ScaleType::f32, ZeroKind::none, 64},
+        WeightKind{MARLIN_INT3, ScaleType::s6, ZeroKind::none, 16},
+        WeightKind{MARLIN_UINT8, ScaleType::bf16, ZeroKind::integer, 32},
+        WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::none, 32},
+        WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::additive, 64}, sparsely(kInt4), sparsely(kMxfp4),
+        sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16}),
+        sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128})}) {
     const int64_t m = 2 + rng() % 40, n = 1 + rng() % 200, k = 1 + rng() % 700;
     const TestWeights w = random_weights(kind, n, k, rng);
     SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe());
@@ -111,6 +115,16 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
       run(one, features, row.name, 2);
       for (int64_t c = 0; c < n; ++c)
         ASSERT_EQ(element(one.c, 0, c), all[static_cast<size_t>(r * n + c)]) << "row " << r << " of " << m << " column " << c;
+    }
+    const int64_t kept = rng() % m;
+    for (const float other : {1e30f, 0.0f, std::nanf("")}) {
+      for (int64_t r = 0; r < m; ++r)
+        for (int64_t i = 0; r != kept && i < w->layout.k; ++i)
+          encode_floats(MARLIN_BF16, &other, 1, o.a.data() + static_cast<size_t>(r * o.problem.a.stride + i) * 2);
+      run(o.problem, features, row.name, 3);
+      for (int64_t c = 0; c < n; ++c)
+        ASSERT_EQ(element(o.problem.c, kept, c), all[static_cast<size_t>(kept * n + c)])
+            << "row " << kept << " of " << m << " among " << other << " column " << c;
     }
   }
 }
