@@ -18,15 +18,15 @@ bench_cuda() {
   { configure_cuda "$cuda_targets" && build_tree cuda metal_marlin_cuda_timing; } >&2 || exit 1
   for argument; do
     case $argument in
-      --cool | --decoder | --experts | --shapes* | --json* | --help | -h)
+      --decoder | --experts | --shapes* | --json* | --help | -h)
         exec "$folder/metal_marlin_cuda_timing" "$folder/read_floor.fatbin" "$@" ;;
     esac
   done
-  for table in hot cool decoder; do
-    case $table in hot) option= ;; *) option=--$table ;; esac
+  for table in products decoder; do
+    case $table in products) option= ;; *) option=--$table ;; esac
     "$folder/metal_marlin_cuda_timing" "$folder/read_floor.fatbin" "$@" ${option:+"$option"} --json "build/cuda-$table.jsonl" || status=1
     say ""
   done
-  say "records: build/cuda-hot.jsonl, build/cuda-cool.jsonl, build/cuda-decoder.jsonl"
+  say "records: build/cuda-products.jsonl, build/cuda-decoder.jsonl"
   return $status
 }

@@ -116,7 +116,7 @@ class Decoder {
       dense.reset(new Graph(warm_graph(device, [&] { multiply_dense(m); })));
       graphs.push_back(dense.get());
     }
-    const auto times = replay_in_turn(device, graphs, bench_.options.rounds, bench_.options.cool);
+    const auto times = replay_in_turn(device, graphs, bench_.options.rounds);
     Fields fields = report.times(times);
     const auto rows = static_cast<double>(m), weights_of_step = static_cast<double>(bytes_of_step(dense_bytes) / kElementBytes);
     fields.push_back(tflops_of(rows * weights_of_step, fields));

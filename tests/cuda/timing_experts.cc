@@ -155,7 +155,7 @@ class Experts {
 
     const Graph read(device, [&] { read_experts(place, turns); });
     const Graph* const graphs[] = {&ours, &read};
-    auto times = replay_in_turn(device, graphs, bench_.options.rounds, bench_.options.cool);
+    auto times = replay_in_turn(device, graphs, bench_.options.rounds);
     for (auto& of_graph : times)
       for (double& time : of_graph) time /= static_cast<double>(turns.ids.size());
     Fields fields = report_.times(times);

@@ -117,7 +117,7 @@ class Race {
       dense.reset(new Graph(warm_graph(device, [&] { multiply_dense(shape, operands, m, copies_of(dense_bytes(shape))); })));
       graphs.push_back(dense.get());
     }
-    auto times = replay_in_turn(device, graphs, bench_.options.rounds, bench_.options.cool);
+    auto times = replay_in_turn(device, graphs, bench_.options.rounds);
     const size_t copies[] = {weights.size(), weights.size(), copies_of(dense_bytes(shape))};
     for (size_t graph = 0; graph < times.size(); ++graph)
       for (double& time : times[graph]) time /= static_cast<double>(copies[graph]);

@@ -56,13 +56,12 @@ Report::Report(Setting setting, const std::string& json, const std::string& cubl
   std::printf("metal-marlin on %s, driver %s, cuBLAS %s, %s\n", setting_.device.c_str(), setting_.driver.c_str(),
               cublas_.c_str(), today().c_str());
   std::printf(
-      "%s %s activations and results. Medians of %d replays, %s; the graphs of a line take turns.\n\n"
+      "%s %s activations and results. Medians of %d replays, back to back; the graphs of a line take turns.\n\n"
       "  us        a product, or all products of the line\n"
       "  read      a kernel that only reads as many bytes as the weights have;  /read: us over it, 1 at best\n"
       "  cuBLAS    the same with 16-bit weights;  speed-up: it over us\n"
       "  worst     the largest error over its bound, of some elements; above 1 the product is wrong\n\n",
-      text.c_str(), name_of(setting_.activations), setting_.rounds,
-      setting_.cool ? "cool: each after 25 ms without work" : "hot: back to back");
+      text.c_str(), name_of(setting_.activations), setting_.rounds);
   if (json.empty()) return;
   json_.open(json);
   if (!json_) throw std::runtime_error(json + ": cannot be written");
@@ -102,7 +101,6 @@ void Report::add(const Fields& place, const std::function<Measured()>& measure) 
   record["driver"] = setting_.driver;
   record["activations"] = name_of(setting_.activations);
   record["compute"] = setting_.compute == MARLIN_COMPUTE_FP8 ? "fp8" : "default";
-  record["temperature"] = setting_.cool ? "cool" : "hot";
   record["rounds"] = setting_.rounds;
   for (const Field& field : line) record[field.key] = field.value;
   json_ << record.dump() << std::endl;

@@ -17,7 +17,6 @@ struct Setting {
   std::string device, driver;
   marlin_dtype activations = MARLIN_BF16;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
-  bool cool = false;
   int rounds = 0;
 };
 
