@@ -1,7 +1,6 @@
 # `./dev bench --backend cuda`, and how the kernels of CUDA are compiled; sourced by ./dev, the suite cuda and `./dev wheel`.
 # The tree of the CUDA kernels is build/cuda, where a spill is an error. Its compiler is fetched as Python packages (build/env/nvcc).
 cuda_targets="sm_80;sm_90a;compute_100"
-nvcc_path() { ls "$PWD"/build/env/nvcc/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; }
 configure_cuda() {
   configure_tree cuda . -DMETAL_MARLIN_TESTS=ON -DMETAL_MARLIN_CUDA=ON -DMETAL_MARLIN_NVCC="$PWD/tests/cuda/nvcc.sh" \
     -DMETAL_MARLIN_NVCC_FLAGS="-Xptxas -Werror,-warn-spills" -DMETAL_MARLIN_CUDA_TARGETS="$1"

@@ -70,6 +70,11 @@ double Matrix::set(int64_t row, int64_t col, double x) {
   return get(row, col);
 }
 
+void Matrix::set(const std::vector<double>& values) {
+  for (size_t i = 0; i < values.size(); ++i)
+    set(static_cast<int64_t>(i) / view_.cols, static_cast<int64_t>(i) % view_.cols, values[i]);
+}
+
 bool Matrix::gaps_untouched() const {
   const int64_t width = element_bytes(view_.dtype);
   for (int64_t r = 0; r + 1 < view_.rows; ++r) {
@@ -90,7 +95,7 @@ std::vector<uint8_t> Matrix::raw() const {
 Trial::Trial(const Case& c) : problem::Weights(c) {
   if (spec.zeros == ZeroKind::integer && oracle::code_bits(spec.format) < 8)  // 2^bits is none of these layouts'
     for (uint8_t& zero : source.all().zeros) zero = static_cast<uint8_t>(zero % (1 << oracle::code_bits(spec.format)));
-  fill_activations();
+  fill_operands();
   if (!spec.together) return;
   constexpr int64_t kMostRows = 34;
   Case d = spec;
@@ -101,21 +106,14 @@ Trial::Trial(const Case& c) : problem::Weights(c) {
   other->shared_ = this;
 }
 
-void Trial::fill_activations() {
-  problem::Random random(spec.seed ^ 0x5bd1e995u);
+void Trial::fill_operands() {
+  problem::Operands drawn(spec);
   a = Matrix(spec.m, spec.k, spec.a_type, spec.strides);
   c = Matrix(spec.m, spec.columns(), spec.c_type, spec.strides);
-  for (int64_t r = 0; r < spec.m; ++r) {
-    for (int64_t k = 0; k < spec.k; ++k) a.set(r, k, random.normal());
-  }
-  if (spec.bias_type != 0) {
-    bias = Matrix(1, spec.n, spec.bias_type, spec.strides);
-    for (int64_t n = 0; n < spec.n; ++n) bias.set(0, n, random.normal());
-  }
-  c_before.resize(at(spec.m * spec.columns()));
-  for (int64_t r = 0; r < spec.m; ++r) {
-    for (int64_t n = 0; n < spec.columns(); ++n) c_before[at(r * spec.columns() + n)] = c.set(r, n, random.normal());
-  }
+  if (spec.bias_type != 0) bias = Matrix(1, spec.n, spec.bias_type, spec.strides);
+  a.set(drawn.a);
+  bias.set(drawn.bias);
+  c_before = std::move(drawn.c_before);
 }
 
 /// A row as a caller has it. What no code needs of a byte is filled with other bits.

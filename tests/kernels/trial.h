@@ -33,6 +33,8 @@ class Matrix {
   double get(int64_t row, int64_t col) const;
   /// Rounds to the dtype and returns what was stored.
   double set(int64_t row, int64_t col, double x);
+  /// All elements, row by row.
+  void set(const std::vector<double>& values);
   uint8_t* bytes(int64_t row) const;
   void make_read_only() const { memory_.make_read_only(); }
   bool gaps_untouched() const;
@@ -89,7 +91,7 @@ class Trial : public problem::Weights {
   std::unique_ptr<Trial> other;  ///< when spec.together: packed, run (on this one's A) and checked with this one
 
  private:
-  void fill_activations();
+  void fill_operands();
   void store_weights();
   void store_codes(int64_t row);
   void clear_c();

@@ -227,6 +227,20 @@ oracle::Weights Weights::to_oracle() const {
   return w;
 }
 
+Operands::Operands(const Case& c) : a(at(c.m * c.k)), bias(c.bias_type != 0 ? at(c.n) : 0), c_before(at(c.m * c.columns())) {
+  Random random(c.seed ^ 0x5bd1e995u);
+  const auto fill = [&](std::vector<double>& numbers, marlin_dtype type) {
+    for (double& x : numbers) {
+      uint8_t stored[4] = {};
+      oracle::write(type, stored, 0, random.normal());
+      x = oracle::read(type, stored, 0);
+    }
+  };
+  fill(a, c.a_type);
+  fill(bias, c.bias_type);
+  fill(c_before, c.c_type);
+}
+
 oracle::Product product_of(const Case& c, const oracle::Weights& weights) {
   oracle::Product p;
   p.weights = &weights;

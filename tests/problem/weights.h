@@ -30,6 +30,14 @@ class Weights {
   void fill_wide_scales(Random& random);
 };
 
+/// Normal numbers by the case's seed, rounded to its types.
+struct Operands {
+  explicit Operands(const Case& c);
+
+  std::vector<double> a, bias;   ///< [m][k], [n] or empty
+  std::vector<double> c_before;  ///< what C holds where the product accumulates, [m][columns()]
+};
+
 /// The product without its operands.
 oracle::Product product_of(const Case& c, const oracle::Weights& weights);
 

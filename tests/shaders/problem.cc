@@ -129,15 +129,6 @@ metal_on_cpu::Kernel product_kernel(const Case& spec, gpu::KernelCodes codes, co
       .kernel(*name);
 }
 
-Problem::Problem(const Case& c) : problem::Weights(c) {
-  problem::Random random(spec.seed ^ 0x5bd1e995u);
-  a.resize(at(spec.m * spec.k));
-  bias.resize(spec.bias_type != 0 ? at(spec.n) : 0);
-  c_before.resize(at(spec.m * columns()));
-  for (std::vector<double>* const numbers : {&a, &bias, &c_before})
-    for (double& x : *numbers) x = random.normal();
-}
-
 AssertionResult Problem::pack(const Packer& packer) {
   metal_marlin::SequentialRunner runner;
   for (const auto exponents : {gpu::Exponents::bytes, gpu::Exponents::floats}) {

@@ -53,9 +53,10 @@ struct Packer {
   decltype(&metal_marlin::gpu::pack_weights) pack = metal_marlin::gpu::pack_weights;
 };
 
-class Problem : public problem::Weights {
+/// Members, and the source of the weights, may be changed before pack().
+class Problem : public problem::Weights, public problem::Operands {
  public:
-  explicit Problem(const Case& spec);
+  explicit Problem(const Case& spec) : problem::Weights(spec), problem::Operands(spec) {}
 
   /// Packs the source (again); weights may have been changed in between.
   testing::AssertionResult pack(const Packer& packer = {});
@@ -65,8 +66,6 @@ class Problem : public problem::Weights {
   /// unpack of these rows (empty: of all), bit for bit against the oracle, in this type.
   testing::AssertionResult check_unpack(marlin_dtype type, const std::vector<int32_t>& rows = {}, const Setting& setting = {});
 
-  std::vector<double> a;  ///< [m][k]; stored by run()
-  std::vector<double> bias, c_before;
   metal_marlin::gpu::PackPlan plan;
   std::vector<std::byte> packed;
   metal_on_cpu::Counters counters;  ///< of the last product kernel, when setting.count

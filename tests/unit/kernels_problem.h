@@ -164,7 +164,6 @@ inline CpuFeatures this_machine() {
 struct Operands {
   std::vector<std::vector<float>> rows;  ///< A as exact floats
   guarded::Memory a, c, bias;
-  std::vector<float> bias_values;
   GemmProblem problem;
 };
 
@@ -176,15 +175,17 @@ inline Operands make_operands(const TestWeights& w, int64_t m, marlin_dtype a_ty
   };
   o.a = memory_of(k, a_stride, a_type);
   o.c = memory_of(n, c_stride, c_type);
-  o.rows.resize(static_cast<size_t>(m), std::vector<float>(static_cast<size_t>(k)));
-  std::normal_distribution<float> normal;
+  o.rows.resize(static_cast<size_t>(m));
+  problem::Case drawn = w.spec;
+  drawn.m = m;
+  drawn.a_type = a_type;
+  drawn.seed = static_cast<uint32_t>(rng());
+  const std::vector<double> a = problem::Operands(drawn).a;
   for (int64_t r = 0; r < m; ++r)
     for (int64_t i = 0; i < k; ++i) {
-      float& x = o.rows[static_cast<size_t>(r)][static_cast<size_t>(i)];
-      x = normal(rng);
-      std::byte* p = o.a.data() + static_cast<size_t>(r * a_stride + i) * float_bytes(a_type);
-      encode_floats(a_type, &x, 1, p);
-      decode_floats(a_type, p, 1, &x);
+      const auto x = static_cast<float>(a[static_cast<size_t>(r * k + i)]);
+      o.rows[static_cast<size_t>(r)].push_back(x);
+      encode_floats(a_type, &x, 1, o.a.data() + static_cast<size_t>(r * a_stride + i) * float_bytes(a_type));
     }
   o.problem.weights = w.packed.get();
   o.problem.a = {o.a.data(), m, k, a_stride, a_type};
