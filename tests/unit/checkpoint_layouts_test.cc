@@ -7,6 +7,7 @@
 #include <random>
 
 #include "checkpoint_operands.h"
+#include "formats/codecs.h"
 
 namespace metal_marlin::testing {
 namespace {
