@@ -5,6 +5,7 @@
 #include <random>
 
 #include "checkpoint_operands.h"
+#include "fails.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::testing {
@@ -222,8 +223,9 @@ TEST(CheckpointGptqWidths, UnreadKindsNameTheReason) {
   const auto refused = [](int bits, const std::string& members, const char* what) {
     const Layer layer = layer_of(file_of(bits, std::vector<uint32_t>(static_cast<size_t>(bits))),
                                  R"({"quantization_config":{"quant_method":"gptq",)" + members + "}}");
-    EXPECT_EQ(layer.status.code(), MARLIN_E_UNSUPPORTED) << members;
-    EXPECT_THAT(layer.status.message(), AllOf(HasSubstr("f.safetensors: byte "), HasSubstr("'l.qweight'"), HasSubstr(what)));
+    EXPECT_THAT(layer.status, Fails(MARLIN_E_UNSUPPORTED,
+                                    AllOf(HasSubstr("f.safetensors: byte "), HasSubstr("'l.qweight'"), HasSubstr(what))))
+        << members;
   };
   refused(5, R"("bits":5)", "expected codes of 2, 3, 4 or 8 bits, found 5 bits");
   refused(7, R"("sym":true)", "found 7 bits");

@@ -7,6 +7,7 @@
 #include <random>
 
 #include "checkpoint_operands.h"
+#include "fails.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::testing {
@@ -139,8 +140,7 @@ TEST(CheckpointGptq, PlainGroupIndexIsDropped) {
   bad[20] = 2;
   const Operand high("group_index", MARLIN_I32, {24}, bad);
   o.group_index = high.view;
-  EXPECT_EQ(error_of(o).code(), MARLIN_E_FORMAT);
-  EXPECT_THAT(error_of(o).message(), HasSubstr("entry 20"));
+  EXPECT_THAT(error_of(o), Fails(MARLIN_E_FORMAT, HasSubstr("entry 20")));
   bad[20] = -1;
   const Operand low("group_index", MARLIN_I32, {24}, bad);
   o.group_index = low.view;
@@ -432,9 +432,7 @@ TEST(CheckpointSource, WhatIsRefused) {
   const auto expect = [&](marlin_status code, const char* text, auto change) {
     LayoutOperands o = good;
     change(o);
-    const Status status = error_of(o);
-    EXPECT_EQ(status.code(), code) << status.message();
-    EXPECT_THAT(status.message(), HasSubstr(text));
+    EXPECT_THAT(error_of(o), Fails(code, HasSubstr(text)));
   };
   expect(MARLIN_E_ARGUMENT, "format", [](auto& o) { o.format = 99; });
   expect(MARLIN_E_ARGUMENT, "layout", [](auto& o) { o.layout = 99; });
