@@ -9,7 +9,9 @@
 
 namespace metal_marlin {
 
-MATCHER_P2(Fails, code, words, "") {
+MATCHER_P2(Fails, code, words,
+           "has code " + ::testing::PrintToString(code) + " and a message that " +
+               ::testing::DescribeMatcher<std::string>(words, negation)) {
   *result_listener << "of code " << arg.code() << ": " << arg.message() << "\n";
   return arg.code() == code && ::testing::ExplainMatchResult(words, std::string(arg.message()), result_listener);
 }
