@@ -334,21 +334,6 @@ TEST_F(Rules, CpuWorkIsDoneOnReturnWithAndWithoutAStream) {
   EXPECT_FAILS(MARLIN_E_ARGUMENT, "stream is NULL", marlin_stream_flush, nullptr);
 }
 
-TEST_F(Rules, ResultsDoNotDependOnOtherRowsOrThreads) {
-  const mm::weights w = quantized(context, 70, 200);
-  Product all(w, 17);
-  EXPECT_OK(marlin_gemm, nullptr, &all.desc);
-  for (const uint32_t threads : {1u, 2u, 3u}) {
-    auto d = mm::make<marlin_context_desc>();
-    d.threads = threads;
-    const mm::context c(d);
-    const mm::weights again = quantized(c, 70, 200);
-    Product p(again, 17);
-    EXPECT_OK(marlin_gemm, nullptr, &p.desc);
-    EXPECT_EQ(p.c, all.c) << threads << " threads";
-  }
-}
-
 TEST_F(Rules, ContextDescriptors) {
   mm::context none;
   auto d = mm::make<marlin_context_desc>();

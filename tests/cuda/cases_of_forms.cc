@@ -7,6 +7,9 @@
 
 namespace cuda_test {
 
+using trial::ScaleType;
+using trial::ZeroKind;
+
 trial::Case case_of_form(uint32_t i) {
   std::mt19937 random(i);
   const auto one_of = [&](auto... values) {
@@ -17,25 +20,25 @@ trial::Case case_of_form(uint32_t i) {
   c.seed = i + 1;
   c.format = one_of(MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT4, MARLIN_INT4, MARLIN_INT8, MARLIN_FP8);
   c.group = c.format == MARLIN_NVFP4 ? 16 : c.format == MARLIN_MXFP4 ? 32 : one_of(128, 256, 0, 32, 64);
-  c.scale_type = c.format == MARLIN_NVFP4 ? MARLIN_E4M3 : c.format == MARLIN_MXFP4 ? MARLIN_E8M0 : MARLIN_F16;
+  c.scale_type = c.format == MARLIN_NVFP4 ? ScaleType::e4m3 : c.format == MARLIN_MXFP4 ? ScaleType::e8m0 : ScaleType::f16;
   if (c.format == MARLIN_FP8) {
     c.group = one_of(128, 256, 0);
-    c.scale_type = MARLIN_F32;
+    c.scale_type = ScaleType::f32;
   }
   const bool is_short = c.group == 32 || c.group == 64;
   if (c.format == MARLIN_INT4)
-    c.zeros = one_of(trial::Zeros::none, trial::Zeros::integer, is_short ? trial::Zeros::additive : trial::Zeros::none);
-  c.zero_type = MARLIN_F16;
+    c.zeros = one_of(ZeroKind::none, ZeroKind::integer, is_short ? ZeroKind::additive : ZeroKind::none);
+  c.zero_type = ScaleType::f16;
   if (c.format == MARLIN_INT8) {
     // Q8_0, long groups, and Q6_K and Q5_K on a GPU.
     c.group = one_of(32, 128, 256, 0, 16, 32);
     const bool is_q5_k = c.group == 32 && random() % 3 == 0;
-    if (c.group == 16 || is_q5_k) c.scale_type = c.zero_type = MARLIN_F32;
-    if (is_q5_k) c.zeros = trial::Zeros::additive;
+    if (c.group == 16 || is_q5_k) c.scale_type = c.zero_type = ScaleType::f32;
+    if (is_q5_k) c.zeros = ZeroKind::additive;
   }
   // Q4_K on a GPU.
-  if (c.format == MARLIN_INT4 && c.group == 32 && c.zeros == trial::Zeros::additive && random() % 2 == 0)
-    c.scale_type = c.zero_type = MARLIN_F32;
+  if (c.format == MARLIN_INT4 && c.group == 32 && c.zeros == ZeroKind::additive && random() % 2 == 0)
+    c.scale_type = c.zero_type = ScaleType::f32;
   c.a_type = one_of(MARLIN_F16, MARLIN_BF16);
   c.c_type = one_of(MARLIN_F16, MARLIN_BF16, MARLIN_F32);
   c.bias_type = random() % 3 == 0 ? MARLIN_F32 : marlin_dtype{0};
@@ -62,8 +65,8 @@ trial::Case sparse_case_of_form(uint32_t i) {
     c.group = c.group == 16 ? 64 : c.group;
     c.k = c.group > 0 ? (c.k + c.group - 1) / c.group * c.group : c.k;
   }
-  c.zeros = trial::Zeros::none;
-  if (c.format == MARLIN_INT4) c.scale_type = MARLIN_F16;
+  c.zeros = ZeroKind::none;
+  if (c.format == MARLIN_INT4) c.scale_type = ScaleType::f16;
   c.sparse = true;
   return c;
 }
@@ -78,13 +81,13 @@ trial::Case fp8_case(uint32_t i) {
   c.compute = MARLIN_COMPUTE_FP8;
   c.format = one_of(MARLIN_MXFP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_FP4);
   c.group = c.format == MARLIN_NVFP4 ? 16 : c.format == MARLIN_MXFP4 ? 32 : one_of(32, 128);
-  c.scale_type = c.format == MARLIN_NVFP4 ? MARLIN_E4M3 : c.format == MARLIN_MXFP4 ? MARLIN_E8M0 : MARLIN_F16;
-  c.zeros = trial::Zeros::none;
+  c.scale_type = c.format == MARLIN_NVFP4 ? ScaleType::e4m3 : c.format == MARLIN_MXFP4 ? ScaleType::e8m0 : ScaleType::f16;
+  c.zeros = ZeroKind::none;
   c.a_type = one_of(MARLIN_F16, MARLIN_BF16, MARLIN_F32);
   c.tensor = one_of(trial::Tensor::none, trial::Tensor::none, trial::Tensor::multiply, trial::Tensor::divide);
   c.k = (c.k + c.group - 1) / c.group * c.group;
   c.sparse = c.k % 4 == 0 && random() % 8 == 0;
-  if (!c.sparse && c.k > c.group && random() % 6 == 0) c.order = trial::Order::permuted;
+  if (!c.sparse && c.k > c.group && random() % 6 == 0) c.order = trial::Order::shuffled;
   return c;
 }
 

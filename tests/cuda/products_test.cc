@@ -32,6 +32,7 @@ namespace {
 namespace mm = metal_marlin;
 using covering::Row;
 using cuda_test::case_of_form, cuda_test::fp8_case, cuda_test::sparse_case_of_form;
+using trial::ScaleType, trial::ZeroKind;
 
 constexpr uint32_t kArraySeed = 20240601;
 
@@ -161,12 +162,13 @@ uint32_t cases_of_forms(uint32_t count) {
 
 /// Special float32 scales that tiles of wgmma serve: powers of two, whose low bits are 0, the smallest one, and zeros.
 void put_steady_scales(trial::Trial& t) {
-  const int64_t n = t.spec.n, last = t.scales.view().cols - 1;
-  t.scales.set(1 % n, last, 0.5);
-  t.scales.set(3 % n, 0, -1.0);
-  t.scales.set(4 % n, last, -0.0);
-  t.scales.set(5 % n, 0, 0.0);
-  t.scales.set(6 % n, last, 0x1p-24);
+  const int64_t groups = t.source.meta().groups;
+  const auto put = [&](int64_t row, int64_t group, double x) { t.set_scale(row % t.spec.n * groups + group, x, 0); };
+  put(1, groups - 1, 0.5);
+  put(3, 0, -1.0);
+  put(4, groups - 1, -0.0);
+  put(5, 0, 0.0);
+  put(6, groups - 1, 0x1p-24);
 }
 
 /// Each kernel for Hopper over weights that it serves, also with NaN, infinity, -0 and subnormals.
@@ -176,7 +178,7 @@ TEST_F(Products, OfFormsForHopperAreRight) {
   for_each_form(cases_of_forms(300), [&](uint32_t i, const trial::Case& c, const std::string& name) -> Right {
     trial::use_context(gpu_->context(name, mm::gpu::kMostRows));
     trial::Trial t(c);
-    if (c.scale_type == MARLIN_F32 && (name.starts_with("wgmma") || name.starts_with("mma_w16")))
+    if (c.scale_type == ScaleType::f32 && (name.starts_with("wgmma") || name.starts_with("mma_w16")))
       put_steady_scales(t);
     else if (i % 4 == 0)
       trial::put_special_scales(t);
@@ -334,8 +336,8 @@ void expect_right(Gpu& gpu, int64_t m, int64_t n, int64_t k) {
     c.format = format.format;
     c.sparse = sparse;
     c.group = format.format == MARLIN_NVFP4 ? 16 : format.format == MARLIN_MXFP4 ? 32 : 128;
-    if (format.format == MARLIN_NVFP4) c.scale_type = MARLIN_E4M3;
-    if (format.format == MARLIN_MXFP4) c.scale_type = MARLIN_E8M0;
+    if (format.format == MARLIN_NVFP4) c.scale_type = ScaleType::e4m3;
+    if (format.format == MARLIN_MXFP4) c.scale_type = ScaleType::e8m0;
     c.a_type = c.c_type = m % 2 == 0 ? MARLIN_F16 : MARLIN_BF16;
     c.m = m, c.n = n, c.k = k;
     trial::use_context(gpu.context("", mm::gpu::kMostRows));
@@ -369,7 +371,7 @@ TEST_F(Products, OfExpertsAreRight) {
         c.epilogue = static_cast<marlin_epilogue>(seed % 7);
         c.interleaved = c.epilogue >= MARLIN_EPILOGUE_SWIGLU && seed % 2 == 0;
         // A gather of columns for each routed row. Files have no zeros of their own with it.
-        if (kind.zeros == trial::Zeros::integer && seed % 4 == 1 && c.k % kind.group == 0) c.order = trial::Order::permuted;
+        if (kind.zeros == ZeroKind::integer && seed % 4 == 1 && c.k % kind.group == 0) c.order = trial::Order::shuffled;
         trial::use_context(gpu_->context("", seed % 5 == 0 ? 24 : mm::gpu::kMostRows));
         trial::Mixture m(c, mix);
         if (seed % 6 == 0) m.put_special_values();

@@ -57,7 +57,6 @@ void add_common(CLI::App& app, Options& options, Words& words) {
   app.add_option("--activations", words.activations, "and results; cuBLAS's weights, too")
       ->check(CLI::IsMember({"bf16", "f16"}))
       ->capture_default_str();
-  app.add_flag("--cool", options.cool, "25 ms without work before each replay; otherwise replays are back to back");
   app.add_option("--rounds", options.rounds, "in which each graph is replayed once")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();

@@ -1,7 +1,6 @@
 # `./dev bench --backend cuda`, and how the kernels of CUDA are compiled; sourced by ./dev, the suite cuda and `./dev wheel`.
 # The tree of the CUDA kernels is build/cuda, where a spill is an error. Its compiler is fetched as Python packages (build/env/nvcc).
 cuda_targets="sm_80;sm_90a;compute_100"
-nvcc_path() { ls "$PWD"/build/env/nvcc/lib/python3*/site-packages/nvidia/cu13/bin/nvcc; }
 configure_cuda() {
   configure_tree cuda . -DMETAL_MARLIN_TESTS=ON -DMETAL_MARLIN_CUDA=ON -DMETAL_MARLIN_NVCC="$PWD/tests/cuda/nvcc.sh" \
     -DMETAL_MARLIN_NVCC_FLAGS="-Xptxas -Werror,-warn-spills" -DMETAL_MARLIN_CUDA_TARGETS="$1"
@@ -18,15 +17,15 @@ bench_cuda() {
   { configure_cuda "$cuda_targets" && build_tree cuda metal_marlin_cuda_timing; } >&2 || exit 1
   for argument; do
     case $argument in
-      --cool | --decoder | --experts | --shapes* | --json* | --help | -h)
+      --decoder | --experts | --shapes* | --json* | --help | -h)
         exec "$folder/metal_marlin_cuda_timing" "$folder/read_floor.fatbin" "$@" ;;
     esac
   done
-  for table in hot cool decoder; do
-    case $table in hot) option= ;; *) option=--$table ;; esac
+  for table in products decoder; do
+    case $table in products) option= ;; *) option=--$table ;; esac
     "$folder/metal_marlin_cuda_timing" "$folder/read_floor.fatbin" "$@" ${option:+"$option"} --json "build/cuda-$table.jsonl" || status=1
     say ""
   done
-  say "records: build/cuda-hot.jsonl, build/cuda-cool.jsonl, build/cuda-decoder.jsonl"
+  say "records: build/cuda-products.jsonl, build/cuda-decoder.jsonl"
   return $status
 }

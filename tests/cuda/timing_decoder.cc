@@ -88,26 +88,21 @@ class Decoder {
   std::string about_cublas() const { return cublas_ ? cublas_->about() : "not asked for"; }
 
   /// Gives each line, or why there is none, to the report.
-  void run(DecoderReport& report) {
+  void run(Report& report) const {
     for (const Format* format : bench_.options.formats) {
       std::vector<mm::weights> weights;
       for (const StepProduct& place : places_)
         weights.push_back(made_.pack(bench_.context, place.kind.shape, *format, place.layer));
-      for (const int64_t m : bench_.options.rows) {
-        try {
-          report.add(measure(*format, weights, m));
-        } catch (const mm::error& e) {
-          if (e.status() != MARLIN_E_UNSUPPORTED) throw;
-          report.refuse(*format, m, e.what());
-        }
-      }
+      for (const int64_t m : bench_.options.rows)
+        report.add({{"model", "decoder"}, {"format", format->name, "format", -8}, {"group", format->group}, {"m", m, "M", 5}},
+                   [&] { return measure(report, *format, weights, m); });
     }
   }
 
  private:
   DevicePtr c_of(const Kind& kind) const { return c_.at(static_cast<size_t>(most_rows_ * sum_of_n(&kind)) * kElementBytes); }
 
-  DecoderResult measure(const Format& format, const std::vector<mm::weights>& weights, int64_t m) const {
+  Measured measure(const Report& report, const Format& format, const std::vector<mm::weights>& weights, int64_t m) const {
     const Device& device = bench_.device;
     const auto descs = products_of(weights, m);
     const Products products(bench_.context, device, descs, m);
@@ -121,11 +116,17 @@ class Decoder {
       dense.reset(new Graph(warm_graph(device, [&] { multiply_dense(m); })));
       graphs.push_back(dense.get());
     }
-    const auto times = replay_in_turn(device, graphs, bench_.options.rounds, bench_.options.cool);
-    DecoderResult result{format, m, bytes, bytes_of_step(dense_bytes) / kElementBytes, {}, race_of(times), verdict};
+    const auto times = replay_in_turn(device, graphs, bench_.options.rounds);
+    Fields fields = report.times(times);
+    const auto rows = static_cast<double>(m), weights_of_step = static_cast<double>(bytes_of_step(dense_bytes) / kElementBytes);
+    fields.push_back(tflops_of(rows * weights_of_step, fields));
+    fields.push_back({"tokens_per_second", 1e6 * rows / fields.front().value.number(), "token/s", 9, 1});
+    fields.push_back({"weight_bytes", bytes});
+    mm::tools::Json kernels;
     for (size_t kind = 0; kind < std::size(kKinds); ++kind)
-      result.kernels.emplace_back(kKinds[kind].shape.name, kernel_of(kind < kLayerKinds ? descs[kind] : descs.back()));
-    return result;
+      kernels[kKinds[kind].shape.name] = kernel_of(kind < kLayerKinds ? descs[kind] : descs.back());
+    fields.push_back({"kernels", kernels});
+    return {fields, verdict};
   }
 
   std::vector<marlin_gemm_desc> products_of(const std::vector<mm::weights>& weights, int64_t m) const {
@@ -176,8 +177,11 @@ class Decoder {
 }  // namespace
 
 bool time_decoder(const Bench& bench) {
-  Decoder decoder(bench);
-  DecoderReport report(bench.setting(), bench.options.json, decoder.about_cublas());
+  const Decoder decoder(bench);
+  Report report(
+      bench.setting(), bench.options.json, decoder.about_cublas(),
+      "All products of a decoder for M tokens: 32 layers of qkv 4096 -> 12288, out 4096 -> 4096, gate_up 4096 -> 22016\n"
+      "with SwiGLU (not in cuBLAS) and down 11008 -> 4096; head 4096 -> 32000. Each layer has weights of its own.");
   decoder.run(report);
   return report.is_right();
 }

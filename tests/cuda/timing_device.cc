@@ -1,8 +1,6 @@
 #include "timing_device.h"
 
-#include <chrono>
 #include <stdexcept>
-#include <thread>
 #include <type_traits>
 
 namespace timing {
@@ -37,20 +35,6 @@ MoreDriver load_more() {
 #undef TIMING_FIND
   return more;
 }
-
-/// "580.159.03", of which only NVIDIA's management library knows.
-std::string version_of_driver() {
-  void* const library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return "unknown";
-  auto* const init = find_function<int()>(library, "nvmlInit_v2");
-  auto* const version = find_function<int(char*, unsigned)>(library, "nvmlSystemGetDriverVersion");
-  char text[96] = {};
-  if (init == nullptr || version == nullptr || init() != 0 || version(text, sizeof text) != 0) return "unknown";
-  return text;
-}
-
-/// Runs on a thread of the driver, while the stream waits for it.
-void stay_idle(void*) { std::this_thread::sleep_for(std::chrono::milliseconds(25)); }
 
 /// Moments on a device's stream.
 class Moments {
@@ -90,8 +74,7 @@ Device::Device() : more_(load_more()), context_(first_context()), current_(*cont
   check(driver().driver_version(&version), "cuDriverGetVersion");
   check(driver().create_stream(&stream_, cuda::kNonBlocking), "cuStreamCreate");
   name_ = name;
-  driver_version_ =
-      version_of_driver() + " (CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10) + ")";
+  driver_version_ = "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
 
 Device::~Device() { static_cast<void>(driver().destroy_stream(stream_)); }
@@ -136,12 +119,10 @@ void Graph::end() {
 
 /// All replays are given to the stream before the first is waited for: the device never waits for the host, so that no time has
 /// the launch of its graph in it.
-std::vector<std::vector<double>> replay_in_turn(const Device& device, std::span<const Graph* const> graphs, int rounds,
-                                                bool cool) {
+std::vector<std::vector<double>> replay_in_turn(const Device& device, std::span<const Graph* const> graphs, int rounds) {
   Moments moments(device);
   for (int round = 0; round < kWarmUp + rounds; ++round)
     for (const Graph* graph : graphs) {
-      if (cool) device.check(device.more().call_host(device.stream(), stay_idle, nullptr), "cuLaunchHostFunc");
       moments.add();
       graph->launch();
       moments.add();

@@ -40,8 +40,7 @@ using ReadyGraphHandle = struct CudaReadyGraphHandle*;
   X(upload, "cuMemcpyHtoDAsync_v2", (DevicePtr, const void*, size_t, cuda::StreamHandle))             \
   X(download, "cuMemcpyDtoHAsync_v2", (void*, DevicePtr, size_t, cuda::StreamHandle))                 \
   X(synchronize, "cuStreamSynchronize", (cuda::StreamHandle))                                         \
-  X(elapsed, "cuEventElapsedTime", (float*, cuda::EventHandle, cuda::EventHandle))                    \
-  X(call_host, "cuLaunchHostFunc", (cuda::StreamHandle, void (*)(void*), void*))
+  X(elapsed, "cuEventElapsedTime", (float*, cuda::EventHandle, cuda::EventHandle))
 
 struct MoreDriver {
 #define TIMING_MEMBER(member, name, parameters) cuda::DriverError(*member) parameters = nullptr;
@@ -58,7 +57,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   const std::string& name() const { return name_; }
-  const std::string& driver_version() const { return driver_version_; }  ///< "580.159.03 (CUDA 13.0)"
+  const std::string& driver_version() const { return driver_version_; }  ///< "CUDA 13.0"
   const cuda::Driver& driver() const { return context_->driver(); }
   const MoreDriver& more() const { return more_; }
   cuda::StreamHandle stream() const { return stream_; }
@@ -125,8 +124,7 @@ Graph warm_graph(const Device& device, const Record& record) {
 }
 
 /// Microseconds of `rounds` replays of each graph: [graph][round]. In a round each graph has its turn. Replays follow one
-/// another without a gap or, `cool`, after 25 ms in which the device does nothing.
-std::vector<std::vector<double>> replay_in_turn(const Device& device, std::span<const Graph* const> graphs, int rounds,
-                                                bool cool);
+/// another without a gap.
+std::vector<std::vector<double>> replay_in_turn(const Device& device, std::span<const Graph* const> graphs, int rounds);
 
 }  // namespace timing

@@ -54,7 +54,12 @@ class Experts {
         scales_(static_cast<size_t>(most_tokens_ * top_k_)),
         scales_there_(bench.device, scales_.size() * sizeof(float)),
         numbers_(bench.device, bytes_of_numbers(), bench.options.activations),
-        report_(bench.setting(), bench.options.json, count_, top_k_) {
+        report_(
+            bench.setting(), bench.options.json, "not asked for",
+            "Mixtures of experts: single is 2880 -> 2880 with a row of C for each expert of a token; gpt-oss is gate_up\n"
+            "2880 -> 5760 with SWIGLU_OAI, and down 2880 -> 2880, which sums the experts of a token. The tokens of each\n"
+            "product of a graph are routed anew, to one of four stacks of experts in turn. The r-th most frequent expert\n"
+            "has a weight of 1 / r^skew. touched: different experts of a product's tokens, in the mean; MB: their weights.") {
     std::mt19937 random(4);
     std::uniform_real_distribution<float> uniform(0.05F, 0.5F);
     for (float& scale : scales_) scale = uniform(random);
@@ -102,12 +107,15 @@ class Experts {
   }
 
   void run(const TimedExperts& place) {
-    try {
-      report_.add(measure(place));
-    } catch (const mm::error& e) {
-      if (e.status() != MARLIN_E_UNSUPPORTED) throw;
-      report_.refuse({place.products.name, place.format, place.skew, place.tokens}, e.what());
-    }
+    report_.add({{"model", "experts"},
+                 {"products", place.products.name, "products", -8},
+                 {"format", place.format.name, "format", -8},
+                 {"group", place.format.group},
+                 {"experts", count_},
+                 {"top_k", top_k_},
+                 {"skew", place.skew, "skew", 4, 1},
+                 {"tokens", place.tokens, "tokens", 6}},
+                [&] { return measure(place); });
   }
 
   Turns turns_of(const TimedExperts& place) const {
@@ -129,7 +137,7 @@ class Experts {
     return bytes;
   }
 
-  ExpertResult measure(const TimedExperts& place) const {
+  Measured measure(const TimedExperts& place) const {
     const Device& device = bench_.device;
     const Turns turns = turns_of(place);
     const size_t slots = static_cast<size_t>(place.tokens * top_k_), bytes = slots * sizeof(int32_t);
@@ -147,24 +155,25 @@ class Experts {
 
     const Graph read(device, [&] { read_experts(place, turns); });
     const Graph* const graphs[] = {&ours, &read};
-    auto times = replay_in_turn(device, graphs, bench_.options.rounds, bench_.options.cool);
+    auto times = replay_in_turn(device, graphs, bench_.options.rounds);
     for (auto& of_graph : times)
       for (double& time : of_graph) time /= static_cast<double>(turns.ids.size());
-    ExpertResult result{{place.products.name, place.format, place.skew, place.tokens},
-                        0,
-                        bytes_of_expert(place),
-                        0,
-                        {},
-                        race_of(times),
-                        verdict};
+    Fields fields = report_.times(times);
+    double touched = 0, weights = 0;
     for (const size_t distinct : turns.distinct)
-      result.distinct += static_cast<double>(distinct) / static_cast<double>(turns.distinct.size());
+      touched += static_cast<double>(distinct) / static_cast<double>(turns.distinct.size());
+    mm::tools::Json kernels;
     for (size_t i = 0; i < place.products.steps.size(); ++i) {
       const Shape& shape = place.products.steps[i].shape;
-      result.weights += static_cast<size_t>(shape.n * shape.k);
-      result.kernels.emplace_back(shape.name, kernel_of(descs[i]));
+      weights += static_cast<double>(shape.n * shape.k);
+      kernels[shape.name] = kernel_of(descs[i]);
     }
-    return result;
+    const double all_bytes = touched * static_cast<double>(bytes_of_expert(place));
+    fields.push_back(tflops_of(static_cast<double>(place.tokens * top_k_) * weights, fields));
+    fields.insert(fields.end(), {{"distinct_experts", touched, "touched", 7, 1},
+                                 {"weight_megabytes", 1e-6 * all_bytes, "MB", 7, 1},
+                                 {"kernels", kernels, "kernels", -56}});
+    return {fields, verdict};
   }
 
   marlin_gemm_desc product_of(const TimedExperts& place, const Step& step, size_t turn, DevicePtr ids) const {
@@ -259,7 +268,7 @@ class Experts {
   std::vector<float> scales_;
   const Memory scales_there_;
   const RepeatedNumbers numbers_;
-  ExpertReport report_;
+  Report report_;
 };
 
 }  // namespace

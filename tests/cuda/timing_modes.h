@@ -7,8 +7,8 @@
 
 #include "metal_marlin/metal_marlin.hpp"
 #include "timing_device.h"
-#include "timing_floor.h"
 #include "timing_operands.h"
+#include "timing_products.h"
 #include "timing_report.h"
 
 namespace timing {
@@ -21,7 +21,6 @@ struct Options {
   std::vector<std::string> cublas;
   marlin_dtype activations = MARLIN_BF16;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;  ///< of single products
-  bool cool = false;
   bool decoder = false;
   bool dense = false;  ///< cuBLAS as a decoder, too
   bool experts = false;
@@ -33,7 +32,7 @@ struct Options {
 struct Bench {
   explicit Bench(const Options& of) : options(of), context(MARLIN_BACKEND_CUDA), read_floor(device, of.read_floor) {}
   Setting setting() const {
-    return {device.name(), device.driver_version(), options.activations, options.compute, options.cool, options.rounds};
+    return {device.name(), device.driver_version(), options.activations, options.compute, options.rounds};
   }
 
   const Options& options;

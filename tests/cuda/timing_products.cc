@@ -1,6 +1,8 @@
 #include "timing_products.h"
 
 #include <algorithm>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 namespace timing {
@@ -41,6 +43,21 @@ Products::Products(const mm::context& context, const Device& device, std::vector
 
 void Products::multiply() const {
   for (const marlin_gemm_desc& desc : descs_) mm::gemm(stream_, desc);
+}
+
+ReadFloor::ReadFloor(const Device& device, const std::string& path) : device_(device), result_(device, sizeof(uint32_t)) {
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<char> image{std::istreambuf_iterator<char>(file), {}};
+  device_.check(device_.driver().load_module(&module_, image.data()), "cuModuleLoadData");
+  device_.check(device_.driver().function(&function_, module_, "read_floor"), "cuModuleGetFunction");
+}
+
+void ReadFloor::read(DevicePtr from, size_t bytes) const {
+  unsigned long long count = bytes / 16, to = result_.at();
+  void* arguments[] = {&from, &count, &to};
+  constexpr unsigned kBlocks = 528, kThreads = 512;  // all that an H200 runs at once
+  const cuda::LaunchConfig config{{kBlocks, 1, 1}, {kThreads, 1, 1}, 0, device_.stream(), nullptr, 0};
+  device_.check(device_.driver().launch(&config, function_, arguments, nullptr), "cuLaunchKernelEx");
 }
 
 std::string kernel_of(const marlin_gemm_desc& desc) {

@@ -43,6 +43,24 @@ class Products {
   metal_marlin::stream stream_;
 };
 
+/// The kernel that only reads (read_floor.cu): the least time that a product can take.
+class ReadFloor {
+ public:
+  ReadFloor(const Device& device, const std::string& path);
+  ~ReadFloor() { static_cast<void>(device_.driver().unload_module(module_)); }
+  ReadFloor(const ReadFloor&) = delete;
+  ReadFloor& operator=(const ReadFloor&) = delete;
+
+  /// On the device's stream.
+  void read(DevicePtr from, size_t bytes) const;
+
+ private:
+  const Device& device_;
+  const Memory result_;
+  cuda::ModuleHandle module_ = nullptr;
+  cuda::FunctionHandle function_ = nullptr;
+};
+
 /// The name of the kernel of a product.
 std::string kernel_of(const marlin_gemm_desc& desc);
 

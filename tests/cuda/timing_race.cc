@@ -54,7 +54,8 @@ class Race {
         cublas_(bench.device, bench.options.cublas),
         made_(bench.options.shapes),
         numbers_(bench.device, bytes_of_numbers(bench.options), bench.options.activations),
-        report_(bench.setting(), bench.options.json, cublas_.about()) {}
+        report_(bench.setting(), bench.options.json, cublas_.about(),
+                "C[M, N] = A[M, K] W[N, K]^T. Each product of a graph has weights of its own (more than 750 MB in all).") {}
 
   /// Whether all products ran and were right.
   bool run() {
@@ -86,22 +87,19 @@ class Race {
       for (size_t copy = 0; copy < copies_of(packed_bytes(shape, *format)); ++copy)
         weights.push_back(made_.pack(bench_.context, shape, *format, copy));
       const oracle::Weights last = made_.sample(shape, *format, weights.size() - 1, sample.rows);
-      for (const int64_t m : rows) run({shape, *format, weights, operands, sample, last}, m);
+      const TimedProduct place{shape, *format, weights, operands, sample, last};
+      for (const int64_t m : rows)
+        report_.add({{"shape", shape.name, "shape", -8},
+                     {"k", shape.k, "K", 6},
+                     {"n", shape.n, "N", 6},
+                     {"format", format->name, "format", -8},
+                     {"group", format->group},
+                     {"m", m, "M", 5}},
+                    [&] { return measure(place, m); });
     }
   }
 
-  /// One line. A product that the library refuses, as one that METAL_MARLIN_KERNEL's kernel does not serve, does not end the
-  /// race.
-  void run(const TimedProduct& place, int64_t m) {
-    try {
-      report_.add(measure(place, m));
-    } catch (const mm::error& e) {
-      if (e.status() != MARLIN_E_UNSUPPORTED) throw;
-      report_.refuse(place.shape, place.format, m, e.what());
-    }
-  }
-
-  ProductResult measure(const TimedProduct& place, int64_t m) const {
+  Measured measure(const TimedProduct& place, int64_t m) const {
     const auto& [shape, format, weights, operands, sample, last] = place;
     const Device& device = bench_.device;
     const auto descs = products_of(weights, shape, operands, m, bench_.options.compute);
@@ -119,11 +117,14 @@ class Race {
       dense.reset(new Graph(warm_graph(device, [&] { multiply_dense(shape, operands, m, copies_of(dense_bytes(shape))); })));
       graphs.push_back(dense.get());
     }
-    auto times = replay_in_turn(device, graphs, bench_.options.rounds, bench_.options.cool);
+    auto times = replay_in_turn(device, graphs, bench_.options.rounds);
     const size_t copies[] = {weights.size(), weights.size(), copies_of(dense_bytes(shape))};
     for (size_t graph = 0; graph < times.size(); ++graph)
       for (double& time : times[graph]) time /= static_cast<double>(copies[graph]);
-    return {shape, format, m, kernel_of(descs.front()), race_of(times), verdict};
+    Fields fields = report_.times(times);
+    fields.push_back(tflops_of(static_cast<double>(m * shape.n * shape.k), fields));
+    fields.push_back({"kernel", kernel_of(descs.front()), "kernel", -28});
+    return {fields, verdict};
   }
 
   Verdict verdict_of(const Graph& ours, const TimedProduct& place, int64_t m) const {
@@ -165,7 +166,7 @@ class Race {
   const Cublas cublas_;
   const RandomWeights made_;
   const RepeatedNumbers numbers_;
-  ProductReport report_;
+  Report report_;
 };
 
 }  // namespace

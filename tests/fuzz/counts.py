@@ -24,7 +24,9 @@ def read(path):
 
 
 def write(path, counts):
-    path.write_text(json.dumps({key: value for key, value in sorted(counts.items()) if value}, indent=1) + "\n")
+    """One state a line."""
+    rows = [f" {json.dumps(key)}: {json.dumps(value)}" for key, value in sorted(counts.items()) if value]
+    path.write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 
 def files(root, build):

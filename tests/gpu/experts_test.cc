@@ -57,7 +57,7 @@ TEST_F(Experts, OfActOrderAreThoseOfFloat64) {
       for (const bool row_a_slot : {false, true})
         for (const marlin_dtype a_type : {MARLIN_F32, MARLIN_F16}) {
           Case c = trial::case_of(trial::kKinds[1], compute, 1, 70, 256);
-          c.order = trial::Order::permuted;
+          c.order = trial::Order::shuffled;
           c.a_type = a_type;
           expect_right(c, {12, 5, 3, Pick::outside, row_a_slot, MARLIN_F32}, a_type == MARLIN_F16);
         }
@@ -108,7 +108,7 @@ class InBuffers {
 TEST_F(Experts, RunInTheScratchThatPreparingAsksFor) {
   const Gpu device = gpu();
   for (const int64_t tokens : {1, 3, 24}) {
-    for (const trial::Order order : {trial::Order::plain, trial::Order::permuted}) {
+    for (const trial::Order order : {trial::Order::plain, trial::Order::shuffled}) {
       Case c = trial::case_of(trial::kKinds[1], MARLIN_COMPUTE_INT8, 1, 70, 128);
       c.order = order;
       Mixture m(c, {tokens, 6, 4, Pick::random, false, MARLIN_F32});
@@ -188,7 +188,7 @@ testing::AssertionResult run(Planted::What what, const std::vector<TestbedOption
                    {.kernel = kKernels[what]});
   const bool fp4 = std::string(kKernels[what]).find("_fp4_") != std::string::npos;
   Case c = trial::case_of(trial::kKinds[fp4 ? 5 : 1], MARLIN_COMPUTE_DEFAULT, 1, 70, 128);
-  if (what == Planted::permuted) c.order = trial::Order::permuted;
+  if (what == Planted::permuted) c.order = trial::Order::shuffled;
   c.a_type = MARLIN_F16;
   c.bias_type = MARLIN_F32;
   c.seed = 3;

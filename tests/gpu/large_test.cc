@@ -14,7 +14,7 @@
 #include "backends/gpu/pack.h"
 #include "gpu.h"
 #include "kernels/formats_under_test.h"
-#include "unit/cpu_memory_source.h"
+#include "problem/memory_source.h"
 #include "unit/planned.h"
 
 namespace {

@@ -52,45 +52,40 @@ struct FaultPlan {
   Status failed() const { return Status::error(MARLIN_E_DEVICE, "mock: device failed in %s", where.c_str()).with_native(77); }
 };
 
-class MockStream : public dv::Stream {
+class FaultyStream final : public dv::Stream {
  public:
-  MockStream(std::unique_ptr<dv::Stream> inner, FaultPlan& faults) : inner_(std::move(inner)), faults_(faults) {
-    using testing::_;
-    const auto pass = [this](const char* call, auto&& to) {
-      const Status s = faults_.next(call, &late_);
-      return s.ok() ? to() : s;
-    };
-    ON_CALL(*this, dispatch(_)).WillByDefault([=, this](const dv::Dispatch& d) {
-      return pass("dispatch", [&] { return inner_->dispatch(d); });
-    });
-    ON_CALL(*this, copy(_, _, _, _, _))
-        .WillByDefault([=, this](const dv::BufferRef& f, uint64_t fo, const dv::BufferRef& t, uint64_t to, uint64_t n) {
-          return pass("copy", [&] { return inner_->copy(f, fo, t, to, n); });
-        });
-    ON_CALL(*this, fill(_, _, _, _)).WillByDefault([=, this](const dv::BufferRef& t, uint64_t o, uint64_t n, uint8_t v) {
-      return pass("fill", [&] { return inner_->fill(t, o, n, v); });
-    });
-    ON_CALL(*this, barrier()).WillByDefault([=, this] { return pass("barrier", [&] { return inner_->barrier(); }); });
-    ON_CALL(*this, commit()).WillByDefault([=, this] { return pass("commit", [&] { return inner_->commit(); }); });
-    ON_CALL(*this, wait(_)).WillByDefault([=, this](uint64_t ns) {
-      if (late_) return late_error();
-      return pass("wait", [&] {
-        const Status s = inner_->wait(ns);
-        return late_ ? late_error() : s;
-      });
-    });
-    ON_CALL(*this, failure()).WillByDefault([=, this] { return late_ ? late_error() : inner_->failure(); });
+  FaultyStream(std::unique_ptr<dv::Stream> inner, FaultPlan& faults) : inner_(std::move(inner)), faults_(faults) {}
+  Status dispatch(const dv::Dispatch& d) override {
+    return pass("dispatch", [&] { return inner_->dispatch(d); });
   }
-  MOCK_METHOD(Status, dispatch, (const dv::Dispatch&), (override));
-  MOCK_METHOD(Status, copy, (const dv::BufferRef&, uint64_t, const dv::BufferRef&, uint64_t, uint64_t), (override));
-  MOCK_METHOD(Status, fill, (const dv::BufferRef&, uint64_t, uint64_t, uint8_t), (override));
-  MOCK_METHOD(Status, barrier, (), (override));
-  MOCK_METHOD(Status, commit, (), (override));
-  MOCK_METHOD(Status, wait, (uint64_t), (override));
-  MOCK_METHOD(Status, failure, (), (const, override));
+  Status copy(const dv::BufferRef& f, uint64_t fo, const dv::BufferRef& t, uint64_t to, uint64_t n) override {
+    return pass("copy", [&] { return inner_->copy(f, fo, t, to, n); });
+  }
+  Status fill(const dv::BufferRef& t, uint64_t o, uint64_t n, uint8_t v) override {
+    return pass("fill", [&] { return inner_->fill(t, o, n, v); });
+  }
+  Status barrier() override {
+    return pass("barrier", [&] { return inner_->barrier(); });
+  }
+  Status commit() override {
+    return pass("commit", [&] { return inner_->commit(); });
+  }
+  Status wait(uint64_t ns) override {
+    if (late_) return late_error();
+    return pass("wait", [&] {
+      const Status s = inner_->wait(ns);
+      return late_ ? late_error() : s;
+    });
+  }
+  Status failure() const override { return late_ ? late_error() : inner_->failure(); }
   double busy_seconds() const override { return inner_->busy_seconds(); }
 
  private:
+  template <class To>
+  Status pass(const char* call, const To& to) {
+    const Status s = faults_.next(call, &late_);
+    return s.ok() ? to() : s;
+  }
   static Status late_error() { return Status::error(MARLIN_E_DEVICE, "mock: late error").with_native(78); }
   const std::unique_ptr<dv::Stream> inner_;
   FaultPlan& faults_;
@@ -116,7 +111,7 @@ class MockDevice : public dv::Device {
     ON_CALL(*this, stream(_)).WillByDefault([this](const dv::StreamSource& source) {
       return pass<std::unique_ptr<dv::Stream>>("stream", [&]() -> Result<std::unique_ptr<dv::Stream>> {
         MARLIN_ASSIGN(auto made, inner_->stream(source));
-        return std::unique_ptr<dv::Stream>(std::make_unique<testing::NiceMock<MockStream>>(std::move(made), faults_));
+        return std::unique_ptr<dv::Stream>(std::make_unique<FaultyStream>(std::move(made), faults_));
       });
     });
   }

@@ -135,7 +135,7 @@ TEST_P(Together, ProductsOfAnyRowsAreRight) {
   for (const int64_t m : {3, 40, 21, 40}) {
     const int64_t i = static_cast<int64_t>(trials.size());
     trial::Case c = trial::case_of(trial::kKinds[0], int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT, m, 34 + 2 * i, 200);
-    c.order = i == 2 ? trial::Order::plain : trial::Order::permuted;
+    c.order = i == 2 ? trial::Order::plain : trial::Order::shuffled;
     c.group = 32;
     c.seed = static_cast<uint32_t>(i == 2 ? 2 : 1);  // of the order: who shares A in another order gathers it anew
     if (i == 1) c.epilogue = MARLIN_EPILOGUE_SWIGLU;

@@ -257,9 +257,9 @@ INSTANTIATE_TEST_SUITE_P(All, ProbeFaults,
 TEST(Exponents, ThatFitNoByteBecomeFloats) {
   const Gpu gpu({}, false);
   trial::Trial t(trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 2, 40, 96));
-  ASSERT_EQ(t.spec.scale_type, MARLIN_E8M0);
-  t.scales.bytes(5)[0] = 0;
-  t.scales.bytes(5)[2] = 245;
+  ASSERT_EQ(t.spec.scale_type, trial::ScaleType::e8m0);
+  t.source.all().scales[5 * 3] = 0;
+  t.source.all().scales[5 * 3 + 2] = 245;
   ASSERT_TRUE(t.pack());
   ASSERT_TRUE(t.run());
   EXPECT_TRUE(t.check());
@@ -270,7 +270,7 @@ TEST(Exponents, ThatFitNoByteBecomeFloats) {
 TEST(Streams, GiveTheBitsOfCallsWithoutOne) {
   Gpu gpu({.seed = 7, .changes = {}}, false);
   trial::Case c = trial::case_of(trial::kKinds[0], MARLIN_COMPUTE_INT8, 3, 96, 96);
-  c.order = trial::Order::permuted;
+  c.order = trial::Order::shuffled;
   c.group = 32;
   c.c_type = MARLIN_BF16;
   c.epilogue = MARLIN_EPILOGUE_SWIGLU;

@@ -80,7 +80,7 @@ TEST_P(Products, StayWithinTheirBounds) {
   double worst = 0;
   for (const Case& c : cases()) {
     const trial::Format& f = kFormats[GetParam()];
-    if (c.format != f.format || c.zeros != f.zeros || c.k_quant != f.k_quant) continue;
+    if (c.format != f.format || c.zeros != f.zeros || c.k_quant() != f.k_quant) continue;
     ASSERT_TRUE(trial::holds(c, &worst));
     ++count;
   }

@@ -126,7 +126,7 @@ TEST_P(Experts, RunInTheScratchThatPreparingAsksFor) {
 TEST(ExpertsOfActOrder, AreThoseOfFloat64) {
   if (const std::string why = trial::unreachable_isa(); !why.empty()) GTEST_SKIP() << why;
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
-    for (const trial::Order order : {trial::Order::permuted, trial::Order::unequal}) {
+    for (const trial::Order order : {trial::Order::shuffled, trial::Order::unequal}) {
       for (const int64_t tokens : {1, 12}) {
         for (const bool special : {false, true}) {
           Case c = trial::case_of(trial::kKinds[1], compute, 1, 70, 256);

@@ -10,44 +10,34 @@
 
 namespace trial {
 
-struct Kind {
-  const char* name;
-  marlin_format format;
-  Zeros zeros;
-  int64_t group;
-  marlin_dtype scale_type;
-  Tensor tensor;
-  bool sparse = false;
-};
-
 inline constexpr Kind kKinds[] = {
-    {"int4", MARLIN_INT4, Zeros::none, 128, MARLIN_F16, Tensor::none},
-    {"int4_zeros", MARLIN_INT4, Zeros::integer, 64, MARLIN_F16, Tensor::none},
-    {"int4_additive", MARLIN_INT4, Zeros::additive, 32, MARLIN_F16, Tensor::none},
-    {"fp4", MARLIN_FP4, Zeros::none, 32, MARLIN_BF16, Tensor::none},
-    {"mxfp4", MARLIN_MXFP4, Zeros::none, 32, MARLIN_E8M0, Tensor::none},
-    {"nvfp4", MARLIN_NVFP4, Zeros::none, 16, MARLIN_E4M3, Tensor::multiply},
-    {"int8", MARLIN_INT8, Zeros::none, 32, MARLIN_F16, Tensor::none},
-    {"int8_additive", MARLIN_INT8, Zeros::additive, 64, MARLIN_F32, Tensor::none},
-    {"int2_additive", MARLIN_INT2, Zeros::additive, 64, MARLIN_F16, Tensor::none},
-    {"int3", MARLIN_INT3, Zeros::none, 32, MARLIN_BF16, Tensor::none},
-    {"int3_zeros", MARLIN_INT3, Zeros::integer, 128, MARLIN_F16, Tensor::none},
-    {"int5_zeros", MARLIN_INT5, Zeros::integer, 32, MARLIN_F16, Tensor::none},
-    {"int5_additive", MARLIN_INT5, Zeros::additive, 32, MARLIN_F16, Tensor::none},
-    {"int6", MARLIN_INT6, Zeros::none, 16, MARLIN_F32, Tensor::none},
-    {"uint8", MARLIN_UINT8, Zeros::none, 32, MARLIN_F16, Tensor::none},
-    {"uint8_zeros", MARLIN_UINT8, Zeros::integer, 128, MARLIN_F16, Tensor::none},
-    {"uint8_additive", MARLIN_UINT8, Zeros::additive, 64, MARLIN_BF16, Tensor::none},
-    {"fp8", MARLIN_FP8, Zeros::none, 128, MARLIN_F32, Tensor::none},
-    {"mxfp8", MARLIN_FP8, Zeros::none, 32, MARLIN_E8M0, Tensor::none},
-    {"nf4", MARLIN_NF4, Zeros::none, 64, MARLIN_F32, Tensor::none},
-    {"iq4", MARLIN_IQ4, Zeros::none, 32, MARLIN_F16, Tensor::none},
-    {"int4_sparse", MARLIN_INT4, Zeros::none, 128, MARLIN_F16, Tensor::none, true},
-    {"int4_zeros_sparse", MARLIN_INT4, Zeros::integer, 64, MARLIN_F16, Tensor::none, true},
-    {"int4_additive_sparse", MARLIN_INT4, Zeros::additive, 32, MARLIN_F16, Tensor::none, true},
-    {"fp4_sparse", MARLIN_FP4, Zeros::none, 32, MARLIN_BF16, Tensor::none, true},
-    {"mxfp4_sparse", MARLIN_MXFP4, Zeros::none, 32, MARLIN_E8M0, Tensor::none, true},
-    {"nvfp4_sparse", MARLIN_NVFP4, Zeros::none, 16, MARLIN_E4M3, Tensor::multiply, true},
+    {"int4", MARLIN_INT4, ZeroKind::none, ScaleType::f16, false, ScaleType::f16, 128},
+    {"int4_zeros", MARLIN_INT4, ZeroKind::integer, ScaleType::f16, false, ScaleType::f16, 64},
+    {"int4_additive", MARLIN_INT4, ZeroKind::additive, ScaleType::f16, false, ScaleType::f16, 32},
+    {"fp4", MARLIN_FP4, ZeroKind::none, ScaleType::bf16, false, ScaleType::f16, 32},
+    {"mxfp4", MARLIN_MXFP4, ZeroKind::none, ScaleType::e8m0, false, ScaleType::f16, 32},
+    {"nvfp4", MARLIN_NVFP4, ZeroKind::none, ScaleType::e4m3, false, ScaleType::f16, 16, Tensor::multiply},
+    {"int8", MARLIN_INT8, ZeroKind::none, ScaleType::f16, false, ScaleType::f16, 32},
+    {"int8_additive", MARLIN_INT8, ZeroKind::additive, ScaleType::f32, false, ScaleType::f32, 64},
+    {"int2_additive", MARLIN_INT2, ZeroKind::additive, ScaleType::f16, false, ScaleType::f16, 64},
+    {"int3", MARLIN_INT3, ZeroKind::none, ScaleType::bf16, false, ScaleType::f16, 32},
+    {"int3_zeros", MARLIN_INT3, ZeroKind::integer, ScaleType::f16, false, ScaleType::f16, 128},
+    {"int5_zeros", MARLIN_INT5, ZeroKind::integer, ScaleType::f16, false, ScaleType::f16, 32},
+    {"int5_additive", MARLIN_INT5, ZeroKind::additive, ScaleType::f16, false, ScaleType::f16, 32},
+    {"int6", MARLIN_INT6, ZeroKind::none, ScaleType::f32, false, ScaleType::f16, 16},
+    {"uint8", MARLIN_UINT8, ZeroKind::none, ScaleType::f16, false, ScaleType::f16, 32},
+    {"uint8_zeros", MARLIN_UINT8, ZeroKind::integer, ScaleType::f16, false, ScaleType::f16, 128},
+    {"uint8_additive", MARLIN_UINT8, ZeroKind::additive, ScaleType::bf16, false, ScaleType::bf16, 64},
+    {"fp8", MARLIN_FP8, ZeroKind::none, ScaleType::f32, false, ScaleType::f16, 128},
+    {"mxfp8", MARLIN_FP8, ZeroKind::none, ScaleType::e8m0, false, ScaleType::f16, 32},
+    {"nf4", MARLIN_NF4, ZeroKind::none, ScaleType::f32, false, ScaleType::f16, 64},
+    {"iq4", MARLIN_IQ4, ZeroKind::none, ScaleType::f16, false, ScaleType::f16, 32},
+    {"int4_sparse", MARLIN_INT4, ZeroKind::none, ScaleType::f16, true, ScaleType::f16, 128},
+    {"int4_zeros_sparse", MARLIN_INT4, ZeroKind::integer, ScaleType::f16, true, ScaleType::f16, 64},
+    {"int4_additive_sparse", MARLIN_INT4, ZeroKind::additive, ScaleType::f16, true, ScaleType::f16, 32},
+    {"fp4_sparse", MARLIN_FP4, ZeroKind::none, ScaleType::bf16, true, ScaleType::f16, 32},
+    {"mxfp4_sparse", MARLIN_MXFP4, ZeroKind::none, ScaleType::e8m0, true, ScaleType::f16, 32},
+    {"nvfp4_sparse", MARLIN_NVFP4, ZeroKind::none, ScaleType::e4m3, true, ScaleType::f16, 16, Tensor::multiply},
 };
 inline constexpr int kKindCount = sizeof kKinds / sizeof kKinds[0];
 
@@ -69,36 +59,16 @@ constexpr size_t count_standing() {
 }
 static_assert(count_standing() == std::size(kStandingForTheirKernel), "each of these names is the name of a kind");
 
-/// K of sparse weights is rounded up to whole blocks of 4.
 inline Case case_of(const Kind& kind, marlin_compute compute, int64_t m, int64_t n, int64_t k) {
-  Case c;
-  c.format = kind.format;
-  c.zeros = kind.zeros;
-  c.group = kind.group;
-  c.scale_type = kind.scale_type;
-  c.tensor = kind.tensor;
-  c.sparse = kind.sparse;
+  Case c = problem::case_of(kind, m, n, k);
   c.compute = compute;
   c.a_type = MARLIN_BF16;  // what both float forms of activations serve
-  c.m = m;
-  c.n = n;
-  c.k = kind.sparse ? (k + 3) / 4 * 4 : k;
   return c;
 }
 
 /// GGUF's K-quant of a format; K is rounded up to whole super-blocks.
 inline Case k_quant_case(marlin_format format, marlin_compute compute, int64_t m, int64_t n, int64_t k) {
-  Case c;
-  c.format = format;
-  c.k_quant = true;
-  c.zeros = has_minima(format) ? Zeros::additive : Zeros::none;
-  c.group = k_group(format);
-  c.compute = compute;
-  c.a_type = MARLIN_BF16;
-  c.m = m;
-  c.n = n;
-  c.k = (k + kSuperBlock - 1) / kSuperBlock * kSuperBlock;
-  return c;
+  return case_of(k_quant_of(format), compute, m, n, (k + kSuperBlock - 1) / kSuperBlock * kSuperBlock);
 }
 
 /// Why a test of threads leaves out the kind of this number, if it does. Kinds differ in decoding and share tasks and scratch,

@@ -1,11 +1,21 @@
 #include "k_blocks.h"
 
 #include <algorithm>
+#include <array>
 
 #include "oracle.h"
 
 namespace trial {
 namespace {
+
+/// One super-block of one row.
+struct KBlock {
+  std::array<uint8_t, kSuperBlock> codes{};
+  std::array<int, 16> scales{}, minima{};  ///< Q3_K and Q6_K: signed scales
+  double factor = 0, minima_factor = 0;    ///< float16
+
+  std::vector<uint8_t> bytes(marlin_format format) const;
+};
 
 constexpr int kHalf = 128;  // elements; Q2_K, Q3_K and Q6_K repeat their pattern of bits from there
 
@@ -46,25 +56,6 @@ void write_q6_codes(const KBlock& block, uint8_t* low, uint8_t* high) {
   }
 }
 
-}  // namespace
-
-int64_t k_block_bytes(marlin_format format) {
-  switch (format) {
-    case MARLIN_INT2:
-      return 84;
-    case MARLIN_INT3:
-      return 110;
-    case MARLIN_INT4:
-      return 144;
-    case MARLIN_INT5:
-      return 176;
-    default:
-      return 210;
-  }
-}
-int64_t k_group(marlin_format format) { return format == MARLIN_INT4 || format == MARLIN_INT5 ? 32 : 16; }
-bool has_minima(marlin_format format) { return format != MARLIN_INT3 && format != MARLIN_INT6; }
-
 std::vector<uint8_t> KBlock::bytes(marlin_format format) const {
   std::vector<uint8_t> all(static_cast<size_t>(k_block_bytes(format)));
   uint8_t* to = all.data();
@@ -101,24 +92,50 @@ std::vector<uint8_t> KBlock::bytes(marlin_format format) const {
   return all;
 }
 
-KBlock random_k_block(marlin_format format, double scale, std::mt19937& random) {
-  const int bits = oracle::code_bits(format);
-  const int largest = format == MARLIN_INT2 ? 15 : format == MARLIN_INT6 ? 127 : has_minima(format) ? 63 : 31;
-  KBlock block;
-  for (uint8_t& code : block.codes) code = static_cast<uint8_t>(random() % (1u << bits));
-  for (size_t g = 0; g < 16; ++g) {
-    block.scales[g] = static_cast<int>(random() % static_cast<uint32_t>(largest)) + 1;
-    if (!has_minima(format) && random() % 4 == 0) block.scales[g] = ~block.scales[g];  // the lowest, too
-    if (has_minima(format)) block.minima[g] = static_cast<int>(random() % static_cast<uint32_t>(largest + 1));
+}  // namespace
+
+int64_t k_block_bytes(marlin_format format) {
+  switch (format) {
+    case MARLIN_INT2:
+      return 84;
+    case MARLIN_INT3:
+      return 110;
+    case MARLIN_INT4:
+      return 144;
+    case MARLIN_INT5:
+      return 176;
+    default:
+      return 210;
   }
-  const auto factor = [&](double size) {  // times 0.5 to 2
-    uint8_t half[2];
-    oracle::write(MARLIN_F16, half, 0, size / largest * (0.5 + static_cast<double>(random() % 1024) / 682));
-    return oracle::read(MARLIN_F16, half, 0);
-  };
-  block.factor = factor(2 * scale);
-  if (has_minima(format)) block.minima_factor = factor(scale * (1 << bits));
-  return block;
+}
+
+problem::Kind k_quant_of(marlin_format format) {
+  using problem::ScaleType;
+  constexpr ScaleType kScales[] = {ScaleType::u4, ScaleType::s6, ScaleType::u6, ScaleType::u6, ScaleType::s8};
+  problem::Kind kind{.name = "K-quant", .format = format};
+  kind.scale_type = kScales[oracle::code_bits(format) - 2];
+  kind.group = kind.scale_type == ScaleType::u6 ? 32 : 16;
+  if (kind.scale_type == ScaleType::s6 || kind.scale_type == ScaleType::s8) return kind;
+  kind.zeros = problem::ZeroKind::additive;
+  kind.zero_type = kind.scale_type;
+  return kind;
+}
+
+std::vector<uint8_t> k_block(const metal_marlin::MemorySource& source, int64_t row, int64_t block) {
+  const metal_marlin::WeightMeta& meta = source.meta();
+  const metal_marlin::Stripe& all = source.all();
+  KBlock b;
+  std::copy_n(all.codes.begin() + row * meta.k + block * kSuperBlock, kSuperBlock, b.codes.begin());
+  const int64_t groups = kSuperBlock / meta.group_size, first = row * meta.groups + block * groups;
+  for (int64_t g = 0; g < groups; ++g) {
+    const auto i = static_cast<size_t>(g), from = static_cast<size_t>(first + g);
+    b.scales[i] = meta.has_two_level_zeros() ? all.scales[from] : static_cast<int8_t>(all.scales[from]);
+    if (meta.has_two_level_zeros()) b.minima[i] = all.zeros[from];
+  }
+  const int64_t factor = row * meta.factors() + block;
+  b.factor = oracle::read(MARLIN_F16, all.scale_factors.data(), factor);
+  if (meta.has_two_level_zeros()) b.minima_factor = oracle::read(MARLIN_F16, all.zero_factors.data(), factor);
+  return b.bytes(meta.format);
 }
 
 }  // namespace trial

@@ -76,7 +76,6 @@ class Mixture {
   static Case with_rows(Case spec, const Mix& mix) {
     spec.m = std::max<int64_t>(1, mix.tokens * mix.top_k);
     spec.bias_type = 0;
-    if (spec.zero_type == 0) spec.zero_type = MARLIN_F16;  // one for all experts
     return spec;
   }
   int64_t slots() const { return mix_.tokens * mix_.top_k; }

@@ -10,6 +10,7 @@ namespace {
 
 constexpr int64_t kGroups[] = {16, 32, 64, 128, 256, 0};
 constexpr marlin_dtype kFloats[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, 0};
+constexpr ScaleType kScales[] = {ScaleType::f32, ScaleType::f16, ScaleType::bf16};
 constexpr int kOwnScale = 3;  // E8M0 or E4M3
 
 bool has_sparse_form(marlin_format format) {
@@ -30,8 +31,8 @@ bool allowed(const covering::Row& r) {
     const bool mx = f.format == MARLIN_MXFP4, nv = f.format == MARLIN_NVFP4;
     if (fixed(kGroup) && ((mx && kGroups[r[kGroup]] != 32) || (nv && kGroups[r[kGroup]] != 16))) return false;
     if (r[kScale] == kOwnScale && !mx && !nv) return false;
-    if ((f.zeros == Zeros::additive || f.format == MARLIN_NF4 || f.k_quant) && r[kTensor] > 0) return false;
-    const bool is_own = (!fixed(kGroup) || kGroups[r[kGroup]] == k_group(f.format)) &&
+    if ((f.zeros == ZeroKind::additive || f.format == MARLIN_NF4 || f.k_quant) && r[kTensor] > 0) return false;
+    const bool is_own = (!fixed(kGroup) || kGroups[r[kGroup]] == k_quant_of(f.format).group) &&
                         (!fixed(kScale) || kFloats[r[kScale]] == MARLIN_F16) && r[kOrder] <= 0 && r[kSparse] <= 0;
     if (f.k_quant && !is_own) return false;
   }
@@ -46,13 +47,13 @@ Case case_of(const covering::Row& r, uint32_t seed) {
   const auto between = [&](int64_t low, int64_t high) {
     return low + static_cast<int64_t>(random() % static_cast<uint32_t>(high - low + 1));
   };
-  Case c;
+  const Format f = kFormats[r[kFormat]];
+  Case c = problem::case_of(f.k_quant ? k_quant_of(f.format) : Kind{.format = f.format, .zeros = f.zeros}, 1, 1, 1);
   c.seed = seed;
-  c.format = kFormats[r[kFormat]].format;
-  c.zeros = kFormats[r[kFormat]].zeros;
-  c.k_quant = kFormats[r[kFormat]].k_quant;
+  if (seed % 4 == 0) c.range = problem::Range::wide;
   c.group = kGroups[r[kGroup]];
-  c.scale_type = r[kScale] != kOwnScale ? kFloats[r[kScale]] : c.format == MARLIN_MXFP4 ? MARLIN_E8M0 : MARLIN_E4M3;
+  const ScaleType own = c.format == MARLIN_MXFP4 ? ScaleType::e8m0 : ScaleType::e4m3;
+  if (!f.k_quant) c.scale_type = r[kScale] != kOwnScale ? kScales[r[kScale]] : own;
   c.order = static_cast<Order>(r[kOrder]);
   c.tensor = static_cast<Tensor>(r[kTensor]);
   c.compute = r[kCompute] == 0 ? MARLIN_COMPUTE_DEFAULT : MARLIN_COMPUTE_INT8;
@@ -75,9 +76,10 @@ Case case_of(const covering::Row& r, uint32_t seed) {
                      : between(129, 400);
   c.sparse = r[kSparse] == 1;
   if (c.sparse) c.k = (c.k + 3) / 4 * 4;
-  if (c.k_quant) c.k = (c.k + kSuperBlock - 1) / kSuperBlock * kSuperBlock;
+  if (c.k_quant()) c.k = (c.k + kSuperBlock - 1) / kSuperBlock * kSuperBlock;
   // Gate and up come in pairs.
   if ((c.interleaved || c.epilogue >= MARLIN_EPILOGUE_SWIGLU) && c.n % 2 != 0) ++c.n;
+  if (!f.k_quant) c.zero_type = kScales[random() % 3];
   return c;
 }
 

@@ -34,16 +34,16 @@ enum Factor {
 
 struct Format {
   marlin_format format;
-  Zeros zeros;
+  ZeroKind zeros;
   bool k_quant = false;
 };
 inline constexpr Format kFormats[] = {
-    {MARLIN_INT4, Zeros::none},     {MARLIN_INT4, Zeros::integer},        {MARLIN_INT4, Zeros::additive},
-    {MARLIN_FP4, Zeros::none},      {MARLIN_MXFP4, Zeros::none},          {MARLIN_NVFP4, Zeros::none},
-    {MARLIN_INT8, Zeros::none},     {MARLIN_INT8, Zeros::additive},       {MARLIN_INT2, Zeros::integer},
-    {MARLIN_INT3, Zeros::additive}, {MARLIN_INT5, Zeros::none},           {MARLIN_INT6, Zeros::integer},
-    {MARLIN_IQ4, Zeros::none},      {MARLIN_UINT8, Zeros::integer},       {MARLIN_FP8, Zeros::none},
-    {MARLIN_NF4, Zeros::none},      {MARLIN_INT4, Zeros::additive, true}, {MARLIN_INT6, Zeros::none, true}};
+    {MARLIN_INT4, ZeroKind::none},     {MARLIN_INT4, ZeroKind::integer},        {MARLIN_INT4, ZeroKind::additive},
+    {MARLIN_FP4, ZeroKind::none},      {MARLIN_MXFP4, ZeroKind::none},          {MARLIN_NVFP4, ZeroKind::none},
+    {MARLIN_INT8, ZeroKind::none},     {MARLIN_INT8, ZeroKind::additive},       {MARLIN_INT2, ZeroKind::integer},
+    {MARLIN_INT3, ZeroKind::additive}, {MARLIN_INT5, ZeroKind::none},           {MARLIN_INT6, ZeroKind::integer},
+    {MARLIN_IQ4, ZeroKind::none},      {MARLIN_UINT8, ZeroKind::integer},       {MARLIN_FP8, ZeroKind::none},
+    {MARLIN_NF4, ZeroKind::none},      {MARLIN_INT4, ZeroKind::additive, true}, {MARLIN_INT6, ZeroKind::none, true}};
 inline constexpr const char* kFormatNames[] = {"int4", "int4_zeros",    "int4_additive", "fp4",           "mxfp4", "nvfp4",
                                                "int8", "int8_additive", "int2_zeros",    "int3_additive", "int5",  "int6_zeros",
                                                "iq4",  "uint8_zeros",   "fp8",           "nf4",           "q4_k",  "q6_k"};

@@ -14,40 +14,37 @@ inline constexpr double kInf = std::numeric_limits<double>::infinity();
 /// NaN and, where the type has one, infinity in the scales of two rows; the other rows must not notice.
 inline void put_special_scales(Trial& t) {
   t.special = true;
-  const int64_t n = t.spec.n;
-  if (t.spec.k_quant) {
-    const int64_t row = t.spec.k / kSuperBlock;
-    const auto block = [&](int64_t r, int64_t b) -> KBlock& { return t.blocks[static_cast<size_t>(r % n * row + b)]; };
-    block(1, row - 1).factor = kNaN;
-    block(3, 0).factor = -kInf;
-    block(5, 0).factor = 0;
-    block(6, row - 1).factor = 0x1p-24;
-    if (!has_minima(t.spec.format)) return;
-    block(7, 0).minima_factor = kNaN;
-    block(8, row - 1).minima_factor = kInf;
-    block(9, 0).minima_factor = -0.0;
+  const metal_marlin::WeightMeta& meta = t.source.meta();
+  const auto place = [&](int64_t row, int64_t group, int64_t groups) { return row % meta.n * groups + group; };
+  if (t.spec.k_quant()) {
+    metal_marlin::Stripe& all = t.source.all();
+    const int64_t blocks = meta.factors(), last = blocks - 1;
+    const auto put = [&](std::vector<uint8_t>& factors, int64_t row, int64_t block, double x) {
+      oracle::write(MARLIN_F16, factors.data(), place(row, block, blocks), x);
+    };
+    put(all.scale_factors, 1, last, kNaN);
+    put(all.scale_factors, 3, 0, -kInf);
+    put(all.scale_factors, 5, 0, 0);
+    put(all.scale_factors, 6, last, 0x1p-24);
+    if (!meta.has_two_level_zeros()) return;
+    put(all.zero_factors, 7, 0, kNaN);
+    put(all.zero_factors, 8, last, kInf);
+    put(all.zero_factors, 9, 0, -0.0);
     return;
   }
-  const int64_t last = t.scales.view().cols - 1;
-  switch (t.spec.scale_type) {
-    case MARLIN_E8M0:
-      t.scales.bytes(1 % n)[last] = 255;
-      t.scales.bytes(3 % n)[0] = 0;  // 2^-127, subnormal in float32
-      break;
-    case MARLIN_E4M3:
-      t.scales.bytes(1 % n)[last] = 0x7f;
-      t.scales.bytes(3 % n)[0] = 0xff;
-      break;
-    default:
-      t.scales.set(1 % n, last, kNaN);
-      t.scales.set(3 % n, 0, -kInf);
-      t.scales.set(5 % n, 0, 0.0);
-      t.scales.set(6 % n, last, t.spec.scale_type == MARLIN_F16 ? 0x1p-24 : 0x1p-130);
+  const auto at = [&](int64_t row, int64_t group) { return place(row, group, meta.groups); };
+  const bool is_e8m0 = meta.scale_type == ScaleType::e8m0;
+  const int64_t last = meta.groups - 1;
+  t.set_scale(at(1, last), kNaN, is_e8m0 ? 255 : 0x7f);
+  t.set_scale(at(3, 0), -kInf, is_e8m0 ? 0 : 0xff);  // 2^-127, subnormal in float32; NaN
+  if (metal_marlin::scale_bytes(meta.scale_type) > 1) {
+    t.set_scale(at(5, 0), 0.0, 0);
+    t.set_scale(at(6, last), meta.scale_type == ScaleType::f16 ? 0x1p-24 : 0x1p-130, 0);
   }
-  if (t.spec.zeros == Zeros::additive) {
-    t.zeros.set(7 % n, 0, kNaN);
-    t.zeros.set(8 % n, last, kInf);
-    t.zeros.set(9 % n, 0, -0.0);
+  if (t.spec.zeros == ZeroKind::additive) {
+    t.set_additive_zero(at(7, 0), kNaN);
+    t.set_additive_zero(at(8, last), kInf);
+    t.set_additive_zero(at(9, 0), -0.0);
   }
 }
 

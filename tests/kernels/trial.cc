@@ -17,13 +17,6 @@ namespace {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-const char* name_of(marlin_dtype dtype) {
-  const char* const name = metal_marlin::dtype_name(dtype);
-  return name != nullptr ? name : "none";
-}
-constexpr const char* kComputes[] = {"default", "int8", "fp8", "w16"};
-constexpr const char* kEpilogues[] = {"none", "silu", "gelu_tanh", "gelu_erf", "swiglu", "geglu_tanh", "swiglu_oai"};
-
 testing::AssertionResult expect_ok(marlin_status status, const marlin_error& err, const char* what) {
   if (status == MARLIN_OK) return testing::AssertionSuccess();
   return testing::AssertionFailure() << what << ": " << marlin_status_name(status) << ": " << err.message;
@@ -47,59 +40,14 @@ marlin_matrix rows_of(const marlin_matrix& m, int64_t first, int64_t count, int6
 
 int64_t element_bytes(marlin_dtype d) { return d == MARLIN_I32 ? 4 : oracle::bytes_of(d); }
 
-/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014). Numbers are a large part of the time
-/// of these tests, and std::mt19937 takes five times as long for them.
-class Random {
- public:
-  using result_type = uint64_t;
-  explicit Random(uint32_t seed) : state_(seed * 0xd1342543de82ef95u) {}
-  static constexpr uint64_t min() { return 0; }
-  static constexpr uint64_t max() { return ~uint64_t{0}; }
-  uint64_t operator()() {
-    uint64_t x = state_ += 0x9e3779b97f4a7c15u;
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-    return x ^ x >> 31;
-  }
-  uint32_t below(uint32_t n) { return static_cast<uint32_t>(((*this)() >> 32) * n >> 32); }
-  double uniform(double low, double high) { return low + (high - low) * static_cast<double>((*this)() >> 11) * 0x1p-53; }
-  /// The sum of twelve uniform numbers, of 16 bits each and one of them of more.
-  double normal() {
-    uint64_t sum = 0;
-    for (int i = 0; i < 3; ++i)
-      for (uint64_t x = (*this)(); x != 0; x >>= 16) sum += x & 0xffff;
-    return static_cast<double>(sum) * 0x1p-16 - 6 + uniform(0, 0x1p-16);
-  }
-
- private:
-  uint64_t state_;
-};
-
 /// Of the matrix of codes: 2:4 sparse weights store half of them.
 int64_t code_columns(const Case& c) {
-  if (c.k_quant) return c.k / kSuperBlock * k_block_bytes(c.format);
+  if (c.k_quant()) return c.k / kSuperBlock * k_block_bytes(c.format);
   if (c.sparse) return c.k / 4;
   return oracle::code_bits(c.format) == 4 ? (c.k + 1) / 2 : c.k;
 }
 
-int64_t groups_of(const Case& c) { return c.group == 0 ? 1 : (c.k + c.group - 1) / c.group; }
-
 }  // namespace
-
-std::string Case::describe() const {
-  std::ostringstream s;
-  s << metal_marlin::format_name(format)
-    << (zeros == Zeros::integer    ? " integer zeros"
-        : zeros == Zeros::additive ? " additive zeros"
-                                   : "")
-    << (sparse ? " sparse" : "") << (k_quant ? " K-quant" : "") << ", group " << group << ", scales " << name_of(scale_type)
-    << ", order " << static_cast<int>(order) << ", " << kComputes[compute] << ", A " << name_of(a_type) << ", C "
-    << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue] << (accumulate ? " accumulate" : "")
-    << (row_invariant ? " row-invariant" : "") << ", strides " << static_cast<int>(strides) << ", M N K " << m << " " << n
-    << " " << k << ", threads " << threads << ", tensor scale " << static_cast<int>(tensor)
-    << (interleaved ? ", interleaved" : "") << (together ? ", together with another" : "") << ", seed " << seed;
-  return s.str();
-}
 
 // --- matrices ----------------------------------------------------------------------------------------------------------------
 
@@ -122,6 +70,11 @@ double Matrix::set(int64_t row, int64_t col, double x) {
   return get(row, col);
 }
 
+void Matrix::set(const std::vector<double>& values) {
+  for (size_t i = 0; i < values.size(); ++i)
+    set(static_cast<int64_t>(i) / view_.cols, static_cast<int64_t>(i) % view_.cols, values[i]);
+}
+
 bool Matrix::gaps_untouched() const {
   const int64_t width = element_bytes(view_.dtype);
   for (int64_t r = 0; r + 1 < view_.rows; ++r) {
@@ -139,9 +92,10 @@ std::vector<uint8_t> Matrix::raw() const {
 
 // --- trials ------------------------------------------------------------------------------------------------------------------
 
-Trial::Trial(const Case& c) : spec(c) {
-  fill_weights();
-  fill_activations();
+Trial::Trial(const Case& c) : problem::Weights(c) {
+  if (spec.zeros == ZeroKind::integer && oracle::code_bits(spec.format) < 8)  // 2^bits is none of these layouts'
+    for (uint8_t& zero : source.all().zeros) zero = static_cast<uint8_t>(zero % (1 << oracle::code_bits(spec.format)));
+  fill_operands();
   if (!spec.together) return;
   constexpr int64_t kMostRows = 34;
   Case d = spec;
@@ -152,182 +106,100 @@ Trial::Trial(const Case& c) : spec(c) {
   other->shared_ = this;
 }
 
-void Trial::fill_weights() {
-  Random random(spec.seed);
-  const int64_t groups = groups_of(spec);
-  const int bits = oracle::code_bits(spec.format);
-  values = Matrix(spec.n, code_columns(spec), spec.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8,
-                  spec.k_quant ? Strides::contiguous : spec.strides);
-  if (spec.k_quant) return fill_k_blocks();
-  if (spec.sparse) fill_masks();
-  scales = Matrix(spec.n, groups, spec.scale_type, spec.strides);
-  if (spec.zeros == Zeros::integer) zeros = Matrix(spec.n, groups, MARLIN_U8, spec.strides);
-  constexpr marlin_dtype kFloats[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
-  if (spec.zeros == Zeros::additive) {
-    const marlin_dtype chosen = kFloats[random.below(3)];
-    zeros = Matrix(spec.n, groups, spec.zero_type != 0 ? spec.zero_type : chosen, spec.strides);
-  }
-  // Sums of about 1, whatever K: epilogues are exercised where they bend, and F16 does not overflow.
-  const double size = 0.5 / std::sqrt(static_cast<double>(spec.k)) * 16 / (spec.format == MARLIN_IQ4 ? 256 : 1 << bits);
-  for (int64_t r = 0; r < spec.n; ++r) {
-    for (int64_t i = 0; i < values.view().cols; ++i) {
-      uint8_t& byte = values.bytes(r)[i] = static_cast<uint8_t>(random.below(256));
-      // Mostly numbers from 2 to 30, so that no single product outweighs the others; no NaN.
-      if (spec.format == MARLIN_FP8 && (random.below(16) != 0 || byte % 128 == 127)) byte = (byte & 0x9f) | 0x40;
-    }
-    for (int64_t g = 0; g < groups; ++g) {
-      double scale = size * std::exp2(random.uniform(-2, 2)) * (random.below(16) == 0 ? -1 : 1);
-      if (spec.scale_type == MARLIN_E8M0) {
-        scales.bytes(r)[g] = static_cast<uint8_t>(127 + static_cast<int>(std::lround(std::log2(std::fabs(scale)))));
-      } else if (spec.scale_type == MARLIN_E4M3) {
-        scales.bytes(r)[g] = static_cast<uint8_t>(0x10 + random.below(0x28) + (random.below(16) == 0 ? 0x80 : 0));
-      } else {
-        scale = scales.set(r, g, scale);
-      }
-      if (spec.zeros == Zeros::integer) zeros.bytes(r)[g] = static_cast<uint8_t>(random.below(1u << bits));
-      if (spec.zeros == Zeros::additive) zeros.set(r, g, scale * random.uniform(-10, 0));
-    }
-  }
-  if (spec.order != Order::plain) {
-    std::vector<int32_t> index(at(spec.k));
-    for (int64_t k = 0; k < spec.k; ++k) {
-      index[at(k)] = spec.order == Order::permuted ? static_cast<int32_t>(k / spec.group)
-                                                   : static_cast<int32_t>(random.below(static_cast<uint32_t>(groups)));
-    }
-    std::shuffle(index.begin(), index.end(), random);
-    group_index = Matrix(1, spec.k, MARLIN_I32, Strides::contiguous);
-    std::memcpy(group_index.bytes(0), index.data(), index.size() * sizeof index[0]);
-  }
-  for (int i = 0; i < (spec.tensor == Tensor::two_parts ? 2 : spec.tensor == Tensor::none ? 0 : 1); ++i) {
-    tensor_scales.push_back(static_cast<float>(std::exp2(random.uniform(-1, 1))));
-  }
-}
-
-void Trial::fill_k_blocks() {
-  std::mt19937 random(spec.seed ^ 0x4b4b4b4bu);
-  const double size = 8 / std::sqrt(static_cast<double>(spec.k)) / (1 << oracle::code_bits(spec.format));
-  for (int64_t i = 0; i < spec.n * (spec.k / kSuperBlock); ++i) blocks.push_back(random_k_block(spec.format, size, random));
-}
-
-void Trial::read_k_blocks() {
-  const int64_t row_blocks = spec.k / kSuperBlock, groups = kSuperBlock / spec.group;
-  for (int64_t i = 0; i < static_cast<int64_t>(blocks.size()); ++i) {
-    const KBlock& block = blocks[at(i)];
-    const std::vector<uint8_t> bytes = block.bytes(spec.format);
-    uint8_t* const to = values.bytes(i / row_blocks) + i % row_blocks * k_block_bytes(spec.format);
-    if (!std::equal(bytes.begin(), bytes.end(), to)) std::copy(bytes.begin(), bytes.end(), to);  // read-only once it is packed
-    expected.codes.insert(expected.codes.end(), block.codes.begin(), block.codes.end());
-    for (int64_t g = 0; g < groups; ++g) {
-      expected.scale.push_back(block.scale(g));
-      if (spec.zeros == Zeros::additive) expected.zero.push_back(block.zero(g));
-    }
-  }
-}
-
-/// Bit i of byte b of a row: element 8 b + i is kept; two of every four are.
-void Trial::fill_masks() {
-  constexpr uint8_t kPairs[] = {3, 5, 6, 9, 10, 12};
-  Random random(spec.seed ^ 0x24242424u);
-  kept = Matrix(spec.n, (spec.k + 7) / 8, MARLIN_U8, spec.strides);
-  for (int64_t r = 0; r < spec.n; ++r) {
-    for (int64_t k = 0; k < spec.k; k += 4) {
-      uint8_t& byte = kept.bytes(r)[k / 8];
-      const uint8_t pair = kPairs[random.below(6)];
-      byte = k % 8 == 0 ? pair : static_cast<uint8_t>(byte | pair << 4);
-    }
-  }
-}
-
-void Trial::fill_activations() {
-  Random random(spec.seed ^ 0x5bd1e995u);
+void Trial::fill_operands() {
+  problem::Operands drawn(spec);
   a = Matrix(spec.m, spec.k, spec.a_type, spec.strides);
   c = Matrix(spec.m, spec.columns(), spec.c_type, spec.strides);
-  for (int64_t r = 0; r < spec.m; ++r) {
-    for (int64_t k = 0; k < spec.k; ++k) a.set(r, k, random.normal());
-  }
-  if (spec.bias_type != 0) {
-    bias = Matrix(1, spec.n, spec.bias_type, spec.strides);
-    for (int64_t n = 0; n < spec.n; ++n) bias.set(0, n, random.normal());
-  }
-  c_before.resize(at(spec.m * spec.columns()));
-  for (int64_t r = 0; r < spec.m; ++r) {
-    for (int64_t n = 0; n < spec.columns(); ++n) c_before[at(r * spec.columns() + n)] = c.set(r, n, random.normal());
-  }
+  if (spec.bias_type != 0) bias = Matrix(1, spec.n, spec.bias_type, spec.strides);
+  a.set(drawn.a);
+  bias.set(drawn.bias);
+  c_before = std::move(drawn.c_before);
 }
 
-void Trial::read_back() {
-  oracle::Weights& w = expected;
-  w = {};
-  w.format = spec.format;
-  w.n = spec.n;
-  w.k = spec.k;
-  w.group_size = spec.group == 0 ? spec.k : spec.group;
-  w.groups = groups_of(spec);
-  w.additive = spec.zeros == Zeros::additive;
-  w.divide = spec.tensor == Tensor::divide;
-  w.interleaved = spec.interleaved;
-  if (spec.k_quant) return read_k_blocks();
-  for (int64_t r = 0; r < spec.n; ++r) {
-    const uint8_t* row = values.bytes(r);
-    int64_t next = 0;  // of the kept codes of a sparse row
-    for (int64_t k = 0; k < spec.k; ++k) {
-      if (spec.sparse) {
-        const bool here = (kept.bytes(r)[k / 8] >> k % 8 & 1) != 0;
-        w.kept.push_back(here);
-        w.codes.push_back(static_cast<uint8_t>(!here ? 0 : next % 2 == 0 ? row[next / 2] & 15 : row[next / 2] >> 4));
-        next += here ? 1 : 0;
-        continue;
-      }
-      const int bits = oracle::code_bits(spec.format);
-      const int code = bits != 4 ? row[k] & ((1 << bits) - 1) : k % 2 == 0 ? row[k / 2] & 15 : row[k / 2] >> 4;
-      w.codes.push_back(static_cast<uint8_t>(code));
+/// A row as a caller has it. What no code needs of a byte is filled with other bits.
+void Trial::store_codes(int64_t row) {
+  const int64_t k = spec.k;
+  const uint8_t *codes = source.all().codes.data() + row * k, *masks = source.all().kept.data() + row * k / 4;
+  uint8_t* const to = values_.bytes(row);
+  const int bits = oracle::code_bits(spec.format);
+  const auto put_nibble = [&](int64_t i, uint8_t code) {
+    to[i / 2] = static_cast<uint8_t>(i % 2 == 0 ? 0xf0 | code : (to[i / 2] & 15) | code << 4);
+  };
+  if (spec.k_quant()) {
+    for (int64_t b = 0; b < k / kSuperBlock; ++b) {
+      const std::vector<uint8_t> block = k_block(source, row, b);
+      std::copy(block.begin(), block.end(), to + b * k_block_bytes(spec.format));
     }
-    for (int64_t g = 0; g < w.groups; ++g) {
-      w.scale.push_back(scales.get(r, g));
-      if (spec.zeros == Zeros::integer) w.zero.push_back(zeros.bytes(r)[g]);
-      if (spec.zeros == Zeros::additive) w.zero.push_back(zeros.get(r, g));
+    return;
+  }
+  int64_t next = 0;  // of the kept codes of a sparse row
+  for (int64_t i = 0; i < k; ++i) {
+    if (spec.sparse) {
+      if (metal_marlin::is_kept(masks, i)) put_nibble(next++, codes[i]);
+    } else if (bits == 4) {
+      put_nibble(i, codes[i]);
+    } else {
+      to[i] = static_cast<uint8_t>(codes[i] | i * 37 << bits);
     }
-    if (!tensor_scales.empty())
-      w.tensor_scale.push_back(tensor_scales[tensor_scales.size() == 2 && r >= spec.n / 4 * 2 ? 1 : 0]);
   }
-  if (spec.order != Order::plain) {
-    w.group_index.resize(at(spec.k));
-    std::memcpy(w.group_index.data(), group_index.bytes(0), w.group_index.size() * sizeof w.group_index[0]);
-  }
+  // Bit i of byte b of a row: element 8 b + i is kept.
+  for (int64_t i = 0; spec.sparse && i < k / 4; i += 2)
+    kept_.bytes(row)[i / 2] = static_cast<uint8_t>(masks[i] | (i + 1 < k / 4 ? masks[i + 1] << 4 : 0));
+}
+
+void Trial::store_weights() {
+  const metal_marlin::WeightMeta& meta = source.meta();
+  values_ = Matrix(spec.n, code_columns(spec), spec.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8,
+                   spec.k_quant() ? Strides::contiguous : spec.strides);
+  if (spec.sparse) kept_ = Matrix(spec.n, (spec.k + 7) / 8, MARLIN_U8, spec.strides);
+  for (int64_t r = 0; r < spec.n; ++r) store_codes(r);
+  const auto store = [&](const std::vector<uint8_t>& all, marlin_dtype dtype) {
+    Matrix stored(spec.n, meta.groups, dtype, spec.strides);
+    const int64_t bytes = meta.groups * element_bytes(dtype);
+    for (int64_t r = 0; r < spec.n; ++r) std::copy_n(all.data() + r * bytes, bytes, stored.bytes(r));
+    return stored;
+  };
+  if (!spec.k_quant()) scales_ = store(source.all().scales, metal_marlin::scale_dtype(spec.scale_type));
+  if (!spec.k_quant() && spec.zeros != ZeroKind::none)
+    zeros_ = store(source.all().zeros, spec.zeros == ZeroKind::integer ? MARLIN_U8 : metal_marlin::scale_dtype(spec.zero_type));
+  if (meta.group_index.empty()) return;
+  group_index_ = Matrix(1, spec.k, MARLIN_I32, Strides::contiguous);
+  std::memcpy(group_index_.bytes(0), meta.group_index.data(), meta.group_index.size() * sizeof meta.group_index[0]);
 }
 
 std::vector<marlin_pack_desc> Trial::parts() {
-  read_back();
-  for (const Matrix* m : {&values, &kept, &scales, &zeros, &group_index, &a, &bias}) m->make_read_only();
-  // An even number of rows in the first part: pairs of gate and up stay together. Part 2 of very few rows may hold all of them.
-  const int64_t first = spec.n / 4 * 2;
-  const bool two = spec.tensor == Tensor::two_parts && first > 0;
+  expected = to_oracle();
+  store_weights();
+  for (const Matrix* m : {&values_, &kept_, &scales_, &zeros_, &group_index_, &a, &bias}) m->make_read_only();
+  const metal_marlin::WeightMeta& meta = source.meta();
+  const bool two = meta.tensor_scales.size() == 2;
+  const int64_t first = two ? meta.tensor_scales[1].first_row : 0;
   std::vector<marlin_pack_desc> parts(two ? 2 : 1);
   for (size_t i = 0; i < parts.size(); ++i) {
     const int64_t from = i == 1 ? first : 0, count = !two ? spec.n : i == 1 ? spec.n - first : first;
     marlin_pack_desc& d = parts[i];
     d.struct_size = sizeof d;
     d.format = spec.format;
-    d.group_size = static_cast<uint32_t>(spec.group == 0 ? spec.k : spec.group);
+    d.group_size = static_cast<uint32_t>(meta.group_size);
     d.n = count;
     d.k = spec.k;
-    d.values = rows_of(values.view(), from, count, 1);
-    d.sparse_meta = rows_of(kept.view(), from, count, 1);
-    d.scales = rows_of(scales.view(), from, count, element_bytes(spec.scale_type));
-    d.zeros = rows_of(zeros.view(), from, count, element_bytes(zeros.view().dtype));
-    d.group_index = group_index.view();
-    if (!tensor_scales.empty()) {
-      factors_[i] = static_cast<float>(tensor_scales[two ? i : tensor_scales.size() - 1]);
+    d.values = rows_of(values_.view(), from, count, 1);
+    d.sparse_meta = rows_of(kept_.view(), from, count, 1);
+    d.scales = rows_of(scales_.view(), from, count, element_bytes(scales_.view().dtype));
+    d.zeros = rows_of(zeros_.view(), from, count, element_bytes(zeros_.view().dtype));
+    d.group_index = group_index_.view();
+    if (!meta.tensor_scales.empty()) {
+      factors_[i] = meta.tensor_scales[i].value;
       d.tensor_scale.data = &factors_[i];
       d.tensor_scale.rows = d.tensor_scale.cols = 1;
       d.tensor_scale.dtype = MARLIN_F32;
     }
-    if (spec.k_quant) {
+    if (spec.k_quant()) {
       d.layout = MARLIN_LAYOUT_GGUF;
       d.flags |= MARLIN_PACK_TWO_LEVEL_SCALES;
     }
-    if (spec.zeros == Zeros::additive) d.flags |= MARLIN_PACK_ADDITIVE_ZEROS;
-    if (spec.tensor == Tensor::divide) d.flags |= MARLIN_PACK_DIVIDE_SCALE;
+    if (spec.zeros == ZeroKind::additive) d.flags |= MARLIN_PACK_ADDITIVE_ZEROS;
+    if (expected.divide) d.flags |= MARLIN_PACK_DIVIDE_SCALE;
     if (spec.interleaved) d.flags |= MARLIN_PACK_GATE_UP_INTERLEAVED;
   }
   return parts;
@@ -379,13 +251,7 @@ testing::AssertionResult Trial::run() {
 }
 
 oracle::Product Trial::product() const {
-  oracle::Product p;
-  p.weights = &expected;
-  p.m = spec.m;
-  p.compute = spec.compute;
-  p.a_dtype = spec.a_type;
-  p.epilogue = spec.epilogue;
-  p.c_dtype = spec.c_type;
+  oracle::Product p = problem::product_of(spec, expected);
   for (int64_t r = 0; r < spec.m; ++r) {
     for (int64_t k = 0; k < spec.k; ++k) p.a.push_back(activations().get(r, k));
   }
@@ -401,19 +267,10 @@ testing::AssertionResult Trial::check() {
   const std::vector<oracle::Element> want = oracle::multiply(product());
   const int64_t columns = spec.columns();
   std::vector<double> got;
-  for (int64_t r = 0; r < spec.m; ++r) {
-    for (int64_t n = 0; n < columns; ++n) {
-      const oracle::Element& e = want[at(r * columns + n)];
-      const double x = c.get(r, n);
-      got.push_back(x);
-      if (e.kind == oracle::Element::finite) worst = std::max(worst, std::fabs(x - e.value) / e.bound);
-      if (!e.accepts(x)) {
-        return testing::AssertionFailure() << "C[" << r << ", " << n << "] is " << x << ", expected " << e.value << " +- "
-                                           << e.bound << " (kind " << static_cast<int>(e.kind) << ")\n"
-                                           << explain();
-      }
-    }
-  }
+  for (int64_t r = 0; r < spec.m; ++r)
+    for (int64_t n = 0; n < columns; ++n) got.push_back(c.get(r, n));
+  if (const auto ok = problem::compare(want, got, columns, &worst); !ok)
+    return testing::AssertionFailure() << ok.message() << "\n" << explain();
   if (!c.gaps_untouched()) return testing::AssertionFailure() << "wrote between the rows of C";
   double limit = spec.c_type == MARLIN_F32 ? 1e-11 : spec.c_type == MARLIN_F16 ? 1e-7 : 5e-6;
   if (spec.compute == MARLIN_COMPUTE_W16) limit += spec.a_type == MARLIN_F16 ? 1e-7 : 6e-6;

@@ -12,39 +12,17 @@
 #include "k_blocks.h"
 #include "metal_marlin/metal_marlin.h"
 #include "oracle.h"
+#include "problem/weights.h"
 
 namespace trial {
 
-enum class Zeros : uint8_t { none, integer, additive };
-enum class Order : uint8_t { plain, permuted, unequal };   ///< columns' groups: k / group; shuffled; any number a group
-enum class Strides : uint8_t { contiguous, padded, odd };  ///< odd: rows one element apart from contiguous, unaligned starts
-enum class Tensor : uint8_t { none, multiply, divide, two_parts };
-
-struct Case {
-  marlin_format format = MARLIN_INT4;
-  Zeros zeros = Zeros::none;
-  int64_t group = 32;  ///< 0: the whole row
-  marlin_dtype scale_type = MARLIN_F16;
-  Order order = Order::plain;
-  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
-  marlin_dtype a_type = MARLIN_F32, c_type = MARLIN_F32, bias_type = 0;  ///< bias 0: none
-  marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
-  bool accumulate = false;
-  bool row_invariant = false;
-  Strides strides = Strides::contiguous;
-  int64_t m = 1, n = 1, k = 1;
-  uint32_t threads = 1;
-  Tensor tensor = Tensor::none;
-  bool sparse = false;  ///< 2:4; k is a multiple of 4
-  bool interleaved = false;
-  bool together = false;  ///< in one marlin_gemm_many with a product of other weights and the same A
-  uint32_t seed = 1;
-  marlin_dtype zero_type = 0;  ///< of additive zeros; 0: the seed chooses
-  bool k_quant = false;        ///< GGUF's K-quant of the format: k is a multiple of 256, and group and zeros are its own
-
-  std::string describe() const;
-  int64_t columns() const { return epilogue >= MARLIN_EPILOGUE_SWIGLU ? n / 2 : n; }
-};
+using problem::Case;
+using problem::Kind;
+using problem::Order;
+using problem::ScaleType;
+using problem::Strides;
+using problem::Tensor;
+using problem::ZeroKind;
 
 /// A matrix in guarded memory. The gaps between its rows hold 0xff, which is NaN to whoever reads them.
 class Matrix {
@@ -55,6 +33,8 @@ class Matrix {
   double get(int64_t row, int64_t col) const;
   /// Rounds to the dtype and returns what was stored.
   double set(int64_t row, int64_t col, double x);
+  /// All elements, row by row.
+  void set(const std::vector<double>& values);
   uint8_t* bytes(int64_t row) const;
   void make_read_only() const { memory_.make_read_only(); }
   bool gaps_untouched() const;
@@ -80,8 +60,8 @@ std::string unreachable_isa();
 /// Likewise for tests of how work is divided, which does not depend on the instruction set: the short form runs them once.
 std::string left_to_own_level();
 
-/// The operands of a case, filled at random by its seed. Members may be changed before pack().
-class Trial {
+/// The operands of a case, filled at random by its seed. Members, and the source of the weights, may be changed before pack().
+class Trial : public problem::Weights {
  public:
   explicit Trial(const Case& c);
   ~Trial() { marlin_weights_destroy(weights_); }
@@ -103,27 +83,22 @@ class Trial {
   marlin_gemm_desc gemm_desc() const;
   oracle::Product product() const;
 
-  Case spec;
-  oracle::Weights expected;    ///< refreshed from the matrices by pack()
-  std::vector<KBlock> blocks;  ///< [n][k / 256] of a K-quant; pack() writes them to `values`
-  Matrix values, kept, scales, zeros, group_index, a, bias, c;
-  std::vector<double> tensor_scales;  ///< one a part, or empty
-  std::vector<double> c_before;       ///< [m][columns]; used when accumulating
-  bool special = false;               ///< has special values, after which little may be left of a sum
-  double worst = 0;                   ///< largest error / bound that check() saw
-  std::unique_ptr<Trial> other;       ///< when spec.together: packed, run (on this one's A) and checked with this one
+  oracle::Weights expected;  ///< refreshed from the source by pack()
+  Matrix a, bias, c;
+  std::vector<double> c_before;  ///< [m][columns]; used when accumulating
+  bool special = false;          ///< has special values, after which little may be left of a sum
+  double worst = 0;              ///< largest error / bound that check() saw
+  std::unique_ptr<Trial> other;  ///< when spec.together: packed, run (on this one's A) and checked with this one
 
  private:
-  void fill_weights();
-  void fill_k_blocks();
-  void read_k_blocks();
-  void fill_masks();
-  void fill_activations();
-  void read_back();
+  void fill_operands();
+  void store_weights();
+  void store_codes(int64_t row);
   void clear_c();
   const Matrix& activations() const { return shared_ != nullptr ? shared_->a : a; }
 
   const Trial* shared_ = nullptr;  ///< whose `other` this is
+  Matrix values_, kept_, scales_, zeros_, group_index_;
   marlin_weights* weights_ = nullptr;
   float factors_[2] = {};
 };

@@ -4,7 +4,7 @@
 #include "backends/gpu/gpu_backend.h"
 #include "fixture.h"
 #include "formats/codecs.h"
-#include "unit/cpu_memory_source.h"
+#include "problem/memory_source.h"
 #include "unit/planned.h"
 
 namespace metal_marlin::metal {

@@ -111,10 +111,10 @@ def test_a_run_kills_and_tells_survivors():
 
 
 def test_equivalent_edits_need_a_reason():
-    known = mutate.equivalents("# about\n\na.cc f\n  edit: a < b -> a <= b\n  why: equal numbers leave earlier\n")
+    known = mutate.equivalents("# about\na.cc\tf\ta < b -> a <= b\n  equal numbers leave earlier\n")
     assert known == {"a.cc\nf\na < b -> a <= b": "equal numbers leave earlier"}
     try:
-        mutate.equivalents("a.cc f\n  edit: a < b -> a <= b\n")
+        mutate.equivalents("a.cc\tf\ta < b -> a <= b\n")
     except SystemExit as error:
         assert "why" in str(error)
     else:

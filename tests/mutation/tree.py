@@ -2,6 +2,7 @@
 
 Every edit of a run is compiled into one build. Where the compiler rejects an edit, it is taken out and the file compiled again.
 """
+import json
 import os
 import pathlib
 import random
@@ -140,8 +141,11 @@ def blamed(output, mutated, places):
     return found
 
 
-def build(wanted, rejected, jobs, say):
-    """Plants and builds what compiles of these edits; adds the others' keys to `rejected`. Returns the edits that are in it."""
+def build(wanted, jobs, say):
+    """Plants and builds what compiles of these edits, and returns it. What was rejected before is not tried again."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    rejected_at = WORK / "rejected.json"
+    rejected = set(json.loads(rejected_at.read_text())) if rejected_at.exists() else set()
     for _ in range(20):
         wanted = [edit for edit in wanted if edit.key not in rejected]
         mutated, places = plant(wanted)
@@ -154,6 +158,7 @@ def build(wanted, rejected, jobs, say):
             raise SystemExit(f"dev: the copy of the sources does not compile, and no edit is to blame: {WORK / 'build.log'}")
         say(f"{len(bad)} edits do not compile and are taken out")
         rejected |= bad
+        rejected_at.write_text(json.dumps(sorted(rejected), indent=1))
     raise SystemExit(f"dev: edits still do not compile after 20 attempts: {WORK / 'build.log'}")
 
 

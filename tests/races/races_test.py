@@ -6,6 +6,7 @@ import ast
 import ctypes
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,10 +19,9 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 COMPARE = TOP / "tools" / "races"
 sys.path.insert(0, str(COMPARE))
 
-import goals  # noqa: E402
-import outputs  # noqa: E402
 import pages  # noqa: E402
 import racing  # noqa: E402
+import records  # noqa: E402
 from charts import Chart, ticks  # noqa: E402
 from peer import Absent, Peer, Product  # noqa: E402
 from weights import FORMATS, Weights, expert_ids, nmse, to_bf16, weights_of  # noqa: E402
@@ -112,50 +112,22 @@ class TimedInCTest(unittest.TestCase):
 
 
 def private_uses(text, public):
-    """What a program uses of the package metal_marlin, or of mm, that is not public. Where it imports the package, the underscored
-    names of all objects but itself count, too."""
-    nodes, uses = list(ast.walk(ast.parse(text))), False
-    for node in nodes:
-        if isinstance(node, ast.Import):
-            uses |= any(each.name.split(".")[0] == "metal_marlin" for each in node.names)
-            yield from (each.name for each in node.names if each.name.startswith("metal_marlin."))
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "metal_marlin":
-            uses = True
-            yield from (f"{node.module}.{each.name}" for each in node.names if node.module != "metal_marlin" or each.name not in public)
-    for node in nodes:
-        if isinstance(node, ast.Attribute):
-            of = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
-            underscored = uses and node.attr.startswith("_") and of != "self"
-            if underscored or (of == "mm" and node.attr not in public):
-                yield f"{of}.{node.attr}"
+    """What a program uses of the package metal_marlin, or of mm, that is not public."""
+    yield from re.findall(r"(?:from|import) (metal_marlin\.\w+)", text)
+    names = re.findall(r"from metal_marlin import (.*)", text)
+    yield from (name for name in [*re.findall(r"\bmm\.(\w+)", text), *", ".join(names).split(", ")] if name and name not in public)
+    yield from re.findall(r"(?!self\b)\b\w+\._[a-z]\w*", text) if "metal_marlin" in text else ()
 
 
 class PublicApiTest(unittest.TestCase):
     """The races show what every program can do with the package, so they use its public names alone."""
 
-    def setUp(self):
-        text = (TOP / "bindings" / "python" / "metal_marlin" / "__init__.py").read_text()
-        self.public = next(ast.literal_eval(node.value) for node in ast.parse(text).body
-                           if isinstance(node, ast.Assign) and node.targets[0].id == "__all__")
-
     def test_the_races_use_no_more(self):
-        paths = sorted(COMPARE.glob("*.py"))
-        self.assertIn(COMPARE / "ours.py", paths)
-        self.assertEqual([(path.name, use) for path in paths for use in private_uses(path.read_text(), self.public)], [])
-
-    def test_more_is_found(self):
-        for text, found in (
-            ("import metal_marlin as mm\nmm.Gemm(self._a)", []),
-            ("from metal_marlin import _abi", ["metal_marlin._abi"]),
-            ("from metal_marlin import Gemm, sized", ["metal_marlin.sized"]),
-            ("from metal_marlin.products import Call", ["metal_marlin.products.Call"]),
-            ("import metal_marlin.products", ["metal_marlin.products"]),
-            ("import metal_marlin as mm\nmm.products.Call", ["mm.products"]),
-            ("import metal_marlin as mm\ncontext._live()", ["context._live"]),
-            ("import ours\nours.mm._abi", ["mm._abi"]),
-        ):
-            with self.subTest(text):
-                self.assertEqual(list(private_uses(text, self.public)), found)
+        text = (TOP / "bindings/python/metal_marlin/__init__.py").read_text()
+        public = ast.literal_eval(re.search(r"__all__ = (\[.*?\])", text, re.S)[1])
+        self.assertEqual(list(private_uses((COMPARE / "ours.py").read_text() + "from metal_marlin.products import Call\nmm._abi\n", public)),
+                         ["metal_marlin.products", "_abi", "mm._abi"])
+        self.assertEqual([(path.name, use) for path in COMPARE.glob("*.py") for use in private_uses(path.read_text(), public)], [])
 
 
 class Stub(Peer):
@@ -255,44 +227,6 @@ class RaceTest(unittest.TestCase):
         self.assertEqual(record["weight_bytes"], 2 * 8 * 64 * 4.25 / 8)
 
 
-class GoalsTest(unittest.TestCase):
-    def verdict(self, goal, *records):
-        return goals.assess(list(records), [goal])[0]
-
-    def test_worst_decides(self):
-        goal = goals.Goal("M = 1", "of read", goals.fraction("read"), 0.95, m=(1,))
-        self.assertEqual(self.verdict(goal, record(fraction_of_read=0.96))[4], "met")
-        row = self.verdict(goal, record(fraction_of_read=0.96), record(fraction_of_read=0.76, format="nvfp4", nmse=2e-5), record(M=2, fraction_of_read=0.1),
-                           record(isa="avx2", fraction_of_read=0.1), record(candidate="ggml", fraction_of_read=0.1))
-        self.assertEqual(row[1:], ("at least 0.95 of read", "0.76", "worst of 2: nvfp4 int8, M = 1, 64 x 128", "short by 20%; met by 1 of 2",
-                                   "0.96", "2.0e-05"))
-
-    def test_nothing_measured(self):
-        goal = goals.Goal("M = 1", "times", goals.over("ggml q8"), 1.3)
-        self.assertEqual(self.verdict(goal, record())[2:5], ("", "", "not measured in this run"))
-        self.assertEqual(self.verdict(goal, record(over={"ggml q8": 1.3}))[4], "met")
-
-    def test_time_over_that_of_one_row(self):
-        goal = goals.Goal("M = 2", "times", goals.over_one_row, most=1.2, m=(2,))
-        self.assertEqual(self.verdict(goal, record(fraction_of_read=0.9), record(M=2, fraction_of_read=0.6))[2:5:2],
-                         ("1.50", "short by 25%; met by 0 of 1"))
-
-    def test_mixtures_have_their_own(self):
-        plain, mixture = (goals.Goal("regime", "of read", goals.fraction("read"), 0.5, mixture=each) for each in (False, True))
-        records = [record(fraction_of_read=0.9), record(fraction_of_read=0.6, experts=128, top_k=4)]
-        self.assertEqual([self.verdict(each, *records)[2] for each in (plain, mixture)], ["0.90", "0.60"])
-        self.assertIn("64 x 128, 4 of 128 experts", self.verdict(mixture, *records)[3])
-
-    def test_threads(self):
-        goal = goals.Goal("threads", "times", goals.over_one_thread, 1.96, source="command")
-        one, two = (record(source="command", threads=threads, seconds=seconds) for threads, seconds in ((1, 4.0), (2, 2.0)))
-        self.assertEqual(self.verdict(goal, one, two)[2], "2.00")
-
-    def test_every_goal_has_one_bound(self):
-        for goal in goals.GOALS:
-            self.assertEqual([goal.least, goal.most].count(None), 1, goal)
-
-
 class PagesTest(unittest.TestCase):
     RECORDS = [record(variant=variant, compute=variant, M=m, gflops=rate * m, over={"peer v": 2.5}) for variant, rate in (("int8", 100.0), ("bf16", 80.0)) for m in (1, 8)]
     RECORDS += [record(candidate="peer", variant="v", M=m, gflops=40.0 * m, about="another") for m in (1, 8)]
@@ -309,16 +243,12 @@ class PagesTest(unittest.TestCase):
         self.assertEqual(ticks(1, 10), [1, 2, 5, 10])
         self.assertLessEqual(len(ticks(1e-3, 1e5)), 9)
 
-    def test_drawings_show_every_record(self):
-        made = pages.drawings(self.RECORDS)
-        self.assertEqual(set(made), {"roofline.svg", "speed-mxfp4.svg"})
-        for name, text in made.items():
-            circles = xml.etree.ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}circle")
-            places = [(float(each.get("cx")), float(each.get("cy"))) for each in circles]
-            legend = [(x, y) for x, y in places if x > 800]
-            self.assertEqual(len(legend), 3 if name == "roofline.svg" else 0, name)  # points have dots there, lines have lines
-            self.assertEqual(len(places) - len(legend), len(self.RECORDS), name)
-            self.assertTrue(all(84 <= x <= 800 and 64 <= y <= 470 for x, y in places if x <= 800), places)
+    def test_the_roofline_shows_every_record(self):
+        circles = xml.etree.ElementTree.fromstring(pages.roofline(self.RECORDS)).iter("{http://www.w3.org/2000/svg}circle")
+        places = [(float(each.get("cx")), float(each.get("cy"))) for each in circles]
+        self.assertEqual(sum(x > 800 for x, _ in places), 3)  # of the legend
+        self.assertEqual(sum(x <= 800 for x, _ in places), len(self.RECORDS))
+        self.assertTrue(all(84 <= x <= 800 and 64 <= y <= 470 for x, y in places if x <= 800), places)
 
     def test_a_point_above_the_axis_is_an_arrowhead(self):
         def marks(y):
@@ -359,37 +289,34 @@ class OutputsTest(unittest.TestCase):
             link.symlink_to(file)
             for path, force in ((file, False), (link, False), (link, True)):
                 with self.assertRaisesRegex(SystemExit, "is there already"):
-                    outputs.opened(path, force)
+                    records.opened(path, force)
             self.assertEqual(file.read_text(), "precious")
-            with outputs.opened(file, True) as opened:
+            with records.opened(file, True) as opened:
                 opened.write("new")
             self.assertEqual(file.read_text(), "new")
 
 
 class WholeTest(unittest.TestCase):
     def test_a_small_race(self):
-        """Ours, and what of the others is installed: none is slower by lower accuracy, and the tables of the same records again."""
+        """Ours, and what of the others is installed: none is slower by lower accuracy."""
         with tempfile.TemporaryDirectory() as folder:
             file = pathlib.Path(folder) / "records.jsonl"
             # A ggml that ./dev bench --compare or the suite ggml has left here.
             ggml = [each for place in ("compare/llama", "env/ggml") for each in (TOP / "build" / place).glob("**/libggml-cpu.so")]
             run = [sys.executable, "-B", COMPARE, f"--build={BUILD}", *(f"--ggml={each.parent}" for each in ggml[:1])]
             shown = subprocess.run([*run, "--quick", "--shapes=96x256,96x256x6x2", "--formats=mxfp4,int4,int4-zeros", "-m=1,5", "--seconds=0.001", "--rotation=0.1",
-                                    f"--json={file}", f"--svg={folder}/svg"], capture_output=True, text=True)
+                                    f"--json={file}"], capture_output=True, text=True)
             self.assertEqual(shown.returncode, 0, shown.stderr)
-            records = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-            ours = [each for each in records if each["candidate"] == "ours"]
+            found = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+            ours = [each for each in found if each["candidate"] == "ours"]
             self.assertEqual([(each["format"], each.get("experts"), each["M"], each["compute"]) for each in ours],
                              [(fmt, experts, m, compute) for fmt in ("mxfp4", "int4", "int4-zeros") for experts in (None, 6) for m in (1, 5)
                               for compute in ("int8", "bf16", "f32")])
-            for each in records:
+            for each in found:
                 bound = {"int8": 5e-4, "f32": 1e-11}.get(each["compute"], 1e-11 if each["candidate"] == "ours" else 1e-3)
                 self.assertLess(each["nmse"], bound, each)
                 self.assertGreater(min(each["seconds"], each["read_gbytes_per_s"], each["peak_gflops"]), 0, each)
-            self.assertTrue((pathlib.Path(folder) / "svg" / "speed-mxfp4.svg").exists())
-            again = subprocess.run([*run, f"--from={file}", "--goals"], capture_output=True, text=True)
-            self.assertIn("worst of 9: ", again.stdout, again.stderr)
-        print("candidates:", ", ".join(dict.fromkeys(each["candidate"] for each in records)))
+        print("candidates:", ", ".join(dict.fromkeys(each["candidate"] for each in found)))
 
     def test_a_wrong_product_is_exit_status_1(self):
         for nmse_of, status in ((4e-4, 0), (6e-4, 1), (float("nan"), 1)):

@@ -55,6 +55,7 @@ struct Weights {
   bool additive = false;             ///< q * s + zero
   std::vector<int32_t> group_index;  ///< [k], or empty: k / group_size
   int64_t slot_group = 1;            ///< with group_index and INT8 activations: see quantize_activations
+  std::vector<int64_t> slots;        ///< [k], where INT8 activations stand, or empty: as quantize_activations says
   std::vector<double> tensor_scale;  ///< [n], or empty
   bool divide = false;               ///< by the tensor scale
   bool interleaved = false;          ///< rows alternate gate, up

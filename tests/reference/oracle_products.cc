@@ -16,7 +16,12 @@ size_t at(int64_t i) { return static_cast<size_t>(i); }
 /// The columns of each block of INT8 activations.
 std::vector<std::vector<int64_t>> blocks_of(const Weights& w) {
   std::vector<int64_t> slots;
-  if (w.group_index.empty()) {
+  if (!w.slots.empty()) {
+    for (int64_t k = 0; k < w.k; ++k) {
+      slots.resize(std::max(slots.size(), at(w.slots[at(k)] + 1)), -1);
+      slots[at(w.slots[at(k)])] = k;
+    }
+  } else if (w.group_index.empty()) {
     for (int64_t k = 0; k < w.k; ++k) slots.push_back(k);
   } else {
     for (int64_t g = 0; g < w.groups; ++g) {

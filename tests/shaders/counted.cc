@@ -54,12 +54,12 @@ double own_threadgroup_bytes(const KernelRow& row, uint64_t padded_m, marlin_dty
 
 }  // namespace
 
-void PrintTo(const Case& c, std::ostream* out) {
+void PrintTo(const CountedProduct& c, std::ostream* out) {
   *out << c.kind.name << " group " << c.group << " M " << c.m << " A " << c.a_type;
 }
 
-std::vector<Case> counted_cases() {
-  std::vector<Case> cases;
+std::vector<CountedProduct> counted_cases() {
+  std::vector<CountedProduct> cases;
   for (const Kind& kind : kKinds)
     for (const int64_t group : groups_of(kind))
       for (const int64_t m : kCountedM)
@@ -69,8 +69,8 @@ std::vector<Case> counted_cases() {
   return cases;
 }
 
-testing::AssertionResult count(const Case& product, Counted& out) {
-  Spec s = spec_of(product.kind, product.m, kCountedN, kCountedK);
+testing::AssertionResult count(const CountedProduct& product, Counted& out) {
+  problem::Case s = case_of(product.kind, product.m, kCountedN, kCountedK);
   s.group = product.group;
   s.a_type = product.a_type;
   s.suffix = product.suffix;

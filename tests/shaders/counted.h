@@ -11,17 +11,17 @@
 namespace shaders {
 
 /// A product that is counted: N = kCountedN, K = kCountedK.
-struct Case {
+struct CountedProduct {
   Kind kind;
   int64_t group, m;
   marlin_dtype a_type = MARLIN_F16;
-  const char* suffix = "";  ///< as that of Spec
+  const char* suffix = "";  ///< as that of problem::Case
 };
-void PrintTo(const Case& c, std::ostream* out);
+void PrintTo(const CountedProduct& c, std::ostream* out);
 inline constexpr int64_t kCountedN = 256, kCountedK = 1024;
 inline constexpr int64_t kCountedM[] = {1, 2, 4, 8, 16, 32, 64, 128};
 /// Every kind with groups that its files have, at each M; and the tiles that share A with other activations.
-std::vector<Case> counted_cases();
+std::vector<CountedProduct> counted_cases();
 
 enum class Goal : uint8_t { exactly, at_most };
 /// A counted figure. Those of codes and scales are of one pass over the weights, so that they do not depend on M:
@@ -50,6 +50,6 @@ struct Counted {
   std::vector<Quantity> quantities;
 };
 /// Packs, runs, checks against the oracle, counts.
-testing::AssertionResult count(const Case& product, Counted& out);
+testing::AssertionResult count(const CountedProduct& product, Counted& out);
 
 }  // namespace shaders

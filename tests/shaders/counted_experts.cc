@@ -186,7 +186,7 @@ AssertionResult count(const ExpertCase& product, CountedExperts& out) {
   const trial::Kind& kind = kind_of(product.weights);
   trial::Case c = trial::case_of(kind, product.int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT, 1, kExpertN, kExpertK);
   c.a_type = MARLIN_F16;
-  if (product.act_order) c.order = trial::Order::permuted;
+  if (product.act_order) c.order = trial::Order::shuffled;
   const std::vector<int32_t> ids = ids_of(product);
   trial::Mixture mixture(c, {product.tokens, product.experts, product.top_k, trial::Pick::random, false, MARLIN_F32}, ids);
   if (mixture.pack(1) != MARLIN_OK) return AssertionFailure() << "packing";
@@ -199,7 +199,8 @@ AssertionResult count(const ExpertCase& product, CountedExperts& out) {
   if (kernel == nullptr) return AssertionFailure() << "no product ran";
   count_routes(ids, product.experts, kernel->rows, out);
   out.code_bytes = u(kExpertN * kExpertK * oracle::code_bits(c.format) / 8);
-  out.packed_bytes = out.code_bytes + u(kExpertN * (kExpertK / c.group) * oracle::bytes_of(c.scale_type));
+  out.packed_bytes =
+      out.code_bytes + u(kExpertN * (kExpertK / c.group) * static_cast<int64_t>(metal_marlin::scale_bytes(c.scale_type)));
   judge(product, *kernel, out);
   return step;
 }

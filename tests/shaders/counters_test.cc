@@ -14,7 +14,7 @@ namespace shaders {
 namespace {
 
 /// The most that is accepted where a goal cannot be met; docs/decisions/0004-metal-kernels.md says why.
-double accepted(const Case& product, const Counted& counted, const std::string& quantity) {
+double accepted(const CountedProduct& product, const Counted& counted, const std::string& quantity) {
   const bool shares_a = counted.kernel.ends_with("_threadgroup"),
              wide = shares_a && counted.kernel.starts_with("regdecode_m64");
   // Between two barriers no more than half of the 16 KB can be read while as much is written.
@@ -38,10 +38,10 @@ double accepted(const Case& product, const Counted& counted, const std::string& 
 
 /// INT4 and INT8 have several sizes of groups. Of kinds, groups and M each two meet in the short form; a long
 /// campaign has each three, which are three times as many kernels to compile.
-std::vector<Case> cases_to_run() {
-  std::vector<Case> cases = counted_cases();
+std::vector<CountedProduct> cases_to_run() {
+  std::vector<CountedProduct> cases = counted_cases();
   if (whole_campaigns()) return cases;
-  std::erase_if(cases, [](const Case& c) {
+  std::erase_if(cases, [](const CountedProduct& c) {
     const auto of_name = [&](const Kind& kind) { return kind.name == std::string(c.kind.name); };
     const auto kind = std::find_if(std::begin(kKinds), std::end(kKinds), of_name) - std::begin(kKinds);
     const auto place = std::find(std::begin(kCountedM), std::end(kCountedM), c.m) - std::begin(kCountedM);
@@ -53,7 +53,7 @@ std::vector<Case> cases_to_run() {
   return cases;
 }
 
-class Work : public testing::TestWithParam<Case> {};
+class Work : public testing::TestWithParam<CountedProduct> {};
 
 TEST_P(Work, IsWhatTheLayoutPromises) {
   Counted counted;
@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Work, testing::ValuesIn(cases_to_run()), [](co
   return std::string(i.param.kind.name) + "_g" + std::to_string(i.param.group) + "_m" + std::to_string(i.param.m) + a_type;
 });
 
-class TensorWork : public testing::TestWithParam<Case> {};
+class TensorWork : public testing::TestWithParam<CountedProduct> {};
 
 TEST_P(TensorWork, DecodesEveryCodeOnce) {
   Counted counted;
@@ -92,10 +92,10 @@ TEST_P(TensorWork, DecodesEveryCodeOnce) {
 }
 
 constexpr const char* kTensor = "m64_n64_tensor";
-constexpr Case kTensorCases[] = {{kKinds[4], 32, 64, MARLIN_F16, kTensor},
-                                 {kKinds[0], 128, 64, MARLIN_F16, kTensor},
-                                 {kKinds[5], 16, 64, MARLIN_F16, kTensor},
-                                 {kKinds[8], 64, 64, MARLIN_F16, kTensor}};
+constexpr CountedProduct kTensorCases[] = {{kKinds[4], 32, 64, MARLIN_F16, kTensor},
+                                           {kKinds[0], 128, 64, MARLIN_F16, kTensor},
+                                           {kKinds[5], 16, 64, MARLIN_F16, kTensor},
+                                           {kKinds[8], 64, 64, MARLIN_F16, kTensor}};
 INSTANTIATE_TEST_SUITE_P(Kernels, TensorWork, testing::ValuesIn(kTensorCases),
                          [](const auto& i) { return std::string(i.param.kind.name); });
 

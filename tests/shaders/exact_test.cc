@@ -13,11 +13,11 @@ class Decoding : public testing::TestWithParam<Kind> {};
 
 /// Scales of any bits: NaN, infinity, float32 subnormals; E8M0 rows that span all exponents, and so take float32 scales.
 TEST_P(Decoding, UnpackIsExactForScalesOfAnyBits) {
-  Spec s = spec_of(GetParam(), 1, 70, 364);
-  s.any_scales = true;
+  problem::Case s = case_of(GetParam(), 1, 70, 364);
+  s.range = problem::Range::bits;
   const bool no_factor = GetParam().zeros == ZeroKind::additive || is_float(GetParam()) ||
                          metal_marlin::format_row(GetParam().format)->has_codebook_of_floats();
-  s.tensor = no_factor ? 0 : GetParam().sparse ? 2 : 1;
+  s.tensor = no_factor ? Tensor::none : GetParam().sparse ? Tensor::two_divide : Tensor::two_parts;
   Problem problem(s);
   ASSERT_TRUE(problem.pack());
   EXPECT_TRUE(problem.check_unpack(MARLIN_F32));
@@ -59,7 +59,7 @@ void set_scale_of_row(Problem& problem) {
 }
 
 TEST_P(Decoding, UnpackKnowsEveryCodeWithEveryScale) {
-  Problem problem(spec_of(GetParam(), 1, 256, 64));
+  Problem problem(case_of(GetParam(), 1, 256, 64));
   set_scale_of_row(problem);
   ASSERT_TRUE(problem.pack());
   EXPECT_TRUE(problem.check_unpack(MARLIN_F32));
@@ -70,7 +70,7 @@ TEST(Floats, UnpackKnowsThemAll) {
   for (const Kind& kind : kKinds) {
     if (!is_float(kind)) continue;
     SCOPED_TRACE(kind.name);
-    Problem problem(spec_of(kind, 1, 256, 256));
+    Problem problem(case_of(kind, 1, 256, 256));
     auto& codes = problem.source.all().codes;
     const size_t bytes = codes.size() / 65536;
     for (uint32_t i = 0; i < 65536; ++i) {
@@ -92,7 +92,7 @@ TEST_P(Decoding, ProductsOfOneHotRowsAreTheWeights) {
   size_t row = 0;
   for (const char* suffix : {"m8", "m16_n32_direct", "m64_n128_threadgroup"}) {
     if (!is_drawn(GetParam(), row++)) continue;
-    Spec s = spec_of(GetParam(), suffix == std::string("m8") ? 8 : 64, 256, 64);
+    problem::Case s = case_of(GetParam(), suffix == std::string("m8") ? 8 : 64, 256, 64);
     s.suffix = suffix;
     s.a_type = suffix == std::string("m8") ? MARLIN_F16 : MARLIN_BF16;
     Problem problem(s);

@@ -11,17 +11,6 @@
 
 namespace shaders {
 
-struct Kind {
-  const char* name;
-  marlin_format format;
-  ZeroKind zeros;
-  ScaleType scale_type;
-  bool sparse = false;
-  ScaleType zero_type = ScaleType::f16;
-  int64_t group = 32;  ///< of the smallest problem
-};
-inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
-
 inline constexpr Kind kKinds[] = {
     {"int4", MARLIN_INT4, ZeroKind::none, ScaleType::f16},
     {"int4_zeros", MARLIN_INT4, ZeroKind::integer, ScaleType::f16},
@@ -82,21 +71,6 @@ inline bool is_float(const Kind& kind) { return metal_marlin::float_dtype(kind.f
 inline bool is_real(const Kind& kind) {
   const metal_marlin::FormatRow& row = *metal_marlin::format_row(kind.format);
   return is_float(kind) || row.has_codebook_of_floats() || kind.format == MARLIN_IQ4;
-}
-
-/// The smallest problem of a kind; what else a test varies, it sets.
-inline Spec spec_of(const Kind& kind, int64_t m, int64_t n, int64_t k) {
-  Spec s;
-  s.format = kind.format;
-  s.zeros = kind.zeros;
-  s.scale_type = kind.scale_type;
-  s.sparse = kind.sparse;
-  s.zero_type = kind.zero_type;
-  s.group = kind.group;
-  s.m = m;
-  s.n = n;
-  s.k = kind.sparse ? (k + 3) / 4 * 4 : k;
-  return s;
 }
 
 }  // namespace shaders

@@ -25,7 +25,7 @@ std::vector<std::string> drawn_layout() {
 }
 
 struct Packed {
-  explicit Packed(const Kind& kind) : problem(spec_of(kind, 1, kRowBlock, kBlockSlots)) {}
+  explicit Packed(const Kind& kind) : problem(case_of(kind, 1, kRowBlock, kBlockSlots)) {}
   uint32_t bits(std::istringstream& line, int count) const {
     size_t word = 0;
     line >> word;
@@ -80,7 +80,7 @@ TEST(Layout, OfKQuantsIsNearTheFilesSize) {
   for (const auto& bytes : kBytes) {
     const Kind* const kind =
         std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == std::string(bytes.name); });
-    Problem problem(spec_of(*kind, 1, 256, 2048));
+    Problem problem(case_of(*kind, 1, 256, 2048));
     const auto plan = metal_marlin::gpu::plan_packing(problem.source.meta());
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     const bool codebook = plan.value().layout.codes == metal_marlin::gpu::KernelCodes::lut4;
@@ -97,7 +97,7 @@ TEST(Layout, OfKQuantsIsNearTheFilesSize) {
 TEST(Layout, OfNestedScalesIsNearTheFilesSize) {
   const Kind* const kind =
       std::find_if(std::begin(kKinds), std::end(kKinds), [](const Kind& k) { return k.scale_type == ScaleType::nested; });
-  Spec spec = spec_of(*kind, 1, 256, 4096);
+  problem::Case spec = case_of(*kind, 1, 256, 4096);
   spec.group = 64;
   Problem problem(spec);
   problem.source.mutable_meta().factor_groups = 64;
@@ -111,7 +111,7 @@ TEST(Layout, OfNestedScalesIsNearTheFilesSize) {
 TEST(Layout, OfFloatsIsNearTheFilesSize) {
   for (const Kind& kind : kKinds) {
     if (!is_float(kind)) continue;
-    Problem problem(spec_of(kind, 1, 256, 2048));
+    Problem problem(case_of(kind, 1, 256, 2048));
     const auto plan = metal_marlin::gpu::plan_packing(problem.source.meta());
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     EXPECT_EQ(plan.value().layout.bytes, problem.source.all().codes.size() + 256 * 21) << kind.name;

@@ -80,15 +80,15 @@ bool listed(const std::vector<std::string>& list, const std::string& what) {
   return list.empty() || std::find(list.begin(), list.end(), what) != list.end();
 }
 
-bool is_k_quant(const Case& c) { return metal_marlin::is_two_level(c.kind.scale_type); }
+bool is_k_quant(const CountedProduct& c) { return metal_marlin::is_two_level(c.kind.scale_type); }
 
 /// "int4" of "int4_zeros_sparse"; "q4_k".
-std::string format_of(const Case& c) {
+std::string format_of(const CountedProduct& c) {
   const std::string name = c.kind.name;
   return is_k_quant(c) ? name : name.substr(0, name.find('_'));
 }
 
-std::string weights_of(const Case& c) {
+std::string weights_of(const CountedProduct& c) {
   std::string text = format_of(c);
   if (c.kind.zeros == ZeroKind::integer) text += " zeros";
   if (c.kind.zeros == ZeroKind::additive && !is_k_quant(c)) text += " additive";
@@ -128,7 +128,7 @@ void add_quantities(const std::vector<Quantity>& quantities, Json& json) {
   json["met"] = all;
 }
 
-Json record(const Case& c, const Counted& counted) {
+Json record(const CountedProduct& c, const Counted& counted) {
   Json json = {{"kernel", counted.kernel},
                {"format", format_of(c)},
                {"zeros", ""},
@@ -246,8 +246,8 @@ int count_products(const Options& options) {
   Rows rows({{"weights"}, {"group", right}, {"M", right}, {"kernel"}});
   const int status = count_all<Counted>(
       options, counted_cases(),
-      [&](const Case& c) { return listed(options.formats, format_of(c)) && listed(options.m, std::to_string(c.m)); },
-      [](const Case& c, const Counted& counted) {
+      [&](const CountedProduct& c) { return listed(options.formats, format_of(c)) && listed(options.m, std::to_string(c.m)); },
+      [](const CountedProduct& c, const Counted& counted) {
         return std::vector<std::string>{weights_of(c), c.group != 0 ? std::to_string(c.group) : "row", std::to_string(c.m),
                                         counted.kernel};
       },

@@ -217,8 +217,9 @@ class MutatedPacker {
 };
 
 Problem problem_of(const Mutation& mutation) {
-  Spec s = spec_of(mutation.kind, mutation.m, 44, mutation.of_packer() ? 150 : 360);  // 150: the last block has 32 slots
-  s.int8 = mutation.what == Mutation::int8;
+  problem::Case s =
+      case_of(mutation.kind, mutation.m, 44, mutation.of_packer() ? 150 : 360);  // 150: the last block has 32 slots
+  if (mutation.what == Mutation::int8) s.compute = MARLIN_COMPUTE_INT8;
   if (mutation.what == Mutation::splits) s.splits = 2;
   if (mutation.what == Mutation::tensor) {
     s.suffix = "m64_n64_tensor";
@@ -232,10 +233,10 @@ Problem problem_of(const Mutation& mutation) {
     s.epilogue = MARLIN_EPILOGUE_SWIGLU;
     s.interleaved = true;
   }
-  s.any_scales = mutation.what == Mutation::unpack;
+  if (mutation.what == Mutation::unpack) s.range = problem::Range::bits;
   const bool large_scales = mutation.what == Mutation::large_scales;
   if (large_scales) {
-    s.int8 = true;
+    s.compute = MARLIN_COMPUTE_INT8;
     s.a_type = MARLIN_F32;
     s.scale_type = ScaleType::f32;
   }

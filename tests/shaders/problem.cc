@@ -12,7 +12,6 @@
 #include <sstream>
 
 #include "core/parallel.h"
-#include "expected_scales.h"
 #include "formats/format_table.h"
 
 namespace shaders {
@@ -84,7 +83,7 @@ void set_constants(metal_on_cpu::Kernel& kernel, const Constants& constants) {
 
 }  // namespace
 
-const KernelRow& kernel_row(const Spec& spec) {
+const KernelRow& kernel_row(const Case& spec) {
   for (const KernelRow& row : kernel_rows()) {
     if (spec.suffix.empty() ? !row.tensor() && spec.m >= row.m_min && (row.m_max == 0 || spec.m <= row.m_max)
                             : spec.suffix == row.suffix)
@@ -92,18 +91,6 @@ const KernelRow& kernel_row(const Spec& spec) {
   }
   ADD_FAILURE() << "no kernel row for " << spec.describe();
   return kernel_rows().front();
-}
-
-std::string Spec::describe() const {
-  constexpr const char* kScales[] = {"f32", "f16", "bf16", "e8m0", "e4m3", "u4", "u6", "s6", "s8"};
-  std::ostringstream s;
-  s << metal_marlin::format_name(format) << " group " << group << " scales " << kScales[static_cast<int>(scale_type)]
-    << " zeros " << static_cast<int>(zeros) << "/" << kScales[static_cast<int>(zero_type)] << " order "
-    << static_cast<int>(order) << (sparse ? " sparse" : "") << (interleaved ? " interleaved" : "") << " tensor " << tensor
-    << " M N K " << m << " " << n << " " << k << " A " << float_name(a_type) << (int8 ? " int8" : "") << " C "
-    << float_name(c_type) << " bias " << bias_type << " epilogue " << epilogue << (accumulate ? " accumulate" : "")
-    << (odd_strides ? " odd strides" : "") << " splits " << splits << " " << suffix << " seed " << seed;
-  return s.str();
 }
 
 metal_on_cpu::Library library(const std::string& file, const std::vector<std::string>& defines, const Setting& setting) {
@@ -123,9 +110,10 @@ metal_on_cpu::Library library(const std::string& file, const std::vector<std::st
   return made.take();
 }
 
-metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::KernelCodes codes, const Setting& setting, std::string* name) {
+metal_on_cpu::Kernel product_kernel(const Case& spec, gpu::KernelCodes codes, const Setting& setting, std::string* name) {
   const KernelRow& row = kernel_row(spec);
-  const std::string a_name = spec.int8 ? "i8" : float_name(spec.a_type), a_type = spec.int8 ? "char" : msl_name(spec.a_type);
+  const bool int8 = spec.compute == MARLIN_COMPUTE_INT8;
+  const std::string a_name = int8 ? "i8" : float_name(spec.a_type), a_type = int8 ? "char" : msl_name(spec.a_type);
   *name = std::string(row.family) + "_" + gpu::kernel_codes_name(codes) + "_" + a_name + "_" + row.suffix;
   const std::string one = std::string(gpu::kernel_codes_name(codes)) + "," + codes_type(codes) + "," + a_name + "," + a_type;
   const std::string tile = std::to_string(row.rows) + "," + std::to_string(row.columns);
@@ -139,56 +127,6 @@ metal_on_cpu::Kernel product_kernel(const Spec& spec, gpu::KernelCodes codes, co
   return library((row.tensor() ? "metal4/regdecode_tensor.metal" : "metal/" + std::string(row.family) + ".metal"), defines,
                  setting)
       .kernel(*name);
-}
-
-Problem::Problem(const Spec& s) : spec(s) {
-  std::mt19937 random(spec.seed);
-  metal_marlin::WeightMeta& meta = source.mutable_meta();
-  meta.format = spec.format;
-  meta.n = spec.n;
-  meta.k = spec.k;
-  meta.group_size = spec.group == 0 ? spec.k : spec.group;
-  meta.scale_type = spec.scale_type;
-  meta.zero_kind = spec.zeros;
-  meta.zero_type = spec.zero_type;
-  meta.sparse = spec.sparse;
-  meta.gate_up_interleaved = spec.interleaved;
-  if (spec.format == MARLIN_CODEBOOK4)
-    for (int i = 0; i < 16; ++i) meta.codebook.push_back(static_cast<float>(i * i) / 7.0f - 9.25f);
-  if (meta.has_nested_scales()) metal_marlin::set_scale_map(meta);
-  metal_marlin::set_groups(meta, spec.order, random);
-  if (spec.tensor != 0) {
-    meta.tensor_scales = {{0, 0.75f, spec.tensor == 2}};
-    if (spec.n > 3) meta.tensor_scales.push_back({spec.n / 2, 1.7f, spec.tensor == 2});
-  }
-  metal_marlin::fill_randomly(source, random, !spec.any_scales);
-  const marlin_dtype floats = metal_marlin::float_dtype(spec.format);
-  auto& codes = source.all().codes;
-  for (int64_t i = 0; floats != 0 && i < spec.n * spec.k; ++i)  // of a size that all types hold
-    oracle::write(floats, codes.data(), i, static_cast<double>(static_cast<int>(random() % 4001) - 2000) / 1024);
-  std::normal_distribution<double> normal;
-  a.resize(at(spec.m * spec.k));
-  // With an epilogue sums of about 1, where it bends.
-  const double size = spec.epilogue == MARLIN_EPILOGUE_NONE ? 1 : 0.25 / std::sqrt(static_cast<double>(spec.k));
-  for (double& x : a) x = size * normal(random);
-  if (spec.bias_type != 0) bias.resize(at(spec.n));
-  for (double& b : bias) b = normal(random);
-  c_before.resize(at(spec.m * columns()));
-  for (double& x : c_before) x = normal(random);
-}
-
-void Problem::set_scale(int64_t index, double value, uint8_t byte) {
-  std::vector<uint8_t>& scales = source.all().scales;
-  switch (source.meta().scale_type) {
-    case ScaleType::f32:
-      return oracle::write(MARLIN_F32, scales.data(), index, value);
-    case ScaleType::f16:
-      return oracle::write(MARLIN_F16, scales.data(), index, value);
-    case ScaleType::bf16:
-      return oracle::write(MARLIN_BF16, scales.data(), index, value);
-    default:
-      scales[at(index)] = byte;
-  }
 }
 
 AssertionResult Problem::pack(const Packer& packer) {
@@ -206,29 +144,9 @@ AssertionResult Problem::pack(const Packer& packer) {
 }
 
 oracle::Weights Problem::expected() const {
-  const metal_marlin::WeightMeta& meta = source.meta();
-  const metal_marlin::Stripe& all = source.all();
-  oracle::Weights w;
-  w.format = meta.format;
-  w.n = meta.n;
-  w.k = meta.k;
-  w.group_size = meta.group_size;
-  w.groups = meta.groups;
-  w.codes = all.codes;
-  const marlin_dtype floats = metal_marlin::float_dtype(meta.format);
-  for (int64_t i = 0; floats != 0 && i < meta.n * meta.k; ++i) w.numbers.push_back(oracle::read(floats, all.codes.data(), i));
-  for (size_t i = 0; !meta.codebook.empty() && i < all.codes.size(); ++i)
-    w.numbers.push_back(static_cast<double>(meta.codebook[all.codes[i]]));
-  w.additive = meta.zero_kind == ZeroKind::additive;
-  add_scales(meta, all, w);
+  oracle::Weights w = to_oracle();
   w.group_index = plan.meta.group_index;
   w.slot_group = plan.layout.slot_group;
-  w.interleaved = meta.gate_up_interleaved;
-  for (int64_t n = 0; spec.tensor != 0 && n < meta.n; ++n)
-    w.tensor_scale.push_back(
-        meta.tensor_scales[meta.tensor_scales.size() > 1 && n >= meta.tensor_scales[1].first_row ? 1 : 0].value);
-  w.divide = spec.tensor == 2;
-  for (int64_t i = 0; meta.sparse && i < meta.n * meta.k; ++i) w.kept.push_back((all.kept[at(i / 4)] >> i % 4 & 1) != 0);
   return w;
 }
 
@@ -250,7 +168,7 @@ Constants Problem::constants() const {
   c[MARLIN_CONSTANT_PARTIAL] = is_partial();
   c[MARLIN_CONSTANT_INTERLEAVED] = spec.interleaved;
   c[MARLIN_CONSTANT_SLOT_TO_K] = plan.layout.permuted;
-  c[MARLIN_CONSTANT_QUANTIZED] = spec.int8;
+  c[MARLIN_CONSTANT_QUANTIZED] = int8();
   c[MARLIN_CONSTANT_ROW_LIST] = false;
   c[MARLIN_CONSTANT_CODE_FORM] = int64_t{plan.layout.code_form};
   return c;
@@ -274,7 +192,7 @@ ProductArgs Problem::product_args() const {
 
 AssertionResult Problem::prepare_activations(const Setting& setting) {
   const int64_t width = oracle::bytes_of(spec.a_type);
-  lda_ = spec.odd_strides ? spec.k + 3 : (spec.k + 7) / 8 * 8;
+  lda_ = (spec.strides == Strides::odd) ? spec.k + 3 : (spec.k + 7) / 8 * 8;
   a_memory_.assign(at(((spec.m - 1) * lda_ + spec.k) * width), 0xff);
   for (int64_t m = 0; m < spec.m; ++m)
     for (int64_t k = 0; k < spec.k; ++k) {
@@ -283,26 +201,24 @@ AssertionResult Problem::prepare_activations(const Setting& setting) {
       x = oracle::read(spec.a_type, a_memory_.data(), m * lda_ + k);
     }
   prepared_.clear();
-  if (!spec.int8 && !plan.layout.permuted) return AssertionSuccess();
+  if (!int8() && !plan.layout.permuted) return AssertionSuccess();
 
   const int64_t slots = plan.layout.slots;
   const PrepareArgs args{
       static_cast<int32_t>(spec.m), static_cast<int32_t>(spec.k), static_cast<int32_t>(slots), 0, lda_, 0, 0, 0};
-  const std::string name = spec.int8    ? std::string("quantize_") + float_name(spec.a_type)
-                           : width == 2 ? "gather_b2"
-                                        : "gather_b4";
+  const std::string name = int8() ? std::string("quantize_") + float_name(spec.a_type) : width == 2 ? "gather_b2" : "gather_b4";
   auto kernel = library("metal/prepare.metal", {}, setting).kernel(name);
   set_constants(kernel, constants());
-  prepared_.assign(at(spec.m * slots * (spec.int8 ? 1 : width)), 0xff);
+  prepared_.assign(at(spec.m * slots * (int8() ? 1 : width)), 0xff);
   a_scales_.assign(at(spec.m * slots / kActivationBlock), NAN);
   auto dispatch = kernel.dispatch();
   dispatch.buffer(MARLIN_BUFFER_SOURCE, std::as_const(a_memory_))
       .output(MARLIN_BUFFER_QUANTIZED, prepared_)
       .value(MARLIN_BUFFER_PREPARE_ARGS, args);
-  if (spec.int8) dispatch.output(MARLIN_BUFFER_QUANT_SCALES, a_scales_);
+  if (int8()) dispatch.output(MARLIN_BUFFER_QUANT_SCALES, a_scales_);
   if (plan.layout.permuted)
     dispatch.buffer(MARLIN_BUFFER_SOURCE_SLOTS, packed.data() + plan.layout.slot_to_k_at, at(slots) * 4);
-  const int64_t across = spec.int8 ? slots / kActivationBlock : slots;
+  const int64_t across = int8() ? slots / kActivationBlock : slots;
   dispatch.groups(static_cast<uint32_t>((across + 31) / 32), static_cast<uint32_t>(spec.m)).threads(32);
   return run_dispatch(dispatch, setting, name);
 }
@@ -338,7 +254,7 @@ AssertionResult Problem::multiply(const Setting& setting) {
     bind_part(dispatch, MARLIN_BUFFER_ROWS, layout.factors_at,
               layout.factors_at + static_cast<uint64_t>(layout.row_blocks()) * kRowBlock * sizeof(RowFactor));
   dispatch.buffer(MARLIN_BUFFER_A, std::as_const(prepared_.empty() ? a_memory_ : prepared_));
-  if (spec.int8) dispatch.buffer(MARLIN_BUFFER_A_SCALES, std::as_const(a_scales_));
+  if (int8()) dispatch.buffer(MARLIN_BUFFER_A_SCALES, std::as_const(a_scales_));
   if (is_partial()) {
     partials_.assign(at(spec.splits * spec.m * spec.n), NAN);
     dispatch.output(MARLIN_BUFFER_PARTIALS, partials_);
@@ -374,7 +290,7 @@ AssertionResult Problem::run(const Setting& setting) {
     bias[i] = oracle::read(spec.bias_type, bias_memory_.data(), static_cast<int64_t>(i));
   }
   const int64_t width = oracle::bytes_of(spec.c_type);
-  ldc_ = columns() + (spec.odd_strides ? 5 : 0);
+  ldc_ = columns() + ((spec.strides == Strides::odd) ? 5 : 0);
   c_memory_.assign(at(((spec.m - 1) * ldc_ + columns()) * width), 0xff);
   for (int64_t m = 0; spec.accumulate && m < spec.m; ++m)
     for (int64_t n = 0; n < columns(); ++n) {
@@ -389,26 +305,15 @@ AssertionResult Problem::run(const Setting& setting) {
 
 AssertionResult Problem::check() {
   const oracle::Weights weights = expected();
-  oracle::Product product;
-  product.weights = &weights;
-  product.m = spec.m;
+  oracle::Product product = problem::product_of(spec, weights);
   product.a = a;
-  product.compute = spec.int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
-  product.epilogue = spec.epilogue;
   product.bias = bias;
   if (spec.accumulate) product.c = c_before;
-  product.c_dtype = spec.c_type;
-  const std::vector<oracle::Element> elements = oracle::multiply(product);
-  worst = 0;
+  std::vector<double> got;
   for (int64_t m = 0; m < spec.m; ++m)
-    for (int64_t n = 0; n < columns(); ++n) {
-      const oracle::Element& e = elements[at(m * columns() + n)];
-      const double got = oracle::read(spec.c_type, c_memory_.data(), m * ldc_ + n);
-      if (e.kind == oracle::Element::finite && e.bound > 0) worst = std::max(worst, std::fabs(got - e.value) / e.bound);
-      if (!e.accepts(got))
-        return AssertionFailure() << "C[" << m << ", " << n << "]: expected " << e.value << " +- " << e.bound << " (kind "
-                                  << int{e.kind} << "), found " << got;
-    }
+    for (int64_t n = 0; n < columns(); ++n) got.push_back(c_at(m, n));
+  worst = 0;
+  if (AssertionResult r = problem::compare(oracle::multiply(product), got, columns(), &worst); !r) return r;
   const int64_t width = oracle::bytes_of(spec.c_type);
   for (int64_t m = 0; m + 1 < spec.m; ++m)
     for (int64_t i = (m * ldc_ + columns()) * width; i < (m + 1) * ldc_ * width; ++i)
@@ -477,7 +382,7 @@ AssertionResult Problem::check_unpack(marlin_dtype type, const std::vector<int32
   return AssertionSuccess();
 }
 
-AssertionResult holds(const Spec& spec, const Setting& setting) {
+AssertionResult holds(const Case& spec, const Setting& setting) {
   Problem problem(spec);
   AssertionResult step = problem.pack();
   if (step) step = problem.run(setting);

@@ -16,12 +16,13 @@ T pick(Engine& random, const T (&from)[N]) {
 
 /// What the test does not enumerate, drawn by seed: types, groups, order, epilogue, strides, splits. METAL_MARLIN_SHADER_ROUNDS
 /// (default 1) asks for more draws.
-Spec draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
+problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   Engine random(seed);
   const int64_t m_max = row.m_max == 0 ? row.rows + 5 : row.m_max;
-  Spec s = spec_of(kind, row.m_min + static_cast<int64_t>(random() % static_cast<uint32_t>(m_max - row.m_min + 1)),
-                   1 + random() % 75, 4 + random() % 500);
+  problem::Case s = case_of(kind, row.m_min + static_cast<int64_t>(random() % static_cast<uint32_t>(m_max - row.m_min + 1)),
+                            1 + random() % 75, 4 + random() % 500);
   s.seed = seed;
+  if (seed % 4 == 0) s.range = problem::Range::wide;
   s.suffix = row.suffix;
   if (random() % 4 == 0) s.m += row.rows;  // further threadgroups along y, as whoever probes a kernel asks for
   const bool two_level = metal_marlin::is_two_level(kind.scale_type);
@@ -39,15 +40,16 @@ Spec draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   }
   const bool factors =
       kind.zeros != ZeroKind::additive && (kind.format == MARLIN_FP8 || !oracle::takes_float_activations(kind.format));
-  if (factors) s.tensor = static_cast<int>(random() % 3);
+  constexpr Tensor kTensors[] = {Tensor::none, Tensor::two_parts, Tensor::two_divide};
+  if (factors) s.tensor = pick(random, kTensors);
   constexpr marlin_dtype kTypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
   s.a_type = pick(random, kTypes);
   s.c_type = pick(random, kTypes);
-  s.int8 = random() % 3 == 0;
-  if (oracle::takes_float_activations(kind.format)) s.int8 = false;
+  if (random() % 3 == 0) s.compute = MARLIN_COMPUTE_INT8;
+  if (oracle::takes_float_activations(kind.format)) s.compute = MARLIN_COMPUTE_DEFAULT;
   if (row.tensor()) {
     if (s.a_type == MARLIN_F32) s.a_type = MARLIN_F16;
-    s.int8 = false;
+    s.compute = MARLIN_COMPUTE_DEFAULT;
   }
   if (random() % 2 == 0) s.bias_type = pick(random, kTypes);
   if (random() % 2 == 0) s.epilogue = static_cast<marlin_epilogue>(random() % 7);
@@ -56,7 +58,7 @@ Spec draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
     s.interleaved = random() % 2 == 0;
   }
   s.accumulate = random() % 3 == 0;
-  s.odd_strides = random() % 2 == 0;
+  if (random() % 2 == 0) s.strides = Strides::odd;
   if (random() % 3 == 0) s.splits = 1 + random() % 3;
   return s;
 }
@@ -92,10 +94,10 @@ constexpr End kEnds[] = {{"largest", 0x1.8p121, 0x1p-12, 107, 1, 7, 15, 127, tru
                          {"smallest", 0x1.8p-126, 0x1p15, 227, 0x78, 1, 9, 1, false}};
 
 Problem at_end(const End& end, const Kind& kind, const char* suffix, marlin_dtype a_type, bool int8) {
-  Spec s = spec_of(kind, 2, 40, 160);
+  problem::Case s = case_of(kind, 2, 40, 160);
   s.suffix = suffix;
   s.a_type = a_type;
-  s.int8 = int8;
+  s.compute = int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
   Problem problem(s);
   auto& weights = problem.source.all();
   const auto& meta = problem.source.meta();

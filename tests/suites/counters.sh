@@ -1,5 +1,5 @@
 # about: the work of the Metal shaders, counted
-# inputs: shaders/metal shaders/common tests/shaders tests/metal_on_cpu
+# inputs: shaders/metal shaders/common tests/problem tests/shaders tests/metal_on_cpu
 # seconds: 130
 # when: changed
 # packages: testbed

@@ -1,5 +1,5 @@
 # about: what needs a build without sanitizers: memory and steps of huge files, stacks, the library loaded and unloaded, its symbols, headers
-# inputs: src include tests/unit tests/abi tests/container bindings
+# inputs: src include tests/problem tests/unit tests/abi tests/container bindings
 # seconds: 60
 # when: core
 # data: include src/api bindings tests/abi

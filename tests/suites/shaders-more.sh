@@ -1,5 +1,5 @@
 # about: the Metal shaders on the CPU: more pairs of choices, experts, row-invariant products, exact values, the C ABI and the command on them
-# inputs: src/backends/gpu src/backends/metal shaders/metal shaders/common tests/gpu tests/shaders tests/metal_on_cpu
+# inputs: src/backends/gpu src/backends/metal shaders/metal shaders/common tests/gpu tests/problem tests/shaders tests/metal_on_cpu
 # seconds: 340
 # when: changed
 # packages: testbed

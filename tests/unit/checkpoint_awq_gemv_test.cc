@@ -5,6 +5,7 @@
 #include <random>
 
 #include "checkpoint_operands.h"
+#include "fails.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::testing::checkpoint_awq_gemv_tests {
@@ -173,9 +174,7 @@ TEST(CheckpointAwqGemv, WhatIsRefused) {
   const auto expect = [](const LayoutOperands& good, marlin_status code, const char* what, auto change) {
     LayoutOperands o = good;
     change(o);
-    const Status status = error_of(o);
-    EXPECT_EQ(status.code(), code) << status.message();
-    EXPECT_THAT(status.message(), HasSubstr(what));
+    EXPECT_THAT(error_of(o), Fails(code, HasSubstr(what)));
   };
   for (const LayoutOperands& good : {gemv, fast}) {
     expect(good, MARLIN_E_UNSUPPORTED, "INT4", [](auto& o) { o.format = MARLIN_FP4; });
@@ -228,8 +227,7 @@ TEST(CheckpointAwqGemv, FilesTellTheGroupSizeByConfigOrByPadding) {
     }
     const auto wrong = open(file, (head + R"(,"group_size":32}})").c_str());
     ASSERT_TRUE(wrong.ok());
-    EXPECT_EQ(wrong.value()->layers()[0].status.code(), MARLIN_E_SHAPE);
-    EXPECT_THAT(wrong.value()->layers()[0].status.message(), HasSubstr("l.scales"));
+    EXPECT_THAT(wrong.value()->layers()[0].status, Fails(MARLIN_E_SHAPE, HasSubstr("l.scales")));
     const auto bits = open(file, (head + R"(,"bits":3}})").c_str());
     EXPECT_EQ(bits.value()->layers()[0].status.code(), MARLIN_E_UNSUPPORTED);
   }
@@ -239,8 +237,7 @@ TEST(CheckpointAwqGemv, FilesTellTheGroupSizeByConfigOrByPadding) {
                                         {"l.qzeros", "I32", "4,1", text(small.gemv_zeros())},
                                         {"l.scales", "F16", "4,8", text(small.scales)}}),
                            R"({"quantization_config":{"quant_method":"awq","version":"gemv"}})");
-  EXPECT_EQ(opened.value()->layers()[0].status.code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(opened.value()->layers()[0].status.message(), HasSubstr("128 or 256"));
+  EXPECT_THAT(opened.value()->layers()[0].status, Fails(MARLIN_E_UNSUPPORTED, HasSubstr("128 or 256")));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "checkpoints/json.h"
 #include "checkpoints/missing_layer.h"
 #include "checkpoints/safetensors_file.h"
+#include "fails.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -21,9 +22,8 @@ using ::testing::Not;
 Status open_status(const std::string& name, const std::string& content) { return open_memory({{name, content}}).status(); }
 
 void expect_refused(const std::string& file, const std::string& content, const std::string& field) {
-  const Status status = open_status(file, content);
-  EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << field;
-  EXPECT_THAT(status.message(), AllOf(HasSubstr(file + ": byte "), HasSubstr(field)));
+  EXPECT_THAT(open_status(file, content), Fails(MARLIN_E_FORMAT, AllOf(HasSubstr(file + ": byte "), HasSubstr(field))))
+      << field;
 }
 
 // --- JSON ---------------------------------------------------------------------------------------------------------------
@@ -129,9 +129,7 @@ TEST(CheckpointJson, AnIndexThatChangesOpensNothingElsewhere) {
   auto folder = std::make_unique<ChangingFolder>();
   const ChangingFolder& watched = *folder;
   TensorTable table;
-  const Status status = read_safetensors_index("i.json", *folder, table);
-  EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
-  EXPECT_THAT(status.message(), HasSubstr("changes"));
+  EXPECT_THAT(read_safetensors_index("i.json", *folder, table), Fails(MARLIN_E_FORMAT, HasSubstr("changes")));
   EXPECT_EQ(watched.opened, (std::vector<std::string>{"i.json", "aa"}));
 }
 
@@ -151,9 +149,7 @@ TEST(CheckpointJson, MalformedTextsNameTheByte) {
   const std::pair<const char*, int> texts[] = {{"{\"a\" 1}", 105}, {"[1,]", 103},  {"{", 101},
                                                {"nul", 103},       {"[1] 2", 104}, {"\"\x01\"", 101}};
   for (const auto& [text, byte] : texts) {
-    const auto status = parse(text);
-    EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << text;
-    EXPECT_THAT(status.message(), HasSubstr("f.json: byte " + std::to_string(byte) + ":")) << text;
+    EXPECT_THAT(parse(text), Fails(MARLIN_E_FORMAT, HasSubstr("f.json: byte " + std::to_string(byte) + ":"))) << text;
   }
 }
 
@@ -346,9 +342,10 @@ TEST(CheckpointGgufFile, PartsOfASplitModel) {
       {4, bytes_of<uint32_t>({3})}, {5, bytes_of<int32_t>({3})}, {10, bytes_of<uint64_t>({3})}, {11, bytes_of<int64_t>({3})}};
   const std::string one = bytes_of<uint16_t>({1}), two = bytes_of<uint16_t>({2}), none = bytes_of<uint16_t>({0});
   for (const auto& [type, three] : threes) {
-    const Status status = part({{"split.no", 2, two}, {"split.tensors.count", type, three}, {"split.count", type, three}});
-    EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED) << type;
-    EXPECT_THAT(status.message(), AllOf(HasSubstr("f.gguf"), HasSubstr("part 3 of 3"), HasSubstr("'-00003-of-00003.gguf'")));
+    EXPECT_THAT(
+        part({{"split.no", 2, two}, {"split.tensors.count", type, three}, {"split.count", type, three}}),
+        Fails(MARLIN_E_UNSUPPORTED, AllOf(HasSubstr("f.gguf"), HasSubstr("part 3 of 3"), HasSubstr("'-00003-of-00003.gguf'"))))
+        << type;
   }
   EXPECT_THAT(part({{"split.count", 2, two}}).message(), HasSubstr("part 1 of 2"));
   EXPECT_TRUE(part({{"split.count", 2, one}, {"split.no", 2, none}}).ok()) << "the whole of a model of one part";
@@ -356,9 +353,7 @@ TEST(CheckpointGgufFile, PartsOfASplitModel) {
   EXPECT_TRUE(part({{"split.no", 2, two}}).ok()) << "of nothing";
 
   const auto malformed = [&](const std::vector<std::tuple<const char*, int32_t, std::string>>& keys, const char* field) {
-    const Status status = part(keys);
-    EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << field;
-    EXPECT_THAT(status.message(), AllOf(HasSubstr("f.gguf: byte "), HasSubstr(field)));
+    EXPECT_THAT(part(keys), Fails(MARLIN_E_FORMAT, AllOf(HasSubstr("f.gguf: byte "), HasSubstr(field)))) << field;
   };
   for (const char* key : {"split.count", "split.no", "split.tensors.count"}) {
     malformed({{key, 8, GgufWriter::text("3")}}, key);

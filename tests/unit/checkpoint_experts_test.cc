@@ -9,6 +9,7 @@
 #include "api/checkpoint.h"
 #include "checkpoint_files.h"
 #include "convert_files.h"
+#include "fails.h"
 #include "kernels/guarded_stream.h"
 #include "sources/concat.h"
 
@@ -127,8 +128,7 @@ TEST(CheckpointExperts, FaultsNameTheExpert) {
     EXPECT_TRUE(checkpoint->layers()[0].status.ok()) << "the rest of the file is there";
     const Layer layer = checkpoint->layers()[1];
     EXPECT_EQ(layer.name, "m.0.mlp.experts.up_proj");
-    EXPECT_EQ(layer.status.code(), code) << what;
-    EXPECT_THAT(layer.status.message(), HasSubstr(what));
+    EXPECT_THAT(layer.status, Fails(code, HasSubstr(what))) << what;
     EXPECT_STREQ(checkpoint->source(1, 0, {}).status().message(), layer.status.message());
     EXPECT_TRUE(checkpoint->source(*checkpoint->find_layer(expert(numbers[0])), 0, {}).ok()) << "each expert alone is there";
   };
@@ -152,8 +152,7 @@ TEST(CheckpointExperts, AFaultOfOneExpertIsOneOfTheLayer) {
   const Layer layer = checkpoint->layers()[0];
   EXPECT_EQ(layer.n, 8);
   EXPECT_EQ(layer.experts, 3u);
-  EXPECT_EQ(layer.status.code(), MARLIN_E_NOT_FOUND);
-  EXPECT_THAT(layer.status.message(), HasSubstr("'m.0.mlp.experts.1.up_proj.scales' is in none of the files"));
+  EXPECT_THAT(layer.status, Fails(MARLIN_E_NOT_FOUND, HasSubstr("'m.0.mlp.experts.1.up_proj.scales' is in none of the files")));
   EXPECT_TRUE(checkpoint->source(0, 2, {}).ok());
   EXPECT_FALSE(checkpoint->source(0, 1, {}).ok());
 }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "checkpoint_operands.h"
+#include "fails.h"
 #include "sources/concat.h"
 #include "sources/shard.h"
 
@@ -199,9 +200,8 @@ TEST(CheckpointSparse, EveryInvalidNibbleAndMaskIsNamed) {
   LayoutOperands words = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, 3, 32, 32, w);
   words.scales = st.view;
   const auto expect = [](const LayoutOperands& o, const std::string& found) {
-    const Status status = error_of(o);
-    EXPECT_EQ(status.code(), MARLIN_E_FORMAT) << status.message();
-    EXPECT_THAT(status.message(), AllOf(HasSubstr("sparse_meta: row 1, block 5:"), HasSubstr("found " + found)));
+    EXPECT_THAT(error_of(o),
+                Fails(MARLIN_E_FORMAT, AllOf(HasSubstr("sparse_meta: row 1, block 5:"), HasSubstr("found " + found))));
   };
   size_t invalid = 0;
   for (unsigned nibble = 0; nibble < 16; ++nibble) {
@@ -240,8 +240,7 @@ TEST(CheckpointSparse, BitsBehindTheLastBlock) {
   mask[3] |= 0x30;  // a valid block that is not there
   const Operand m("sparse_meta", MARLIN_U8, {2, 2}, mask);
   o.sparse_meta = m.view;
-  EXPECT_EQ(error_of(o).code(), MARLIN_E_FORMAT);
-  EXPECT_THAT(error_of(o).message(), HasSubstr("row 1: expected 0 in the bits behind the last block, found 0x3"));
+  EXPECT_THAT(error_of(o), Fails(MARLIN_E_FORMAT, HasSubstr("row 1: expected 0 in the bits behind the last block, found 0x3")));
   auto nibbles = drawn.nibbles();
   nibbles[1] |= 0x4000;
   const Operand i("sparse_meta", MARLIN_I16, {2, 1}, nibbles);
@@ -253,8 +252,7 @@ TEST(CheckpointSparse, BitsBehindTheLastBlock) {
   o = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, 2, 12, 12, v);
   o.scales = st.view;
   o.sparse_meta = w.view;
-  EXPECT_EQ(error_of(o).code(), MARLIN_E_FORMAT);
-  EXPECT_THAT(error_of(o).message(), HasSubstr("row 1, block 7"));
+  EXPECT_THAT(error_of(o), Fails(MARLIN_E_FORMAT, HasSubstr("row 1, block 7")));
 }
 
 TEST(CheckpointSparse, ShapesTypesAndPlaces) {
@@ -268,9 +266,7 @@ TEST(CheckpointSparse, ShapesTypesAndPlaces) {
   const auto expect = [&](marlin_status code, const char* text, auto change) {
     LayoutOperands o = good;
     change(o);
-    const Status status = error_of(o);
-    EXPECT_EQ(status.code(), code) << status.message();
-    EXPECT_THAT(status.message(), HasSubstr(text));
+    EXPECT_THAT(error_of(o), Fails(code, HasSubstr(text)));
   };
   expect(MARLIN_E_SHAPE, "sparse_meta: expected [2, 4], found [2, 3]", [](auto& o) { o.sparse_meta.dims = {2, 3}; });
   expect(MARLIN_E_SHAPE, "sparse_meta: expected [2, 2]", [](auto& o) { o.sparse_meta.dtype = MARLIN_I16; });
@@ -359,9 +355,7 @@ TEST(CheckpointObeys, ThreeNonZerosAreNamed) {
   LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 2, 32, 32, q);
   o.scales = s.view;
   o.flags = MARLIN_PACK_OBEYS_2_4;
-  const Status status = error_of(o);
-  EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
-  EXPECT_THAT(status.message(), AllOf(HasSubstr("row 1, block 3 (columns 12..15)"), HasSubstr("found 3")));
+  EXPECT_THAT(error_of(o), Fails(MARLIN_E_FORMAT, AllOf(HasSubstr("row 1, block 3 (columns 12..15)"), HasSubstr("found 3"))));
   o.k = 30;
   o.values.dims = {2, 15};
   o.values.row_stride = 16;
@@ -394,8 +388,7 @@ TEST(CheckpointSparse, FloatsKeepTheirPattern) {
   EXPECT_EQ(error_of(o).code(), MARLIN_E_SHAPE);
   const Operand bad("sparse_meta", MARLIN_U8, {1, 1}, std::vector<uint8_t>{0xb5});
   o.sparse_meta = bad.view;
-  EXPECT_EQ(error_of(o).code(), MARLIN_E_FORMAT);
-  EXPECT_THAT(error_of(o).message(), HasSubstr("row 0, block 1"));
+  EXPECT_THAT(error_of(o), Fails(MARLIN_E_FORMAT, HasSubstr("row 0, block 1")));
   o.sparse_meta = mask.view;
   o.k = 6;
   EXPECT_EQ(error_of(o).code(), MARLIN_E_SHAPE);

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "convert_files.h"
+#include "fails.h"
 
 namespace metal_marlin {
 namespace {
@@ -92,9 +93,7 @@ TEST_F(Convert, LayersThatDoNotFitStayWhenAsked) {
   write_input({{"a.weight", "F32", "3,64", testing::random_floats(3, 64, "F32", 1)},
                {"b.weight", "F32", "2,40", testing::random_floats(2, 40, "F32", 2)}});
   ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4);
-  const Status refused = convert_checkpoint(*input_, scratch_.at("out.gguf"), how);
-  EXPECT_EQ(refused.code(), MARLIN_E_SHAPE);
-  EXPECT_THAT(refused.message(), HasSubstr("layer 'b'"));
+  EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out.gguf"), how), Fails(MARLIN_E_SHAPE, HasSubstr("layer 'b'")));
   how.skip_unfit = true;
   ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("out.gguf"), how).ok());
   const auto output = Checkpoint::open(scratch_.at("out.gguf"), MARLIN_LAYOUT_AUTO).take();
@@ -107,9 +106,7 @@ TEST_F(Convert, LayersThatDoNotFitStayWhenAsked) {
 TEST_F(Convert, LayersOfAnotherFormatStayWhenAsked) {
   write_layers(8, 64);
   ConvertOptions how = options(MARLIN_SCHEME_MLX, MARLIN_INT8);
-  const Status refused = convert_checkpoint(*input_, scratch_.at("out"), how);
-  EXPECT_EQ(refused.code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(refused.message(), HasSubstr("layer 'a'"));
+  EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out"), how), Fails(MARLIN_E_UNSUPPORTED, HasSubstr("layer 'a'")));
   how.skip_unfit = true;
   EXPECT_STREQ(convert_checkpoint(*input_, scratch_.at("out"), how).message(), "no layer is left to quantize");
 }
@@ -124,8 +121,7 @@ TEST_F(Convert, AFileThatHasNoRoomIsNotBegun) {
   const Status status = convert_checkpoint(*input_, scratch_.at("out.gguf"), options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4));
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
-  EXPECT_EQ(status.code(), MARLIN_E_FILE);
-  EXPECT_THAT(status.message(), HasSubstr("cannot take room for the file"));
+  EXPECT_THAT(status, Fails(MARLIN_E_FILE, HasSubstr("cannot take room for the file")));
   EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
 }
 
@@ -137,8 +133,7 @@ TEST_F(Convert, TheModelOfAnotherInTheFolderIsInTheWay) {
     ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
     how.overwrite = true;
     const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
-    EXPECT_EQ(status.code(), MARLIN_E_FILE) << other;
-    EXPECT_THAT(status.message(), HasSubstr(other));
+    EXPECT_THAT(status, Fails(MARLIN_E_FILE, HasSubstr(other))) << other;
     EXPECT_THAT(status.message(), HasSubstr("another model's file"));
     EXPECT_EQ(scratch_.names("out"), std::set<std::string>{other});
     std::filesystem::remove(scratch_.at(std::string("out/") + other));
@@ -183,9 +178,8 @@ TEST_F(Convert, ANaNIsAnErrorWithItsPlace) {
   std::string floats = testing::random_floats(2, 32, "F32", 1);
   floats.replace(4 * 33, 4, testing::bytes_of<uint32_t>({0x7fc00000u}));
   write_input({{"a.weight", "F32", "2,32", floats}});
-  const Status status = convert_checkpoint(*input_, scratch_.at("out"), options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4));
-  EXPECT_EQ(status.code(), MARLIN_E_FORMAT);
-  EXPECT_THAT(status.message(), HasSubstr("[1, 1]"));
+  EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out"), options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4)),
+              Fails(MARLIN_E_FORMAT, HasSubstr("[1, 1]")));
   EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
 }
 
@@ -203,9 +197,7 @@ TEST_F(Convert, AnObstacleBehindTheFirstNameLeavesTheOldFiles) {
     if (total != 0) std::filesystem::create_directory(*static_cast<std::string*>(user));  // else it is still planned
     return 0;
   };
-  const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
-  EXPECT_EQ(status.code(), MARLIN_E_FILE) << status.message();
-  EXPECT_THAT(status.message(), HasSubstr("config.json"));
+  EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out"), how), Fails(MARLIN_E_FILE, HasSubstr("config.json")));
   EXPECT_EQ(testing::read_file(scratch_.at("out/model.safetensors")), "old weights");
   EXPECT_EQ(scratch_.names("out"), (std::set<std::string>{"model.safetensors", "config.json"}));
 }
@@ -277,9 +269,8 @@ TEST_F(Convert, NoFileThatWasReadIsReplaced) {
         symbolic ? std::filesystem::create_symlink(from, to) : std::filesystem::create_hard_link(from, to);
         ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_INT4, {"a"});
         how.overwrite = true;
-        const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
-        EXPECT_EQ(status.code(), MARLIN_E_ARGUMENT) << status.message();
-        EXPECT_THAT(status.message(), HasSubstr("part of the input"));
+        EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out"), how),
+                    Fails(MARLIN_E_ARGUMENT, HasSubstr("part of the input")));
         EXPECT_EQ(testing::read_file(from), before);
         EXPECT_EQ(scratch_.names("out"), std::set<std::string>{written});
         std::filesystem::remove(to);
@@ -304,9 +295,7 @@ TEST_F(Convert, OnlyRegularFilesAreReplaced) {
     for (const bool overwrite : {true, false}) {
       ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
       how.overwrite = overwrite;
-      const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
-      EXPECT_EQ(status.code(), MARLIN_E_FILE) << status.message();
-      EXPECT_THAT(status.message(), HasSubstr(what));
+      EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out"), how), Fails(MARLIN_E_FILE, HasSubstr(what)));
     }
     EXPECT_FALSE(std::filesystem::is_regular_file(std::filesystem::symlink_status(weights))) << what;
     EXPECT_EQ(testing::read_file(target), "precious");

@@ -12,6 +12,7 @@
 #include "checkpoints/value_table.h"
 #include "convert_files.h"
 #include "failing_calls.h"
+#include "fails.h"
 
 namespace metal_marlin {
 namespace {
@@ -178,8 +179,7 @@ TEST_F(ConvertPlan, CancelledWhilePlannedAndWhileCopied) {
       EXPECT_GE(at, 3) << "planned, written, copied";
       break;
     }
-    EXPECT_EQ(status.code(), MARLIN_E_CANCELLED);
-    EXPECT_THAT(status.message(), HasSubstr("cancelled by the caller"));
+    EXPECT_THAT(status, Fails(MARLIN_E_CANCELLED, HasSubstr("cancelled by the caller")));
     EXPECT_EQ(heard.calls, at + 1) << "no call behind the one that cancels";
     EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
   }
@@ -189,9 +189,7 @@ TEST_F(ConvertPlan, NamesOfAGgufThatAreNoUtf8HaveNoPlaceInSafetensors) {
   testing::GgufWriter file;
   file.tensor("a\xff.weight", {32, 1}, 0, std::string(128, '\0'));
   testing::write_file(scratch_.at("in/model.gguf"), file.file());
-  const Status status = convert("out.safetensors", {});
-  EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(status.message(), HasSubstr("safetensors holds names in UTF-8 only"));
+  EXPECT_THAT(convert("out.safetensors", {}), Fails(MARLIN_E_UNSUPPORTED, HasSubstr("safetensors holds names in UTF-8 only")));
 }
 
 TEST_F(ConvertPlan, ATensorScaleIsFoundByTheNameOfItsTensor) {
@@ -199,8 +197,8 @@ TEST_F(ConvertPlan, ATensorScaleIsFoundByTheNameOfItsTensor) {
   file.tensor("a", {64, 64}, 2, std::string(64 * 36, '\x38'));
   testing::write_file(scratch_.at("in/model.gguf"), file.file());
   const Status status = convert("out", {}, [](auto& how) { how.scheme = MARLIN_SCHEME_GGUF, how.format = MARLIN_NVFP4; });
-  EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(status.message(), HasSubstr("the tensor scale of an NVFP4 tensor is found by its name in .weight"));
+  EXPECT_THAT(status,
+              Fails(MARLIN_E_UNSUPPORTED, HasSubstr("the tensor scale of an NVFP4 tensor is found by its name in .weight")));
 }
 
 TEST(OutputBytes, AreCounted) {
@@ -232,9 +230,8 @@ TEST_F(ConvertPlan, KeysOfTheOldFileAreNotThoseOfTheNew) {
 
 TEST_F(ConvertPlan, WhereTheOutputMayBe) {
   write({floats("a.weight")});
-  const Status itself = convert("in", {});
-  EXPECT_EQ(itself.code(), MARLIN_E_ARGUMENT);
-  EXPECT_THAT(itself.message(), HasSubstr("holds the input, which the new config.json would describe wrongly"));
+  EXPECT_THAT(convert("in", {}),
+              Fails(MARLIN_E_ARGUMENT, HasSubstr("holds the input, which the new config.json would describe wrongly")));
   ASSERT_TRUE(convert("out/", {}).ok());
   EXPECT_THAT(convert("out", {}).message(), HasSubstr("is there already and may not be replaced"));
   std::filesystem::create_directory(scratch_.at("folder.gguf"));
@@ -259,8 +256,7 @@ TEST_F(ConvertPlan, WhereTheOutputMayBe) {
 TEST_F(ConvertPlan, RowsThatAlternateGateAndUpStayAsTheyAre) {
   const std::string folder = std::string(MARLIN_TEST_DATA) + "/mxfp4-gpt-oss-experts";
   const Status status = convert("out.gguf", {}, [](auto& how) { how.scheme = MARLIN_SCHEME_GGUF; }, folder);
-  EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(status.message(), HasSubstr("no form for rows that alternate gate and up"));
+  EXPECT_THAT(status, Fails(MARLIN_E_UNSUPPORTED, HasSubstr("no form for rows that alternate gate and up")));
 }
 
 TEST_F(ConvertPlan, TensorScalesStayWhereTheSchemeHasSuch) {

@@ -11,10 +11,11 @@
 #include "core/slots.h"
 #include "core/thread_pool.h"
 #include "counting_new.h"
-#include "cpu_memory_source.h"
+#include "fails.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
-#include "kernels_problem.h"
+#include "packed_place.h"
+#include "problem/memory_source.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -74,72 +75,6 @@ class Packing : public testing::Test {
   testing::ScopedTrace trace_;
   ThreadPool pool_{3};
 };
-
-/// One place of the packed layout, read as the comment of layout.h says and not as the packer writes.
-struct PackedWeight {
-  bool kept;
-  uint32_t code;  // where kept
-  GroupScale group;
-};
-
-/// A kept code and its position stand where layout.h says.
-void read_sparse_place(const uint8_t* codes, int64_t block, int64_t v, int64_t c, int64_t s, PackedWeight& place) {
-  const uint8_t* const group = codes + (block * 4 + v) * 192;
-  const int64_t quad = s / 4, unit = quad / 4, in_unit = quad % 4;
-  const uint32_t positions = load<uint32_t>(group + 128 + 4 * c);
-  const int64_t first = positions >> 2 * quad & 3, second = positions >> (16 + 2 * quad) & 3;
-  EXPECT_LT(first, second);
-  place.kept = s % 4 == first || s % 4 == second;
-  const uint8_t byte = group[64 * unit + 4 * c + (s % 4 == second ? 2 : 0) + in_unit % 2];
-  place.code = !place.kept ? 0 : in_unit < 2 ? byte & 15 : byte >> 4;
-}
-/// Zeros that are not two-level.
-void read_zero(const PanelLayout& l, const uint8_t* zeros, int64_t group, int64_t column, GroupScale& to) {
-  const int64_t at = group * 64 + column % 64;
-  if (l.zero_kind == ZeroKind::integer) to.zero = zeros[at];
-  if (l.zero_kind == ZeroKind::additive)
-    to.zero = decode_scale(l.zero_type, zeros + at * static_cast<int64_t>(scale_bytes(l.zero_type)));
-}
-
-PackedWeight read_place(const CpuWeights& weights, int64_t column, int64_t slot) {
-  const PanelLayout& l = weights.layout;
-  const auto* super =
-      reinterpret_cast<const uint8_t*>(weights.data.data()) + column / 64 * l.panel_bytes() + slot / 128 * l.super_bytes();
-  const int64_t v = column % 64 / 16, c = column % 16, block = slot % 128 / 32, s = slot % 32;
-  PackedWeight place{true, 0, {}};
-  if (l.sparse) {
-    read_sparse_place(super, block, v, c, s, place);
-  } else if (l.expansion == Expansion::integers) {
-    const int64_t low = l.code_bits < 4 ? 2 : 4, high = l.code_bits - low;
-    const uint8_t* group = super + (4 * block + v) * 64 * l.code_bits;
-    place.code = static_cast<uint8_t>(plane_at(group, low, s, c));
-    if (high != 0) place.code = static_cast<uint8_t>(place.code | plane_at(group + 64 * low, high, s, c) << low);
-  } else if (l.code_bits == 4) {
-    place.code = static_cast<uint32_t>(plane_at(super + block * 1024 + v * 256, 4, s, c));
-  } else if (l.code_bits == 8) {
-    place.code = super[block * 2048 + v * 512 + s / 4 * 64 + 4 * c + s % 4] ^ (l.less_128 ? 0x80u : 0u);
-  } else {
-    place.code = float_bits_at(super + (block * 4 + v) * 64 * l.code_bits, l.code_bits, s, c);
-  }
-  const int64_t group = slot % 128 / l.slot_group, groups = 128 / l.slot_group,
-                codes = 64 * 128 * l.code_bits / 8 * (l.sparse ? 3 : 4) / 4;
-  if (is_two_level(l.scale_type)) {
-    place.group.scale = static_cast<float>(two_level_at(l, l.scale_type, super + codes, group, column % 64));
-    const uint8_t* const zeros = super + codes + two_level_bytes(l, l.scale_type);
-    place.group.zero = static_cast<float>(format_row(weights.meta().format)->zero_point());
-    if (l.has_two_level_zeros())
-      place.group.zero = static_cast<float>(two_level_at(l, l.zero_type, zeros, group, column % 64));
-    else
-      read_zero(l, zeros, group, column, place.group);
-    return place;
-  }
-  const auto scale = static_cast<int64_t>(scale_bytes(l.scale_type));
-  place.group.scale = scale_at(weights, super + codes + (group * 64 + column % 64) * scale, slot, column);
-  const uint8_t* const zeros = super + codes + groups * 64 * scale;
-  place.group.zero = static_cast<float>(format_row(weights.meta().format)->zero_point());
-  read_zero(l, zeros, group, column, place.group);
-  return place;
-}
 
 bool same_bits(float a, float b) { return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b); }
 
@@ -362,8 +297,7 @@ TEST_F(Packing, RejectsGroupsThatDoNotFit) {
   meta.group_size = 48;
   meta.groups = 2;
   const auto packed = pack_weights(source, Allocator::system(), pool_);
-  EXPECT_EQ(packed.status().code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(packed.status().message(), testing::HasSubstr("group_size is 48"));
+  EXPECT_THAT(packed.status(), Fails(MARLIN_E_UNSUPPORTED, testing::HasSubstr("group_size is 48")));
 }
 
 TEST_F(Packing, TensorScalesBecomeColumns) {

@@ -9,9 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "cpu_memory_source.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
+#include "problem/memory_source.h"
 
 namespace metal_marlin {
 namespace {

@@ -8,9 +8,10 @@
 
 #include "backends/cpu/pack.h"
 #include "core/parallel.h"
-#include "cpu_memory_source.h"
+#include "fails.h"
 #include "formats/decode.h"
 #include "formats/widen.h"
+#include "problem/memory_source.h"
 #include "sources/concat.h"
 #include "sources/shard.h"
 
@@ -211,8 +212,7 @@ TEST(NestedScales, PartsWithOtherMapsAreRefused) {
   other->mutable_meta().scale_map[255] = 2;
   parts.push_back(std::move(other));
   const auto joined = make_concat(std::move(parts));
-  EXPECT_EQ(joined.status().code(), MARLIN_E_SHAPE);
-  EXPECT_THAT(joined.status().message(), HasSubstr("part 1: map of nested scales: expected that of part 0"));
+  EXPECT_THAT(joined.status(), Fails(MARLIN_E_SHAPE, HasSubstr("part 1: map of nested scales: expected that of part 0")));
 }
 
 TEST(NestedScales, WidenedScalesAreRounded) {
@@ -243,9 +243,7 @@ TEST(NestedScales, CheckMetaNamesWhatIsMissing) {
   const auto refused = [](auto change, const char* what) {
     WeightMeta meta = nested_row(std::vector<int32_t>(16, 1), 1, 1, 0, 0).meta;
     change(meta);
-    const Status status = check_meta(meta);
-    EXPECT_EQ(status.code(), MARLIN_E_ARGUMENT);
-    EXPECT_THAT(status.message(), HasSubstr(what));
+    EXPECT_THAT(check_meta(meta), Fails(MARLIN_E_ARGUMENT, HasSubstr(what)));
   };
   refused([](WeightMeta& meta) { meta.scale_map.pop_back(); }, "take a map of 256 floats, found 255");
   refused([](WeightMeta& meta) { meta.scale_type = ScaleType::f32; }, "F32 scales take a map of 0 floats, found 256");

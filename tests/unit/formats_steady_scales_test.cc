@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "cpu_memory_source.h"
+#include "problem/memory_source.h"
 
 namespace metal_marlin {
 namespace {

@@ -1,3 +1,4 @@
+#include "fails.h"
 #include "formats/format_table.h"
 
 #include <gmock/gmock.h>
@@ -19,9 +20,7 @@ WeightMeta good() {
 }
 
 void expect_error(const WeightMeta& m, marlin_status code, const char* text) {
-  const Status s = check_meta(m);
-  EXPECT_EQ(s.code(), code) << s.message();
-  EXPECT_THAT(s.message(), HasSubstr(text));
+  EXPECT_THAT(check_meta(m), Fails(code, HasSubstr(text)));
 }
 
 TEST(FormatTable, RowsAreInOrderOfTheirNumbers) {

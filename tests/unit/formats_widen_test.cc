@@ -6,8 +6,8 @@
 #include <bit>
 #include <cmath>
 
-#include "cpu_memory_source.h"
 #include "formats/decode.h"
+#include "problem/memory_source.h"
 
 namespace metal_marlin {
 namespace {

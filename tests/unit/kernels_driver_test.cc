@@ -9,40 +9,16 @@
 namespace metal_marlin::cpu {
 namespace {
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double gelu_tanh(double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }
-
-/// f of a sum (gate) and, for two-input ones, of its partner.
-double reference_epilogue(marlin_epilogue epilogue, double gate, double up) {
-  switch (epilogue) {
-    case MARLIN_EPILOGUE_SILU:
-      return gate * sigmoid(gate);
-    case MARLIN_EPILOGUE_GELU_TANH:
-      return gelu_tanh(gate);
-    case MARLIN_EPILOGUE_GELU_ERF:
-      return 0.5 * gate * (1 + std::erf(gate / std::sqrt(2.0)));
-    case MARLIN_EPILOGUE_SWIGLU:
-      return gate * sigmoid(gate) * up;
-    case MARLIN_EPILOGUE_GEGLU_TANH:
-      return gelu_tanh(gate) * up;
-    case MARLIN_EPILOGUE_SWIGLU_OAI: {
-      const double g = std::min(gate, 7.0), u = std::clamp(up, -7.0, 7.0);
-      return g * sigmoid(1.702 * g) * (u + 1);
-    }
-    default:
-      return gate;
-  }
-}
-
 void check_epilogue(marlin_epilogue epilogue, bool interleaved, const CpuFeatures& features, std::mt19937& rng) {
   const int64_t m = 1 + rng() % 7, n = 2 * (1 + rng() % 100), k = 33 + rng() % 100;
-  CpuWeights w = random_weights(rng() % 2 ? kNvfp4 : kInt4, n, k, rng);
-  w.mutable_meta().gate_up_interleaved = interleaved;
+  problem::Case drawn = case_of(rng() % 2 ? kNvfp4 : kInt4, n, k, rng);
+  drawn.interleaved = interleaved;
+  const TestWeights w = random_weights(drawn, rng);
   const marlin_dtype dtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
   Operands o = make_operands(w, m, MARLIN_F32, dtypes[rng() % 3], rng);
   const marlin_dtype bias_type = dtypes[rng() % 3];
   std::vector<float> bias(static_cast<size_t>(n));
-  o.bias.resize(bias.size() * float_bytes(bias_type));
+  o.bias = guarded::Memory(bias.size() * float_bytes(bias_type), any_edge(rng));
   for (size_t i = 0; i < bias.size(); ++i) {
     bias[i] = static_cast<float>(static_cast<int>(rng() % 33) - 16) / 8;  // exact in all three types
     encode_floats(bias_type, &bias[i], 1, o.bias.data() + i * float_bytes(bias_type));
@@ -58,24 +34,8 @@ void check_epilogue(marlin_epilogue epilogue, bool interleaved, const CpuFeature
                     o.c.data() + static_cast<size_t>(r * o.problem.c.stride + c) * float_bytes(o.problem.c.dtype));
   run(o.problem, features, "", 2);
 
-  const double u = o.problem.c.dtype == MARLIN_F32 ? 1e-6 : o.problem.c.dtype == MARLIN_F16 ? 6e-4 : 5e-3;
-  for (int64_t r = 0; r < m; ++r) {
-    const std::vector<double> x = activations_in_slots(w, o.rows[static_cast<size_t>(r)], MARLIN_COMPUTE_DEFAULT);
-    for (int64_t c = 0; c < o.problem.c.cols; ++c) {
-      const bool pair = is_two_input(epilogue);
-      const int64_t first = pair && interleaved ? 2 * c : c, second = !pair ? c : interleaved ? 2 * c + 1 : c + n / 2;
-      const Expected a = expected_sum(w, x, first, 2), b = expected_sum(w, x, second, 2);
-      const double gate = a.value + static_cast<double>(bias[static_cast<size_t>(first)]);
-      const double up = b.value + static_cast<double>(bias[static_cast<size_t>(second)]);
-      const double want = reference_epilogue(epilogue, gate, up) + (o.problem.accumulate ? 2 : 0);
-      if (o.problem.c.dtype == MARLIN_F16 && std::fabs(want) > 65000) continue;  // may be infinite
-      // No f is steeper than 1.2 in its first argument; |f| <= |gate| bounds the slope in the second.
-      const double of_sums = 1.2 * (a.bound * (pair ? 1 + std::fabs(up) : 1) + (pair ? b.bound * (1 + std::fabs(gate)) : 0));
-      ASSERT_NEAR(static_cast<double>(element(o.problem.c, r, c)), want, of_sums + u * (10 + std::fabs(want) + std::fabs(gate)))
-          << "epilogue " << epilogue << " interleaved " << interleaved << " row " << r << " column " << c << " gate " << gate
-          << " up " << up;
-    }
-  }
+  const std::vector<double> old(o.problem.accumulate ? static_cast<size_t>(m * o.problem.c.cols) : 0, 2);
+  ASSERT_TRUE(check(o, w, bias, old)) << "epilogue " << epilogue << " " << w.spec.describe();
 }
 
 TEST(Epilogues, MatchTheirFormulas) {
@@ -95,7 +55,7 @@ TEST(Epilogues, MatchTheirFormulas) {
 /// Sums of chosen values: A is 1 x 1, the only weight is 1, the bias is the value.
 float epilogue_of(marlin_epilogue epilogue, float value, const CpuFeatures& features) {
   std::mt19937 rng(1);
-  CpuWeights w = random_weights(kInt4, 1, 32, rng);
+  const TestWeights w = random_weights(kInt4, 1, 32, rng);
   Operands o = make_operands(w, 1, MARLIN_F32, MARLIN_F32, rng);
   std::fill_n(reinterpret_cast<float*>(o.a.data()), 32, 0.0f);
   GemmProblem p = o.problem;
@@ -128,15 +88,19 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
   if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   const uint32_t seed = std::random_device{}();
   std::mt19937 rng(seed);
-  for (const WeightKind& kind : {kInt4, kMxfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16},
-                                 WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128},
-                                 WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::none, 32},
-                                 WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::additive, 64}, sparsely(kInt4),
-                                 sparsely(kMxfp4), sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16}),
-                                 sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128})}) {
-    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind));
+  for (const WeightKind& kind :
+       {kInt4, kMxfp4, kNvfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16},
+        WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128},
+        WeightKind{MARLIN_FP8, ScaleType::f32, ZeroKind::none, 128}, WeightKind{MARLIN_NF4, ScaleType::f32, ZeroKind::none, 64},
+        WeightKind{MARLIN_INT3, ScaleType::s6, ZeroKind::none, 16},
+        WeightKind{MARLIN_UINT8, ScaleType::bf16, ZeroKind::integer, 32},
+        WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::none, 32},
+        WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::additive, 64}, sparsely(kInt4), sparsely(kMxfp4),
+        sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16}),
+        sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128})}) {
     const int64_t m = 2 + rng() % 40, n = 1 + rng() % 200, k = 1 + rng() % 700;
-    const CpuWeights w = random_weights(kind, n, k, rng);
+    const TestWeights w = random_weights(kind, n, k, rng);
+    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe());
     Operands o = make_operands(w, m, MARLIN_BF16, MARLIN_F32, rng);
     o.problem.compute = compute_of(row);
     if (!plan_gemm(o.problem, m, {features, row.name}).ok()) continue;
@@ -152,6 +116,16 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
       for (int64_t c = 0; c < n; ++c)
         ASSERT_EQ(element(one.c, 0, c), all[static_cast<size_t>(r * n + c)]) << "row " << r << " of " << m << " column " << c;
     }
+    const int64_t kept = rng() % m;
+    for (const float other : {1e30f, 0.0f, std::nanf("")}) {
+      for (int64_t r = 0; r < m; ++r)
+        for (int64_t i = 0; r != kept && i < w->layout.k; ++i)
+          encode_floats(MARLIN_BF16, &other, 1, o.a.data() + static_cast<size_t>(r * o.problem.a.stride + i) * 2);
+      run(o.problem, features, row.name, 3);
+      for (int64_t c = 0; c < n; ++c)
+        ASSERT_EQ(element(o.problem.c, kept, c), all[static_cast<size_t>(kept * n + c)])
+            << "row " << kept << " of " << m << " among " << other << " column " << c;
+    }
   }
 }
 
@@ -166,7 +140,7 @@ TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
                                  WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::additive, 32}, sparsely(kInt4),
                                  sparsely(kMxfp4), sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 64}),
                                  sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 32})}) {
-    const CpuWeights w = random_weights(kind, 70, 200, rng);
+    const TestWeights w = random_weights(kind, 70, 200, rng);
     Operands o = make_operands(w, 5, MARLIN_BF16, MARLIN_F32, rng);
     o.problem.compute = compute_of(row);
     if (!plan_gemm(o.problem, 5, {features, row.name}).ok()) continue;
@@ -178,12 +152,12 @@ TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
       for (int64_t c = 0; c < 70; ++c) {
         const float got = element(o.problem.c, r, c);
         if (r == 1 || (r == 3 && row.form == ActivationForm::int8))
-          ASSERT_TRUE(std::isnan(got)) << row.name << " " << to_string(kind) << " row " << r << " column " << c << " is "
+          ASSERT_TRUE(std::isnan(got)) << row.name << " " << w.spec.describe() << " row " << r << " column " << c << " is "
                                        << got;
         else if (r == 3)
-          ASSERT_FALSE(std::isfinite(got)) << row.name << " " << to_string(kind) << " column " << c;
+          ASSERT_FALSE(std::isfinite(got)) << row.name << " " << w.spec.describe() << " column " << c;
         else
-          ASSERT_TRUE(std::isfinite(got)) << row.name << " " << to_string(kind) << " row " << r << " column " << c;
+          ASSERT_TRUE(std::isfinite(got)) << row.name << " " << w.spec.describe() << " row " << r << " column " << c;
       }
   }
 }
@@ -192,10 +166,10 @@ INSTANTIATE_TEST_SUITE_P(Kernels, Rows, testing::ValuesIn(rows_that(every_row)),
 TEST(ManyProducts, GiveWhatEachGivesAlone) {
   std::mt19937 rng(3);
   const CpuFeatures features = this_machine();
-  const CpuWeights q = random_weights(kInt4, 100, 300, rng), k = random_weights(kInt4, 7, 300, rng);
-  const CpuWeights v = random_weights(kMxfp4, 70, 300, rng);
+  const TestWeights q = random_weights(kInt4, 100, 300, rng), k = random_weights(kInt4, 7, 300, rng);
+  const TestWeights v = random_weights(kMxfp4, 70, 300, rng);
   std::vector<Operands> operands;
-  for (const CpuWeights* w : {&q, &k, &v}) operands.push_back(make_operands(*w, 9, MARLIN_BF16, MARLIN_F32, rng));
+  for (const TestWeights* w : {&q, &k, &v}) operands.push_back(make_operands(*w, 9, MARLIN_BF16, MARLIN_F32, rng));
   operands[0].problem.epilogue = MARLIN_EPILOGUE_SWIGLU;
   operands[0].problem.c.cols = 50;
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
@@ -206,7 +180,7 @@ TEST(ManyProducts, GiveWhatEachGivesAlone) {
       o.problem.compute = compute;
       run(o.problem, features, "", 2);
       alone.push_back(results(o.problem));
-      std::fill(o.c.begin(), o.c.end(), std::byte{0});
+      std::fill_n(o.c.data(), o.c.size(), std::byte{0});
       products.push_back({o.problem, Plan(plan_gemm(o.problem, 9, {features, ""}).value())});
     }
     const guarded::Memory scratch(scratch_bytes(products), guarded::Edge::end);
@@ -219,7 +193,7 @@ TEST(ManyProducts, GiveWhatEachGivesAlone) {
 TEST(BlocksOfRows, GiveWhatOneBlockGives) {
   std::mt19937 rng(4);
   const CpuFeatures features = this_machine();
-  const CpuWeights w = random_weights(kInt4, 5, 30000, rng);
+  const TestWeights w = random_weights(kInt4, 5, 30000, rng);
   Operands o = make_operands(w, 150, MARLIN_F32, MARLIN_F32, rng);
   auto plan = plan_gemm(o.problem, 150, {features, ""});
   ASSERT_TRUE(plan.ok());
@@ -238,11 +212,11 @@ TEST(BlocksOfRows, GiveWhatOneBlockGives) {
 TEST(Plan, ScratchNeverShrinksInsideTheRangeOfAKernel) {
   std::mt19937 rng(5);
   const CpuFeatures features = this_machine();
-  const CpuWeights w = random_weights(kMxfp4, 600, 5000, rng);
+  const TestWeights w = random_weights(kMxfp4, 600, 5000, rng);
   for (const marlin_epilogue e : {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SWIGLU})
     for (const marlin_dtype dtype : {MARLIN_F32, MARLIN_BF16}) {
       GemmProblem p;
-      p.weights = &w;
+      p.weights = w.packed.get();
       p.a.dtype = dtype;
       p.epilogue = e;
       GemmPlan last;
@@ -263,11 +237,11 @@ TEST(Plan, ScratchOfTheLargestServesFewerRows) {
   const CpuFeatures features = this_machine();
   int in_parts = 0;
   for (const int64_t n : {5, 600, 2000}) {
-    const CpuWeights w = random_weights(kMxfp4, n, 5000, rng);
+    const TestWeights w = random_weights(kMxfp4, n, 5000, rng);
     for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
       for (const int64_t most : {1, 3, 4, 12, 100}) {
         GemmProblem p;
-        p.weights = &w;
+        p.weights = w.packed.get();
         p.a.dtype = MARLIN_F32;
         p.compute = compute;
         const uint64_t largest = largest_plan(p, most, {features, ""}).take().bytes();
@@ -284,10 +258,10 @@ TEST(Plan, ScratchOfTheLargestServesFewerRows) {
 #if defined(__x86_64__)
 TEST(Plan, TakesTheDotProductOfBf16WhereItIsFast) {
   std::mt19937 rng(7);
-  const CpuWeights dense = random_weights(kInt4, 8, 64, rng), half = random_weights(sparsely(kInt4), 8, 64, rng);
-  const auto takes = [](const CpuWeights& w, uint32_t bits, std::string_view forced = "") {
+  const TestWeights dense = random_weights(kInt4, 8, 64, rng), half = random_weights(sparsely(kInt4), 8, 64, rng);
+  const auto takes = [](const TestWeights& w, uint32_t bits, std::string_view forced = "") {
     GemmProblem p;
-    p.weights = &w;
+    p.weights = w.packed.get();
     p.a.dtype = MARLIN_BF16;
     std::string all;
     CpuFeatures features;
@@ -296,7 +270,7 @@ TEST(Plan, TakesTheDotProductOfBf16WhereItIsFast) {
     return all;
   };
   constexpr uint32_t kSlow = kAvx2 | kAvx512 | kAvx512Vnni | kAvx512Bf16, kFast = kSlow | kFastBf16Dot;
-  for (const CpuWeights* const w : {&dense, &half}) {
+  for (const TestWeights* const w : {&dense, &half}) {
     EXPECT_EQ(takes(*w, kSlow).find("avx512bf16"), std::string::npos) << takes(*w, kSlow);
     EXPECT_NE(takes(*w, kFast).find("avx512bf16"), std::string::npos) << takes(*w, kFast);
   }
@@ -307,9 +281,9 @@ TEST(Plan, TakesTheDotProductOfBf16WhereItIsFast) {
 
 TEST(Plan, SaysWhatItCannotDo) {
   std::mt19937 rng(6);
-  const CpuWeights w = random_weights(kInt4, 8, 64, rng);
+  const TestWeights w = random_weights(kInt4, 8, 64, rng);
   GemmProblem p;
-  p.weights = &w;
+  p.weights = w.packed.get();
   p.a.dtype = MARLIN_F32;
   const CpuFeatures features = this_machine();
   EXPECT_EQ(plan_gemm(p, 1, {features, "cpu_no_such_kernel"}).status().code(), MARLIN_E_UNSUPPORTED);
@@ -323,11 +297,11 @@ TEST(Plan, SaysWhatItCannotDo) {
   EXPECT_EQ(text.rfind("kernel: cpu_", 0), 0u) << text;
   EXPECT_NE(text.find("\nwhy: "), std::string::npos) << text;
   EXPECT_NE(text.find("\nweights: dense\n"), std::string::npos) << text;
-  const CpuWeights half = random_weights(sparsely(kInt4), 8, 64, rng);
-  p.weights = &half;
+  const TestWeights half = random_weights(sparsely(kInt4), 8, 64, rng);
+  p.weights = half.packed.get();
   const std::string other = explain_gemm(plan_gemm(p, 4, {features, ""}).take(), p, {features});
   EXPECT_NE(other.find("\nweights: 2:4 sparse"), std::string::npos) << other;
-  EXPECT_NE(other.find("\nweight_bytes: " + std::to_string(half.bytes()) + "\n"), std::string::npos) << other;
+  EXPECT_NE(other.find("\nweight_bytes: " + std::to_string(half->bytes()) + "\n"), std::string::npos) << other;
 }
 
 }  // namespace

@@ -68,6 +68,7 @@ class Batch {
     operands_.problem.compute = compute;
     operands_.problem.row_invariant = true;
   }
+  std::string describe() const { return weights_.spec.describe(); }
   GemmProblem& problem() { return operands_.problem; }
 
   /// The bits of rows [first, first + count), multiplied together.
@@ -79,7 +80,7 @@ class Batch {
     problem.a.data = operands_.a.data() + static_cast<size_t>(first) * a_row;
     problem.c.data = operands_.c.data() + static_cast<size_t>(first) * c_row;
     problem.a.rows = problem.c.rows = count;
-    std::fill(operands_.c.begin(), operands_.c.end(), std::byte{0x5a});
+    std::fill_n(operands_.c.data(), operands_.c.size(), std::byte{0x5a});
     auto plan = plan_gemm(problem, count, rules);
     EXPECT_TRUE(plan.ok()) << plan.status().message();
     const PlannedGemm products[] = {{problem, Plan(plan.value())}};
@@ -97,7 +98,7 @@ class Batch {
 
  private:
   std::mt19937 rng_;
-  const CpuWeights weights_;
+  const TestWeights weights_;
   Operands operands_;
 };
 
@@ -140,7 +141,7 @@ TEST(RowInvariantKernels, GiveTheBitsOfOneRowForEveryM) {
         if (!is_in_turn(turn++)) continue;
         Batch batch(kind, kMost, 70, 150, form.compute, form.a_type);
         ASSERT_EQ(first_that_differs(batch, kMost, {level}, {level}, &products), 0)
-            << level.name << ", " << to_string(kind) << ", compute " << form.compute << ", A " << form.a_type;
+            << level.name << ", " << batch.describe() << ", compute " << form.compute << ", A " << form.a_type;
         kernels.merge(batch.kernels);
       }
     std::printf("%s: %d products of %zu kernels, M up to %d, all rows with the bits of M = 1\n", level.name.c_str(), products,
@@ -164,7 +165,7 @@ TEST(RowInvariantKernels, KeepTheirPartsOfK) {
           ASSERT_EQ(plan.value().k_parts, 2);
         }
         ASSERT_EQ(first_that_differs(batch, kFew, {level}, {level}, &products), 0)
-            << level.name << ", " << to_string(kind) << ", compute " << form.compute << ", A " << form.a_type;
+            << level.name << ", " << batch.describe() << ", compute " << form.compute << ", A " << form.a_type;
       }
     std::printf("%s: %d products in two parts of K\n", level.name.c_str(), products);
   }
@@ -188,7 +189,7 @@ TEST(RowInvariantKernels, OfOneOrderAgree) {
           const bool one_order = before->order == row.order && row.order != AddOrder::own && before->features != 0;
           if (one_order && row.features != 0) {
             ++pairs;
-            ASSERT_TRUE(same) << before->name << " and " << row.name << ", " << to_string(kind);
+            ASSERT_TRUE(same) << before->name << " and " << row.name << ", " << batch.describe();
           } else if (!same) {
             ++others[{before->name, row.name}];
           }

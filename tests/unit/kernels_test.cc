@@ -13,70 +13,19 @@
 namespace metal_marlin::cpu {
 namespace {
 
-/// Half a unit in the last place of the output type, relative.
-double rounding(marlin_dtype t) { return std::ldexp(1.0, t == MARLIN_F32 ? -24 : t == MARLIN_F16 ? -11 : -8); }
-
-void check_sums(const Operands& o, const CpuWeights& w, int extra_roundings) {
-  for (int64_t r = 0; r < o.problem.a.rows; ++r) {
-    const std::vector<double> x = activations_in_slots(w, o.rows[static_cast<size_t>(r)], o.problem.compute);
-    for (int64_t c = 0; c < w.layout.n; ++c) {
-      const Expected e = expected_sum(w, x, c, extra_roundings);
-      if (o.problem.c.dtype == MARLIN_F16 && std::fabs(e.value) + e.bound > 65504) continue;  // may be infinite
-      const double got = static_cast<double>(element(o.problem.c, r, c));
-      const double bound = e.bound + rounding(o.problem.c.dtype) * (std::fabs(e.value) + e.bound) +
-                           (o.problem.c.dtype == MARLIN_F16 ? std::ldexp(1.0, -25) : 0.0);
-      ASSERT_LE(std::fabs(got - e.value), bound) << "row " << r << " column " << c << " expected " << e.value << " got " << got;
-    }
-  }
-}
-
-std::vector<WeightKind> all_kinds() {
+/// Every format with all scales and zeros that it may have, in groups of all sizes.
+std::vector<WeightKind> all_kinds(std::mt19937& rng) {
   std::vector<WeightKind> kinds;
-  for (int group : {16, 32, 64, 128}) {
-    kinds.push_back({MARLIN_INT4, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT4, ScaleType::bf16, ZeroKind::integer, group});
-    kinds.push_back({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, group, false, true});
-    kinds.push_back({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_INT4, ScaleType::f32, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_FP4, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_FP4, ScaleType::f32, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT8, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT8, ScaleType::bf16, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_INT3, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT2, ScaleType::f16, ZeroKind::integer, group});
-    kinds.push_back({MARLIN_INT5, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT5, ScaleType::f32, ZeroKind::integer, group, false, true});
-    kinds.push_back({MARLIN_INT6, ScaleType::bf16, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_IQ4, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_UINT8, ScaleType::f16, ZeroKind::none, group});
-    kinds.push_back({MARLIN_UINT8, ScaleType::f16, ZeroKind::integer, group});
-    kinds.push_back({MARLIN_UINT8, ScaleType::bf16, ZeroKind::additive, group, false, true});
-    kinds.push_back({MARLIN_FP8, ScaleType::f32, ZeroKind::none, group});
-    kinds.push_back({MARLIN_FP8, ScaleType::bf16, ZeroKind::none, group, true});
-    kinds.push_back({MARLIN_NF4, ScaleType::f32, ZeroKind::none, group});
-    kinds.push_back({MARLIN_CODEBOOK4, ScaleType::f16, ZeroKind::none, group, false, true});
-    kinds.push_back({MARLIN_NF4, ScaleType::nested, ZeroKind::none, group});
-    kinds.push_back({MARLIN_CODEBOOK4, ScaleType::nested, ZeroKind::none, group, false, true});
-    kinds.push_back({MARLIN_FLOAT32, ScaleType::e8m0, ZeroKind::none, group});
-    kinds.push_back({MARLIN_FLOAT16, ScaleType::e8m0, ZeroKind::none, group, false, true});
-    kinds.push_back({MARLIN_BFLOAT16, ScaleType::e8m0, ZeroKind::none, group});
-    // Groups of K-quants have 16 or 32 elements; a layout may have others.
-    kinds.push_back({MARLIN_INT2, ScaleType::u4, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_INT4, ScaleType::u6, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_INT5, ScaleType::u6, ZeroKind::additive, group});
-    kinds.push_back({MARLIN_INT3, ScaleType::s6, ZeroKind::none, group});
-    kinds.push_back({MARLIN_INT6, ScaleType::s8, ZeroKind::none, group});
-    kinds.push_back({MARLIN_IQ4, ScaleType::s6, ZeroKind::none, group});
-  }
-  kinds.push_back({MARLIN_FP8, ScaleType::e8m0, ZeroKind::none, 32});
-  kinds.push_back({MARLIN_MXFP4, ScaleType::e8m0, ZeroKind::none, 32});
-  kinds.push_back({MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true});
-  for (size_t i = 0, dense = kinds.size(); i < dense; ++i) {
-    const bool four_bits = kinds[i].format <= MARLIN_NVFP4 && !is_two_level(kinds[i].scale);
-    if (!four_bits || kinds[i].act_order) continue;
-    kinds.push_back(kinds[i]);
-    kinds.back().sparse = true;
-  }
+  for (const FormatRow& row : format_table())
+    for_each_kind(row, [&](const WeightMeta& meta) {
+      for (const int group : {16, 32, 64, 128}) {
+        if (row.fixed_group && group != row.default_group) continue;
+        const bool has_factors = meta.zero_kind != ZeroKind::additive && rng() % 4 == 0;
+        const bool act_order = !meta.sparse && rng() % 4 == 0;
+        kinds.push_back(
+            {row.format, meta.scale_type, meta.zero_kind, group, has_factors, act_order, meta.sparse, meta.zero_type});
+      }
+    });
   return kinds;
 }
 
@@ -89,25 +38,26 @@ TEST_P(EveryKernel, AgreesWithScalarSums) {
   const uint32_t seed = std::random_device{}();
   std::mt19937 rng(seed);
   int served = 0;
-  for (const WeightKind& kind : all_kinds())
-    for (const int64_t m :
-         {int64_t{1}, int64_t{2 + rng() % 3}, int64_t{5 + rng() % 12}, int64_t{17 + rng() % 20}, int64_t{61 + rng() % 12}}) {
+  for (const WeightKind& kind : all_kinds(rng)) {
+    const auto from = [&](int64_t least, uint32_t count) { return least + static_cast<int64_t>(rng() % count); };
+    const int64_t some[] = {from(2, 3), from(5, 12), from(17, 20)};
+    for (const int64_t m : {int64_t{1}, some[rng() % 3], from(61, 12)}) {
       if (is_emulated() && served > 0 && rng() % 3 != 0) continue;
       if (m > 60 && !row.cut_last) continue;  // only register-decoded tiles read codes in another way from 6 tiles on
       const int64_t n = 1 + rng() % 150, k = rng() % 3 == 0 ? 1 + rng() % 40 : 1 + rng() % 500;
-      const CpuWeights w = random_weights(kind, n, k, rng);
+      const TestWeights w = random_weights(kind, n, k, rng);
       const marlin_dtype dtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
       Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : dtypes[rng() % 3], dtypes[rng() % 3], rng);
       o.problem.compute = compute_of(row);
       if (!plan_gemm(o.problem, m, {features, row.name}).ok()) continue;
       ++served;
-      SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind) << " m " << m << " n " << n
+      SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe() << " m " << m << " n " << n
                                       << " k " << k << " a " << o.problem.a.dtype << " c " << o.problem.c.dtype);
       run(o.problem, features, row.name, 1 + rng() % 3);
       if (HasFatalFailure()) return;
-      check_sums(o, w, row.features == 0 ? 0 : 2);
-      if (HasFatalFailure()) return;
+      ASSERT_TRUE(check(o, w));
     }
+  }
   EXPECT_GT(served, 0) << "no weights that this kernel serves";
 }
 
@@ -119,21 +69,20 @@ TEST_P(EveryKernel, AgreesInPartsOfK) {
   const uint32_t seed = std::random_device{}();
   std::mt19937 rng(seed);
   int in_parts = 0;
-  for (const WeightKind& kind : all_kinds()) {
+  for (const WeightKind& kind : all_kinds(rng)) {
     if (is_emulated() && in_parts > 0 && rng() % 3 != 0) continue;
     const int64_t m = 1 + rng() % std::min(row.tile_rows, 2), n = 1 + rng() % 4, k = 2 * 6 * kSuperSlots + rng() % 300;
-    const CpuWeights w = random_weights(kind, n, k, rng);
+    const TestWeights w = random_weights(kind, n, k, rng);
     Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : MARLIN_F32, MARLIN_F32, rng);
     o.problem.compute = compute_of(row);
     const auto plan = plan_gemm(o.problem, m, {features, row.name});
     if (!plan.ok()) continue;
-    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << to_string(kind) << " m " << m << " n " << n
+    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe() << " m " << m << " n " << n
                                     << " k " << k);
     ASSERT_GT(plan.value().k_parts, 1);
     ++in_parts;
     run(o.problem, features, row.name, 1);
-    check_sums(o, w, row.features == 0 ? 0 : 2);
-    if (HasFatalFailure()) return;
+    ASSERT_TRUE(check(o, w));
     const std::vector<float> once = results(o.problem);
     for (const uint32_t width : {2u, 3u, 16u}) {
       run(o.problem, features, row.name, width);
@@ -143,14 +92,7 @@ TEST_P(EveryKernel, AgreesInPartsOfK) {
   EXPECT_GT(in_parts, 0);
 }
 
-std::vector<const KernelRow*> all_rows() {
-  std::vector<const KernelRow*> rows;
-  for (const KernelRow& row : kernel_rows()) rows.push_back(&row);
-  return rows;
-}
-
-INSTANTIATE_TEST_SUITE_P(Kernels, EveryKernel, testing::ValuesIn(all_rows()),
-                         [](const auto& param) { return std::string(param.param->name); });
+INSTANTIATE_TEST_SUITE_P(Kernels, EveryKernel, testing::ValuesIn(rows_that(every_row)), name_of_row);
 
 /// However many rows are prepared at a time, and whatever they hold. (Float sums may differ in their order, so there are none.)
 TEST(PreparedActivations, AreThePortableOnes) {

@@ -4,7 +4,7 @@
 #include <random>
 
 #include "checkpoint_operands.h"
-#include "cpu_memory_source.h"
+#include "problem/memory_source.h"
 #include "sources/interleave.h"
 
 namespace metal_marlin::testing {

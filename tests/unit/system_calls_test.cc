@@ -10,6 +10,7 @@
 
 #include "convert_files.h"
 #include "failing_calls.h"
+#include "fails.h"
 
 namespace metal_marlin {
 namespace {
@@ -93,8 +94,7 @@ TEST_F(SystemCalls, ConvertingLeavesTheDiskAsItWas) {
         const Status status = convert(scheme, "out" + std::to_string(at));
         if (status.ok()) break;  // the last fsync is of the folder, and does not matter
         ++failures;
-        EXPECT_EQ(status.code(), MARLIN_E_FILE);
-        EXPECT_THAT(status.message(), AllOf(HasSubstr("cannot write"), HasSubstr(std::strerror(EIO))));
+        EXPECT_THAT(status, Fails(MARLIN_E_FILE, AllOf(HasSubstr("cannot write"), HasSubstr(std::strerror(EIO)))));
         EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
       }
       EXPECT_GE(failures, call[0] == 'p' ? 6 : 1);  // the header, two tensors of two layers, the vector
@@ -114,9 +114,8 @@ TEST_F(SystemCalls, APlaceThatCannotBeExaminedOrMadeIsAnError) {
   for (const auto& [call, at, what] : calls) {
     SCOPED_TRACE(::testing::Message() << call << " " << at);
     const FailingCall failing(call, at, EACCES);
-    const Status status = convert(MARLIN_SCHEME_COMPRESSED_TENSORS, "out");
-    EXPECT_EQ(status.code(), MARLIN_E_FILE);
-    EXPECT_THAT(status.message(), AllOf(HasSubstr(what), HasSubstr(std::strerror(EACCES))));
+    EXPECT_THAT(convert(MARLIN_SCHEME_COMPRESSED_TENSORS, "out"),
+                Fails(MARLIN_E_FILE, AllOf(HasSubstr(what), HasSubstr(std::strerror(EACCES)))));
     EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
   }
   // The first call of stat() looks for the input.

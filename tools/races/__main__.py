@@ -59,8 +59,6 @@ def parsed(arguments):
     add("--rotation", type=float, metavar="MB", help="copies of the weights of each candidate together (default: over 400, and 8 last-level caches)")
     add("--ggml", type=pathlib.Path, metavar="DIR", help="a folder with libggml-base and libggml-cpu built for this machine")
     records.add_options(parser)
-    add("--svg", type=pathlib.Path, metavar="DIR", help="draw the roofline and, for each format, the speed over M")
-    add("--goals", action="store_true", help="print a table that compares the goals with the measurements")
     add("--docs", action="store_true", help="write tables and drawings into docs/performance.md")
     add("--build", type=pathlib.Path, default=TOP / "build" / "release", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
@@ -147,40 +145,18 @@ def in_a_process_each(options, keep):
                 keep(json.loads(line))
 
 
-def by_the_command(options, keep):
-    """Compares our own kernels: rows of `metal-marlin bench`."""
-    for arguments in (["--sparse", "both", "-m", "1"], ["--threads", "1,2", "-m", "128,512"]):
-        command = [options.build / "tools" / "metal-marlin", "bench", "--json", "--format", "mxfp4,nvfp4,int4", "--compute", "default,int8",
-                   "--seconds", str(options.seconds), *arguments]
-        shown = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
-        for record in map(json.loads, shown.splitlines()):
-            keep({"source": "command", "candidate": "ours", "isa": "native", **record})
-
-
 def measured(options, keep):
     if len(options.isa) == 1:
         raced(options, options.isa[0], keep)
     else:
         in_a_process_each(options, keep)
-    if options.goals:
-        by_the_command(options, keep)
 
 
 def main(arguments):
     options = parsed(arguments)
     found = records.gathered(options, lambda keep: measured(options, keep))
-    import goals
-    import outputs
     import pages
     from weights import shape_text
-    rows = goals.assess(found)
-    if options.goals:
-        print("\n" + "\n".join(pages.in_columns([goals.HEAD, *rows])))
-    if options.svg:
-        options.svg.mkdir(parents=True, exist_ok=True)
-        for name, drawing in pages.drawings(found).items():
-            with outputs.opened(options.svg / name, options.force) as file:
-                file.write(drawing)
     if options.docs:
         for path in pages.write_docs(TOP / "docs" / "performance.md", found):
             print(f"wrote {path}")

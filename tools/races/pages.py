@@ -56,23 +56,6 @@ def shape_of(records):
     return shape, [each for each in records if (each["N"], each["K"]) == shape]
 
 
-def speed(records):
-    """GFLOP/s over M of every candidate, for the records of one format."""
-    (n, k), records = shape_of(records)
-    rows, rates = sorted({each["M"] for each in records}), [each["gflops"] for each in records]
-    low, high = min(rates) / 1.3, max(rates) * 1.3
-    chart = Chart(f"{records[0]['format']}, N = {n}, K = {k}: GFLOP/s by rows of activations", ("M", min(rows) / 1.1, max(rows) * 1.1, rows),
-                  ("GFLOP/s", low, high, ticks(low, high)), f"Speed of {records[0]['format']} beside other libraries")
-    for name, color in colors_of(records).items():
-        mine = sorted((each["M"], each["gflops"]) for each in records if label(each) == name)
-        dashes = "" if name.startswith("ours") else "6 4"
-        chart.line(mine, color, dashes)
-        for m, rate in mine:
-            chart.mark(m, rate, color, not dashes, f"{name}, M = {m}: {rate:.0f} GFLOP/s")
-        chart.legend(name, color, dashes)
-    return chart.svg()
-
-
 def roofline(records):
     """Draws every product at its own fraction of the median limits of the run, because the speed of a machine drifts."""
     (n, k), records = shape_of(records)
@@ -100,14 +83,6 @@ def roofline(records):
         chart.legend_mark(name, color)
     chart.notes(f"reading memory: {read:.1f} GB/s", *(f"{name}: {peak:.0f} Gop/s" for name, peak in peaks.items()), "disc: ours; ring: others")
     return chart.svg()
-
-
-def drawings(records):
-    """{name: SVG} of the races of plain products with our best kernels."""
-    records = [each for each in records if each["source"] == "race" and each["isa"] == "native" and "experts" not in each]
-    formats = dict.fromkeys(each["format"] for each in records)
-    made = {f"speed-{name}.svg": speed([each for each in records if each["format"] == name]) for name in formats}
-    return {"roofline.svg": roofline(records), **made} if records else {}
 
 
 # --- pages -------------------------------------------------------------------------------------------------------------------
@@ -143,14 +118,9 @@ def rows_part(records):
 
 def write_docs(page, records):
     """Writes the computed parts of the page, and the roofline into a folder of its name beside it. Returns what it wrote."""
-    made, folder = drawings(records), page.with_suffix("")
-    name = "roofline.svg"
-    parts = {"run": about_run(records), "rows": rows_part(records)}
-    written = [page]
-    if name in made:
-        folder.mkdir(exist_ok=True)
-        (folder / name).write_text(made[name], "utf-8")
-        parts["drawings"] = f"![roofline]({folder.name}/{name})\n"
-        written.append(folder / name)
-    write_parts(page, parts)
-    return written
+    drawing = page.with_suffix("") / "roofline.svg"
+    drawing.parent.mkdir(exist_ok=True)
+    drawing.write_text(roofline([each for each in records if each["isa"] == "native" and "experts" not in each]), "utf-8")
+    drawings = f"![roofline]({drawing.parent.name}/{drawing.name})\n"
+    write_parts(page, {"run": about_run(records), "rows": rows_part(records), "drawings": drawings})
+    return [page, drawing]

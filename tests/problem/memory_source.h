@@ -67,7 +67,8 @@ inline WeightMeta int4_of_two_rows(ScaleType scales) {
 inline constexpr uint8_t kKeptPatterns[] = {3, 5, 6, 9, 10, 12};
 
 /// Fills the factors and offsets of nested scales: any bytes, or normal numbers around 1. A run of groups has one factor.
-inline void fill_nested(MemorySource& source, std::mt19937& random, bool tame) {
+template <class Engine>
+void fill_nested(MemorySource& source, Engine& random, bool tame) {
   const WeightMeta& meta = source.meta();
   const int64_t run = meta.group_index.empty() ? meta.factor_groups : 1;
   const auto random_float = [&] {
@@ -87,7 +88,8 @@ inline void fill_nested(MemorySource& source, std::mt19937& random, bool tame) {
 
 /// Fills codes, scales, zeros and, for 2:4 sparse weights, masks at random; the meta is set. Scales are any bytes, NaN and
 /// infinity too, unless `tame`: then they are normal numbers around 1.
-inline void fill_randomly(MemorySource& source, std::mt19937& random, bool tame) {
+template <class Engine>
+void fill_randomly(MemorySource& source, Engine& random, bool tame) {
   const WeightMeta& meta = source.meta();
   const auto elements = static_cast<size_t>(meta.n * meta.k), groups = static_cast<size_t>(meta.n * meta.groups);
   Stripe& all = source.all();
@@ -141,19 +143,21 @@ inline void set_scale_map(WeightMeta& meta) {
   for (int i = 0; i < 256; ++i) meta.scale_map.push_back(static_cast<float>(i - 128) / 127.0f);
 }
 
-enum class Order { plain, regular_index, shuffled, shard, offset };
+enum class Order : uint8_t { plain, shuffled, unequal, shard, offset, regular_index };
 
-/// Gives the meta its groups, and an index of the wanted kind: k / group_size spelled out, shuffled (act-order), a few k of
-/// each of many groups (a shard of an act-order file) or in order from a later group on (a shard of a plain file).
-inline void set_groups(WeightMeta& meta, Order order, std::mt19937& random) {
+/// Gives the meta its groups, and an index of the wanted kind: k / group_size spelled out or shuffled (act-order), any number
+/// of k in each group, a few k of each of many groups (a shard of an act-order file) or in order from a later group on (a
+/// shard of a plain file).
+template <class Engine>
+void set_groups(WeightMeta& meta, Order order, Engine& random) {
   meta.groups = (meta.k + meta.group_size - 1) / meta.group_size;
   meta.group_index.clear();
   if (meta.has_nested_scales()) meta.factor_groups = static_cast<int64_t>(1 + random() % 5);
   if (order == Order::plain) return;
   for (int64_t k = 0; k < meta.k; ++k) meta.group_index.push_back(static_cast<int32_t>(k / meta.group_size));
   if (order == Order::shuffled) std::shuffle(meta.group_index.begin(), meta.group_index.end(), random);
-  if (order == Order::shard) {
-    meta.groups *= 3;
+  if (order == Order::unequal || order == Order::shard) {
+    if (order == Order::shard) meta.groups *= 3;
     for (int32_t& g : meta.group_index) g = static_cast<int32_t>(random() % static_cast<uint32_t>(meta.groups));
   }
   if (order == Order::offset) {
