@@ -5,4 +5,4 @@
 # data: include cmake pkgconfig src/api tests/install README.md examples
 built release all
 programs build/release install --only '\.(prefix|pkg_config|find_package|dlopen)$'
-script python3 -B tests/arm64/reads.py
+script python3 -B tests/libcxx/sources_test.py src/backends/cpu/arm64
