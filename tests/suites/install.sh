@@ -3,6 +3,6 @@
 # seconds: 40
 # when: core
 # data: include cmake pkgconfig src/api tests/install README.md examples
-built release all
+built release $release_targets
 programs build/release install --only '\.(prefix|pkg_config|find_package|dlopen)$'
 script python3 -B tests/libcxx/sources_test.py src/backends/cpu/arm64
