@@ -1,6 +1,6 @@
 # about: the library, its C ABI and the hosts of GPUs by clang with a hardened libc++, under AddressSanitizer and UBSan
 # inputs: src include tests
-# seconds: 440
+# seconds: 320
 # when: core
 built asan all
 export ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1:malloc_context_size=4 UBSAN_OPTIONS=print_stacktrace=1
