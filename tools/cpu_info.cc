@@ -1,6 +1,7 @@
 #include "cpu_info.h"
 
 #include <fmt/core.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
@@ -126,15 +127,17 @@ const CpuInfo& cpu_info() {
 }
 
 size_t free_memory() {
+  size_t bytes = size_t{1} << 30;
   std::ifstream file("/proc/meminfo");
   for (std::string line; std::getline(file, line);) {
     constexpr std::string_view kName = "MemAvailable:";
     if (!line.starts_with(kName)) continue;
     std::istringstream value(line.substr(kName.size()));
     size_t kilobytes = 0;
-    if (value >> kilobytes) return kilobytes << 10;
+    if (value >> kilobytes) bytes = kilobytes << 10;
   }
-  return size_t{1} << 30;
+  rlimit own{};  // RLIM_INFINITY is its largest value
+  return getrlimit(RLIMIT_DATA, &own) == 0 ? std::min<size_t>(bytes, own.rlim_cur) : bytes;
 }
 
 }  // namespace metal_marlin::tools

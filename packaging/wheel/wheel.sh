@@ -28,7 +28,7 @@ zig_compilers() {
     printf '#!/bin/sh\n# Made by packaging/wheel/wheel.sh.\nexec "%s" %s "$@"\n' "$zig" "$mode" >"$bin/$name"
     chmod +x "$bin/$name"
   done
-  export CCACHE_COMPILERTYPE=clang CCACHE_COMPILERCHECK="string:$(cat packaging/requirements/wheel.txt) $1 $wheel_glibc"
+  export CCACHE_COMPILERTYPE=clang CCACHE_COMPILERCHECK="string:$(cat packaging/requirements/zig.txt) $1 $wheel_glibc"
   export ZIG_GLOBAL_CACHE_DIR=$PWD/build/wheel/zig-cache ZIG_LOCAL_CACHE_DIR=$PWD/build/wheel/zig-objects
 }
 
@@ -36,7 +36,7 @@ zig_compilers() {
 wheel_library() {
   local processor=$1 zig bin=$PWD/build/wheel/$1/bin
   shift
-  zig=$(ls -d "$PWD"/build/env/wheel/lib/python3*/site-packages/ziglang)/zig || return 1
+  zig=$(ls -d "$PWD"/build/env/zig/lib/python3*/site-packages/ziglang)/zig || return 1
   zig_compilers "$processor" "$zig"
   use_ccache
   configure_tree "wheel-$processor" . -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$processor" -DMETAL_MARLIN_TOOLS=OFF \
@@ -92,6 +92,7 @@ wheel() {
     return
   fi
   install_packages wheel
+  environment zig || die "$(why_not zig)"
   environment wheel || die "$(why_not wheel)"
   if [ "$words" = "with CUDA kernels" ]; then
     . ./tests/cuda/timing.sh

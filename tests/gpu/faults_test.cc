@@ -25,8 +25,11 @@ struct Operation {
 #define RETURN_IF_FAILED(call) \
   if (const marlin_status s_ = (call); s_ != MARLIN_OK) return s_
 
+/// Of what is packed: few columns, so that K is split.
+constexpr int64_t kN = 16;
+
 marlin_status pack(const mm::context& context, int64_t n, int64_t k, mm::weights& out) {
-  static const auto values = abi_test::numbers(64 * 2048, 3);
+  static const auto values = abi_test::numbers(kN * 2048, 3);
   const auto d = abi_test::pack_desc(values, n, k);
   const marlin_pack_desc* const parts[] = {&d};
   return marlin_weights_pack(context.get(), parts, 1, 0, out.out(), nullptr);
@@ -51,9 +54,9 @@ marlin_status on_stream(const mm::context& context, bool prepare, bool wait, boo
   mm::buffer a_memory, c_memory;
   mm::stream stream;
   auto d = mm::make<marlin_gemm_desc>();
-  RETURN_IF_FAILED(pack(context, 64, 2048, w));
+  RETURN_IF_FAILED(pack(context, kN, 2048, w));
   RETURN_IF_FAILED(make_buffer(context, 2 * 2048 * 4, a_memory, d.a, 2, 2048, MARLIN_F32));
-  RETURN_IF_FAILED(make_buffer(context, 2 * 64 * 4, c_memory, d.c, 2, 64, MARLIN_F32));
+  RETURN_IF_FAILED(make_buffer(context, 2 * kN * 4, c_memory, d.c, 2, kN, MARLIN_F32));
   constexpr int64_t kScratch = 1 << 20;
   Record record;
   HostBuffer theirs(record, nullptr, kScratch);
@@ -86,19 +89,19 @@ struct Pages {
 
 /// A product and rows by their ids, both without a stream.
 marlin_status at_once(const mm::context& context, Operands operands) {
-  constexpr int64_t kRows = 16;  // whole pages of A and of C
+  constexpr int64_t kRows = 64;  // whole pages of A and of C
   mm::weights w;
-  RETURN_IF_FAILED(pack(context, 64, 2048, w));
-  const Pages a(kRows * 2048 + 1024), c(kRows * 64 + 1024);
+  RETURN_IF_FAILED(pack(context, kN, 2048, w));
+  const Pages a(kRows * 2048 + 1024), c(kRows * kN + 1024);
   const int64_t skip = operands == Operands::pages ? 0 : 1;
   Record record;
-  HostBuffer theirs(record, nullptr, kRows * 64 * 4), their_ids(record, nullptr, 2 * 4);
+  HostBuffer theirs(record, nullptr, kRows * kN * 4), their_ids(record, nullptr, 2 * 4);
   std::vector<int32_t> ids = {5, 6};
   std::memcpy(their_ids.data(), ids.data(), 2 * 4);
   auto d = mm::make<marlin_gemm_desc>();
   d.weights = w.get();
   d.a = mm::matrix_view(a.data + skip, kRows, 2048);
-  d.c = mm::matrix_view(c.data + skip, kRows, 64);
+  d.c = mm::matrix_view(c.data + skip, kRows, kN);
   marlin_matrix list = mm::matrix_view(ids.data(), 2, 1);
   if (operands == Operands::native) {
     d.c.data = &theirs;
@@ -186,7 +189,7 @@ INSTANTIATE_TEST_SUITE_P(All, Faults,
 TEST(ALostDevice, SaysSoForEver) {
   World world;
   mm::weights w;
-  ASSERT_EQ(pack(world.context, 64, 64, w), MARLIN_OK);
+  ASSERT_EQ(pack(world.context, kN, 64, w), MARLIN_OK);
   world.faults.arm(Fault::lost, 1);
   for (int i = 0; i < 3; ++i) {
     mm::buffer buffer;

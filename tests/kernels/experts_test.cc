@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "campaigns.h"
 #include "formats_under_test.h"
 #include "guarded_stream.h"
 #include "mixture.h"
@@ -25,12 +26,25 @@ class Experts : public testing::TestWithParam<int> {
   static Case spec(marlin_compute compute, int64_t n, int64_t k) {
     return trial::case_of(trial::kKinds[GetParam()], compute, 1, n, k);
   }
+  /// AddressSanitizer sees the same code whatever the kind of codes is. In the short form each kind has a quarter of the cases
+  /// there, another one than the kind before it.
+  bool has_turn() {
+#if defined(MARLIN_UNDER_ASAN)
+    return whole_campaigns() || turn_++ % 4 == 0;
+#else
+    return true;
+#endif
+  }
+
+ private:
+  [[maybe_unused]] int turn_ = GetParam();
 };
 
 TEST_P(Experts, AreThoseOfFloat64) {
   for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
     uint32_t seed = 1;
     for (const Mix& mix : kMixes) {
+      if (!has_turn() && ++seed != 0) continue;
       Case c = spec(compute, seed % 3 == 0 ? 70 : 33, seed % 2 == 0 ? 150 : 33);
       c.threads = seed % 3 + 1;
       c.seed = ++seed;
@@ -69,6 +83,7 @@ TEST_P(Experts, KeepNanAndInfinityInTheirRows) {
     for (const marlin_dtype a_type : {MARLIN_F32, MARLIN_BF16})
       for (const Mix& mix : {Mix{20, 40, 2, Pick::random, false, 0}, Mix{40, 3, 2, Pick::random, true, 0},
                              Mix{40, 3, 2, Pick::random, false, MARLIN_F32}}) {
+        if (!has_turn()) continue;
         Case c = spec(compute, 70, 150);
         c.a_type = a_type;
         Mixture m(c, mix);
@@ -95,6 +110,7 @@ TEST_P(Experts, GiveTheBitsOfTheExpertAlone) {
 TEST_P(Experts, ThreadsDoNotMatter) {
   for (const marlin_dtype scales : {0, MARLIN_F32}) {
     for (const int64_t tokens : {1, 20}) {
+      if (!has_turn()) continue;
       Mixture m(spec(MARLIN_COMPUTE_INT8, 200, 150), {tokens, 9, 4, Pick::outside, scales != 0, scales});
       std::vector<uint8_t> expected;
       for (const uint32_t threads : {1, 2, 3, 16}) {

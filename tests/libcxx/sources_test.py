@@ -3,9 +3,9 @@
 each other than those of libstdc++. Missing #include lines and warnings of clang show themselves on
 Linux so, and not first on macOS.
 
-    sources_test.py [COMPILER]
+    sources_test.py [FOLDER]
 
-Prints "passed FILE (processor)", "FAILED FILE (processor): why" and "skipped WHAT: why". The exit
+With a folder it reads what is in this one alone. Prints "passed FILE (processor)", "FAILED FILE (processor): why" and "skipped WHAT: why". The exit
 status is 1 where something failed.
 
 Most of the time would go into reading the same headers again, so they are precompiled. A file gets
@@ -60,8 +60,11 @@ PRECOMPILED = [
     ["<string>"],
     ["<vector>"],
 ]
-FOLDERS = ["include", "src", "tools", "examples", "shaders/common"]
+FOLDERS = sys.argv[1:] or ["include", "src", "tools", "examples", "shaders/common"]
 PROCESSORS = ["x86_64", "aarch64"]
+# The headers of C for arm64, where no cross compiler shows clang the way to them. They come last,
+# since libc++ wraps them.
+C_HEADERS = {"aarch64": ["-idirafter", "/usr/aarch64-linux-gnu/include"], "x86_64": []}
 WHOLE = bool(os.environ.get("METAL_MARLIN_WHOLE"))
 # Sources that the short form reads alone, too. Kernels, what is of one processor, programs and two
 # more define names of others again, and one completes a type for its header.
@@ -154,7 +157,7 @@ class Sources:
 
 def run(compiler, processor, arguments):
     """What the compiler says against it."""
-    command = [compiler, f"--target={processor}-linux-gnu", *FLAGS, *arguments]
+    command = [compiler, f"--target={processor}-linux-gnu", *FLAGS, *C_HEADERS[processor], *arguments]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     return ran.stderr or (f"exit status {ran.returncode}" if ran.returncode else "")
 
@@ -194,7 +197,7 @@ def read_text(compiler, processor, folder, text):
 
 
 def main():
-    compiler = shutil.which(sys.argv[1] if len(sys.argv) > 1 else "clang++-19")
+    compiler = shutil.which("clang++-19")
     if not compiler:
         print("skipped all: there is no clang++-19")
         return 0

@@ -1,6 +1,6 @@
 # about: the metal-marlin command from end to end
 # inputs: src include tools tests/tools
-# seconds: 130
+# seconds: 90
 # when: core
 # data: tools docs/metal-marlin.1
 built release tests/tools/all metal-marlin

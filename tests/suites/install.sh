@@ -1,8 +1,9 @@
 # about: installed, found by pkg-config and CMake, loaded by dlopen; the sources for arm64 compile
 # inputs: .
-# seconds: 40
+# seconds: 20
 # when: core
 # data: include cmake pkgconfig src/api tests/install README.md examples
-built release all
+# shellcheck disable=SC2086
+built release $release_targets
 programs build/release install --only '\.(prefix|pkg_config|find_package|dlopen)$'
-script python3 -B tests/arm64/reads.py
+script python3 -B tests/libcxx/sources_test.py src/backends/cpu/arm64

@@ -9,4 +9,4 @@ for METAL_MARLIN_ISA in generic avx2; do
   programs build/release "unit|abi" --but 'checkpoints|formats|huge|kernels|guard|^abi\.'
 done
 unset METAL_MARLIN_ISA
-programs build/release "unit|abi|container|gpu|cuda|fuzz" --but '^abi\.'
+programs build/release "unit|abi|container|gpu|cuda|fuzz" --but '^abi\.|^gpu_(?!(mock|memory|forced_kernel)_test)'

@@ -1,9 +1,12 @@
 // The choice of the fastest way of reading memory, with planted rates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "tools/cpu_info.h"
 #include "tools/machine_limits.h"
 #include "tools/read_kernels.h"
 
@@ -78,10 +81,19 @@ TEST(ReadKernels, AreNamedByWhatTheyDo) {
   EXPECT_EQ(read_kernel_name(16, 2, 0, false), "16-byte loads, 2 streams, not prefetched");
 }
 
+/// In a quarter of what the process may have.
 TEST(Limits, SayHowMemoryIsRead) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_DATA, &before), 0);
+  [[maybe_unused]] const rlimit less{std::min<rlim_t>(before.rlim_max, rlim_t{1} << 30), before.rlim_max};
+#if defined(__linux__) && !defined(MARLIN_COMMAND_SANITIZED)
+  ASSERT_EQ(setrlimit(RLIMIT_DATA, &less), 0);
+  EXPECT_LE(free_memory(), less.rlim_cur);
+#endif
   Limits limits(1);
   EXPECT_THAT(limits.reading(), HasSubstr("-byte loads, "));
   EXPECT_GT(limits.read_sample(), 0);
+  EXPECT_EQ(setrlimit(RLIMIT_DATA, &before), 0);
 }
 
 }  // namespace

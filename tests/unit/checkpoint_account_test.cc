@@ -325,7 +325,7 @@ void expect_values(const Checkpoint& checkpoint, size_t index, const Drawn& draw
 TEST(Account, OfFilesDrawnByChance) {
   Random random(20261128);
   size_t read = 0, refused = 0;
-  const int files = whole_campaigns() ? 10000 : 1500;
+  const int files = whole_campaigns() ? 10000 : 750;
   for (int file = 0; file < files; ++file) {
     const size_t kind = below(random, 10);
     const bool stacked = below(random, 2) == 0, bare = stacked && below(random, 2) == 0;

@@ -158,7 +158,7 @@ TEST(RowInvariantKernels, KeepTheirPartsOfK) {
     for (const WeightKind& kind : kinds())
       for (const Form& form : kForms) {
         if (!is_in_turn(turn++)) continue;
-        Batch batch(kind, kFew, 70, 1700, form.compute, form.a_type);
+        Batch batch(kind, kFew, 20, 1700, form.compute, form.a_type);
         for (const int64_t m : {1, 50}) {
           const auto plan = plan_gemm(batch.problem(), m, {level});
           ASSERT_TRUE(plan.ok());
