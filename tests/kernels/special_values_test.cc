@@ -100,16 +100,16 @@ TEST_P(SpecialValues, SizesOfEveryOrder) {
 /// Sums of such rows over a group are infinite, unless a small scale makes them finite in time.
 TEST_P(SpecialValues, LargeRowsMeetSmallScales) {
   const trial::Kind& kind = trial::kKinds[GetParam()];
-  if (kind.scale_type == MARLIN_E8M0 || kind.scale_type == MARLIN_E4M3) return;  // one byte, and groups of 16 and 32
+  using metal_marlin::ScaleType, metal_marlin::ZeroKind;
+  if (kind.scale_type == ScaleType::e8m0 || kind.scale_type == ScaleType::e4m3) return;  // one byte, and groups of 16 and 32
   for (const int64_t group : {64, 128}) {
     for (const int64_t m : {1, 5, 20, 40}) {
       Case c = trial::case_of(kind, MARLIN_COMPUTE_INT8, m, 70, 256);
       c.group = group;
       c.a_type = MARLIN_F32;
-      c.zeros = kind.zeros == trial::Zeros::additive ? trial::Zeros::none : kind.zeros;
+      c.zeros = kind.zeros == ZeroKind::additive ? ZeroKind::none : kind.zeros;
       Trial t(c);
-      for (int64_t n = 0; n < c.n; ++n)
-        for (int64_t g = 0; g < t.scales.view().cols; ++g) t.scales.set(n, g, 0x1p-18);
+      for (int64_t i = 0; i < c.n * t.source.meta().groups; ++i) t.set_scale(i, 0x1p-18, 0);
       for (int64_t r = 0; r < m; r += 3)
         for (int64_t k = 0; k < c.k; ++k) t.a.set(r, k, 0x1p122);
       ASSERT_TRUE(t.pack());
