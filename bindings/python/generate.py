@@ -46,6 +46,15 @@ def comment(item, indent=""):
     return [f"{indent}# {line}" for line in item["doc"].split("\n") if line]
 
 
+def told(line, item, indent=""):
+    """A line of code with its comment, which stands behind it where there is room."""
+    text = item["doc"]
+    short = f"{line}  # {text}"
+    if text and "\n" not in text and len(short) <= 130:
+        return [short]
+    return [*comment(item, indent), line]
+
+
 def seen_as(text, field):
     if "array" in field:
         return "bytes"
@@ -71,14 +80,12 @@ def handles(table):
 def constants(table):
     for item in table["constants"]:
         if item["type"] == "uint32_t":
-            yield from comment(item)
-            yield f"{item['name']} = {item['value']}"
+            yield from told(f"{item['name']} = {item['value']}", item)
     for kind in table["types"]:
         yield from ["", "", *comment(kind), f"class {class_name(kind['name'])}(Constant):"]
         for item in table["constants"]:
             if item["type"] == kind["name"]:
-                yield from comment(item, "    ")
-                yield f"    {member(item)} = {item['value']}"
+                yield from told(f"    {member(item)} = {item['value']}", item, "    ")
 
 
 def structs(table):
@@ -87,11 +94,10 @@ def structs(table):
         rows = []
         for field in struct["fields"]:
             text = ctype(field["type"], table)
-            yield from comment(field, "    ")
-            yield f"    {field_name(field)}: {seen_as(text, field)}"
+            yield from told(f"    {field_name(field)}: {seen_as(text, field)}", field, "    ")
             text += f" * {field['array']}" if "array" in field else ""
-            rows.append(f'        ("{field_name(field)}", {text}),')
-        yield from ["    _fields_ = (", *rows, "    )"]
+            rows.append(f'("{field_name(field)}", {text})')
+        yield from ["    _fields_ = (", *generated.filled(rows, "        "), "    )"]
 
 
 def abi(table):
