@@ -80,7 +80,7 @@ DROPPED = {
     "rust": [
         ("gemm.rs", r"self\.desc\.expert_ids = .*", "marlin_gemm_desc.expert_ids"),
         ("gemm.rs", r"self\.desc\.expert_scales = .*", "marlin_gemm_desc.expert_scales"),
-        ("checkpoint.rs", r"expert_count: self.*", "marlin_load_desc.expert_count"),
+        ("checkpoint.rs", r"self\.desc\.group_size = .*", "marlin_load_desc.group_size"),
         ("library.rs", r"threads: raw.*", "marlin_device_info.threads"),
         ("stream.rs", r"desc\.scratch = .*", "marlin_stream_desc.scratch"),
     ],

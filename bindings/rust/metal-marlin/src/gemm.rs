@@ -98,10 +98,9 @@ impl<'a> Gemm<'a> {
         self
     }
 
-    /// What becomes of the sums.
-    pub fn epilogue(mut self, epilogue: Epilogue) -> Self {
-        self.desc.epilogue = epilogue.0;
-        self
+    setters! {
+        /// What becomes of the sums.
+        epilogue: Epilogue => desc.epilogue, 0;
     }
 
     /// Whether the result is added to what C holds.
@@ -119,10 +118,9 @@ impl<'a> Gemm<'a> {
         self
     }
 
-    /// What becomes of the activations.
-    pub fn compute(mut self, compute: Compute) -> Self {
-        self.desc.compute = compute.0;
-        self
+    setters! {
+        /// What becomes of the activations.
+        compute: Compute => desc.compute, 0;
     }
 
     /// Computes it on the weights' context; it is done on return. A product may run again.
