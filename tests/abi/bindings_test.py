@@ -87,7 +87,7 @@ DROPPED = {
     "swift": [
         ("Product.swift", r"desc\.expert_ids = .*", "marlin_gemm_desc.expert_ids"),
         ("Product.swift", r"desc\.expert_scales = .*", "marlin_gemm_desc.expert_scales"),
-        ("Weights.swift", r"desc\.expert_count = .*", "marlin_load_desc.expert_count"),
+        ("PackedContainer.swift", r"desc\.expert_count = .*", "marlin_load_desc.expert_count"),
         ("Context.swift", r"threads = Int\(info.*", "marlin_device_info.threads"),
         ("Conversion.swift", r"desc\.shard_bytes = .*", "marlin_convert_desc.shard_bytes"),
     ],
