@@ -93,11 +93,30 @@ def structs(table):
         yield from ["", "", *comment(struct), f"class {struct['name']}(Structure):"]
         rows = []
         for field in struct["fields"]:
+            if is_member(struct, field):
+                continue
             text = ctype(field["type"], table)
             yield from told(f"    {field_name(field)}: {seen_as(text, field)}", field, "    ")
             text += f" * {field['array']}" if "array" in field else ""
             rows.append(f'("{field_name(field)}", {text})')
-        yield from ["    _fields_ = (", *generated.filled(rows, "        "), "    )"]
+        if struct["name"] == "marlin_api":
+            yield from functions(table, struct, rows)
+        else:
+            yield from ["    _fields_ = (", *generated.filled(rows, "        "), "    )"]
+
+
+def is_member(struct, field):
+    return struct["name"] == "marlin_api" and "function" in field["type"]
+
+
+def functions(table, api, rows):
+    yield from ["", "", "# A handle among the parameters is a pointer to it.", "FUNCTIONS = {"]
+    for function in table["functions"]:
+        yield f'    "{function["name"]}": {ctype({"function": function}, table)},'
+    names = [f'"{field["name"]}"' for field in api["fields"] if is_member(api, field)]
+    yield from ["}", "# What marlin_api calls get_version is marlin_version.", "MEMBERS = (", *generated.filled(names, "    "), ")"]
+    yield from ["marlin_api._fields_ = (", *generated.filled(rows, "    ")]
+    yield from ['    *((name, FUNCTIONS["marlin_" + name.replace("get_version", "version")]) for name in MEMBERS),', ")"]
 
 
 def abi(table):
@@ -107,10 +126,6 @@ def abi(table):
     yield from constants(table)
     yield from handles(table)
     yield from structs(table)
-    yield from ["", "", "# A handle among the parameters is a pointer to it.", "FUNCTIONS = {"]
-    for function in table["functions"]:
-        yield f'    "{function["name"]}": {ctype({"function": function}, table)},'
-    yield "}"
 
 
 if __name__ == "__main__":

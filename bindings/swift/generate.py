@@ -48,9 +48,9 @@ def quoted(name):
     return f"`{name}`" if name in KEYWORDS else name
 
 
-def doc(item, indent, otherwise):
+def doc(item, indent, otherwise=""):
     # The head of a section of the header comes with its first constant.
-    lines = [line for line in item["doc"].split("\n") if line and "::flags" not in line] or [otherwise]
+    lines = [line for line in item["doc"].split("\n") if line and "::flags" not in line] or [otherwise] * bool(otherwise)
     return [indent + "/// " + re.sub("^([a-z]{2,}|a)(?=[ :,])", lambda word: word.group().capitalize(), line) for line in lines]
 
 
@@ -66,7 +66,7 @@ def open_enum(table, type_):
     yield f"public struct {name}: RawRepresentable, Hashable, Sendable, CustomStringConvertible {{"
     yield from ["  public let rawValue: Int32", "  public init(rawValue: Int32) { self.rawValue = rawValue }", ""]
     for case, item in cases:
-        yield from doc(item, "  ", f"`{item['name']}`")
+        yield from doc(item, "  ")
         yield f"  public static let {quoted(case)} = {name}(rawValue: {item['name']})"
     # Errors are looked up by the header's names, all else by those of this package.
     of_header = raw == "marlin_status"
@@ -83,7 +83,7 @@ def flags(table, name, about, prefixes):
     yield from ["  public init(rawValue: UInt32) { self.rawValue = rawValue }", ""]
     for item in constants_of(table, "uint32_t"):
         if any(item["name"].startswith(prefix) for prefix in prefixes):
-            yield from doc(item, "  ", f"`{item['name']}`")
+            yield from doc(item, "  ")
             yield f"  public static let {case_name(item['name'], prefixes)} = {name}(rawValue: {item['name']})"
     yield from ["}", ""]
 

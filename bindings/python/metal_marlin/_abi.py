@@ -505,67 +505,6 @@ class marlin_api(Structure):
     abi_major: int
     abi_minor: int
     version: int
-    device_get: Any
-    context_create: Any
-    context_destroy: Any
-    stream_create: Any
-    stream_flush: Any
-    stream_wait: Any
-    stream_destroy: Any
-    buffer_create: Any
-    buffer_host: Any
-    buffer_destroy: Any
-    weights_pack: Any
-    weights_unpack: Any
-    weights_info: Any
-    weights_destroy: Any
-    checkpoint_open: Any
-    checkpoint_layer: Any
-    checkpoint_tensor: Any
-    checkpoint_destroy: Any
-    weights_load: Any
-    gemm: Any
-    gemm_many: Any
-    prepare: Any
-    explain: Any
-    get_version: Any
-    status_name: Any
-    checkpoint_convert: Any
-    checkpoint_value: Any
-    checkpoint_value_at: Any
-    value_next_string: Any
-    checkpoint_save: Any
-    _fields_ = (
-        ("struct_size", c_uint32), ("abi_major", c_uint32), ("abi_minor", c_uint32), ("version", c_uint32),
-        ("device_get", CFUNCTYPE(c_int32, c_uint32, POINTER(marlin_device_info), POINTER(marlin_error))),
-        ("context_create", CFUNCTYPE(c_int32, POINTER(marlin_context_desc), POINTER(marlin_context), POINTER(marlin_error))),
-        ("context_destroy", CFUNCTYPE(None, marlin_context)),
-        ("stream_create", CFUNCTYPE(c_int32, marlin_context, POINTER(marlin_stream_desc), POINTER(marlin_stream), POINTER(marlin_error))),
-        ("stream_flush", CFUNCTYPE(c_int32, marlin_stream, POINTER(marlin_error))),
-        ("stream_wait", CFUNCTYPE(c_int32, marlin_stream, c_uint64, POINTER(marlin_error))),
-        ("stream_destroy", CFUNCTYPE(None, marlin_stream)),
-        ("buffer_create", CFUNCTYPE(c_int32, marlin_context, c_uint64, POINTER(marlin_buffer), POINTER(marlin_error))),
-        ("buffer_host", CFUNCTYPE(c_void_p, marlin_buffer)), ("buffer_destroy", CFUNCTYPE(None, marlin_buffer)),
-        ("weights_pack", CFUNCTYPE(c_int32, marlin_context, POINTER(POINTER(marlin_pack_desc)), c_uint32, c_uint32, POINTER(marlin_weights), POINTER(marlin_error))),
-        ("weights_unpack", CFUNCTYPE(c_int32, marlin_stream, marlin_weights, POINTER(marlin_matrix), c_int64, POINTER(marlin_matrix), POINTER(marlin_error))),
-        ("weights_info", CFUNCTYPE(c_int32, marlin_weights, POINTER(marlin_layer_info), POINTER(marlin_error))),
-        ("weights_destroy", CFUNCTYPE(None, marlin_weights)),
-        ("checkpoint_open", CFUNCTYPE(c_int32, c_char_p, POINTER(marlin_open_desc), POINTER(marlin_checkpoint), POINTER(marlin_error))),
-        ("checkpoint_layer", CFUNCTYPE(c_int32, marlin_checkpoint, c_uint64, POINTER(marlin_layer_info), POINTER(marlin_error))),
-        ("checkpoint_tensor", CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_matrix), POINTER(marlin_error))),
-        ("checkpoint_destroy", CFUNCTYPE(None, marlin_checkpoint)),
-        ("weights_load", CFUNCTYPE(c_int32, marlin_context, marlin_checkpoint, POINTER(marlin_load_desc), POINTER(marlin_weights), POINTER(marlin_error))),
-        ("gemm", CFUNCTYPE(c_int32, marlin_stream, POINTER(marlin_gemm_desc), POINTER(marlin_error))),
-        ("gemm_many", CFUNCTYPE(c_int32, marlin_stream, POINTER(POINTER(marlin_gemm_desc)), c_uint32, POINTER(marlin_error))),
-        ("prepare", CFUNCTYPE(c_int32, marlin_stream, POINTER(POINTER(marlin_gemm_desc)), c_uint32, c_int64, POINTER(c_uint64), POINTER(marlin_error))),
-        ("explain", CFUNCTYPE(c_int32, POINTER(marlin_gemm_desc), POINTER(c_char), c_size_t, POINTER(c_size_t), POINTER(marlin_error))),
-        ("get_version", CFUNCTYPE(c_uint32)), ("status_name", CFUNCTYPE(c_char_p, c_int32)),
-        ("checkpoint_convert", CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_convert_desc), POINTER(marlin_error))),
-        ("checkpoint_value", CFUNCTYPE(c_int32, marlin_checkpoint, c_char_p, POINTER(marlin_value), POINTER(marlin_error))),
-        ("checkpoint_value_at", CFUNCTYPE(c_int32, marlin_checkpoint, c_uint64, POINTER(marlin_value), POINTER(marlin_error))),
-        ("value_next_string", CFUNCTYPE(c_int32, POINTER(marlin_value), POINTER(c_char_p), POINTER(c_uint64), POINTER(marlin_error))),
-        ("checkpoint_save", CFUNCTYPE(c_int32, marlin_context, marlin_checkpoint, c_char_p, POINTER(marlin_save_desc), POINTER(marlin_error))),
-    )
 
 
 # A handle among the parameters is a pointer to it.
@@ -602,3 +541,15 @@ FUNCTIONS = {
     "marlin_checkpoint_save": CFUNCTYPE(c_int32, marlin_context, marlin_checkpoint, c_char_p, POINTER(marlin_save_desc), POINTER(marlin_error)),
     "marlin_get_api": CFUNCTYPE(POINTER(marlin_api), c_uint32),
 }
+# What marlin_api calls get_version is marlin_version.
+MEMBERS = (
+    "device_get", "context_create", "context_destroy", "stream_create", "stream_flush", "stream_wait", "stream_destroy",
+    "buffer_create", "buffer_host", "buffer_destroy", "weights_pack", "weights_unpack", "weights_info", "weights_destroy",
+    "checkpoint_open", "checkpoint_layer", "checkpoint_tensor", "checkpoint_destroy", "weights_load", "gemm", "gemm_many",
+    "prepare", "explain", "get_version", "status_name", "checkpoint_convert", "checkpoint_value", "checkpoint_value_at",
+    "value_next_string", "checkpoint_save",
+)
+marlin_api._fields_ = (
+    ("struct_size", c_uint32), ("abi_major", c_uint32), ("abi_minor", c_uint32), ("version", c_uint32),
+    *((name, FUNCTIONS["marlin_" + name.replace("get_version", "version")]) for name in MEMBERS),
+)

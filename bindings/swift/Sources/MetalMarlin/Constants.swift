@@ -7,7 +7,6 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// `MARLIN_OK`
   public static let ok = Status(rawValue: MARLIN_OK)
   /// A value that no caller may pass: NULL, unknown enum, overlap
   public static let argument = Status(rawValue: MARLIN_E_ARGUMENT)
@@ -29,11 +28,9 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let noDevice = Status(rawValue: MARLIN_E_NO_DEVICE)
   /// The device failed: native_code is its own code
   public static let device = Status(rawValue: MARLIN_E_DEVICE)
-  /// `MARLIN_E_TIMEOUT`
   public static let timeout = Status(rawValue: MARLIN_E_TIMEOUT)
   /// A callback asked to stop
   public static let cancelled = Status(rawValue: MARLIN_E_CANCELLED)
-  /// `MARLIN_E_MEMORY`
   public static let memory = Status(rawValue: MARLIN_E_MEMORY)
   /// A bug in this library; please report it with the message
   public static let `internal` = Status(rawValue: MARLIN_E_INTERNAL)
@@ -57,11 +54,8 @@ public struct Backend: RawRepresentable, Hashable, Sendable, CustomStringConvert
 
   /// The first usable backend of CUDA, Metal, CPU
   public static let auto = Backend(rawValue: MARLIN_BACKEND_AUTO)
-  /// `MARLIN_BACKEND_CPU`
   public static let cpu = Backend(rawValue: MARLIN_BACKEND_CPU)
-  /// `MARLIN_BACKEND_METAL`
   public static let metal = Backend(rawValue: MARLIN_BACKEND_METAL)
-  /// `MARLIN_BACKEND_CUDA`
   public static let cuda = Backend(rawValue: MARLIN_BACKEND_CUDA)
 
   /// Its name here, as "cuda".
@@ -76,29 +70,19 @@ public struct DType: RawRepresentable, Hashable, Sendable, CustomStringConvertib
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// `MARLIN_F32`
   public static let f32 = DType(rawValue: MARLIN_F32)
-  /// `MARLIN_F16`
   public static let f16 = DType(rawValue: MARLIN_F16)
-  /// `MARLIN_BF16`
   public static let bf16 = DType(rawValue: MARLIN_BF16)
-  /// `MARLIN_I8`
   public static let i8 = DType(rawValue: MARLIN_I8)
-  /// `MARLIN_I32`
   public static let i32 = DType(rawValue: MARLIN_I32)
-  /// `MARLIN_U32`
   public static let u32 = DType(rawValue: MARLIN_U32)
   /// Two per byte, low nibble first; cols counts nibbles and is even
   public static let u4 = DType(rawValue: MARLIN_U4)
-  /// `MARLIN_E8M0`
   public static let e8m0 = DType(rawValue: MARLIN_E8M0)
   /// The FN variant: no infinity, 0x7F and 0xFF are NaN
   public static let e4m3 = DType(rawValue: MARLIN_E4M3)
-  /// `MARLIN_U8`
   public static let u8 = DType(rawValue: MARLIN_U8)
-  /// `MARLIN_I16`
   public static let i16 = DType(rawValue: MARLIN_I16)
-  /// `MARLIN_I64`
   public static let i64 = DType(rawValue: MARLIN_I64)
 
   /// Its name here, as "i64".
@@ -167,9 +151,7 @@ public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let codebook4 = Format(rawValue: MARLIN_CODEBOOK4)
   /// Floats as they are, without scales; any compute multiplies them as the default does
   public static let float32 = Format(rawValue: MARLIN_FLOAT32)
-  /// `MARLIN_FLOAT16`
   public static let float16 = Format(rawValue: MARLIN_FLOAT16)
-  /// `MARLIN_BFLOAT16`
   public static let bfloat16 = Format(rawValue: MARLIN_BFLOAT16)
 
   /// Its name here, as "bfloat16".
@@ -266,13 +248,9 @@ public struct Epilogue: RawRepresentable, Hashable, Sendable, CustomStringConver
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// `MARLIN_EPILOGUE_NONE`
   public static let none = Epilogue(rawValue: MARLIN_EPILOGUE_NONE)
-  /// `MARLIN_EPILOGUE_SILU`
   public static let silu = Epilogue(rawValue: MARLIN_EPILOGUE_SILU)
-  /// `MARLIN_EPILOGUE_GELU_TANH`
   public static let geluTanh = Epilogue(rawValue: MARLIN_EPILOGUE_GELU_TANH)
-  /// `MARLIN_EPILOGUE_GELU_ERF`
   public static let geluErf = Epilogue(rawValue: MARLIN_EPILOGUE_GELU_ERF)
   /// silu(gate) * up
   public static let swiglu = Epilogue(rawValue: MARLIN_EPILOGUE_SWIGLU)
@@ -295,11 +273,8 @@ public struct Native: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// `MARLIN_NATIVE_NONE`
   public static let none = Native(rawValue: MARLIN_NATIVE_NONE)
-  /// `MARLIN_NATIVE_CUDA_STREAM`
   public static let cudaStream = Native(rawValue: MARLIN_NATIVE_CUDA_STREAM)
-  /// `MARLIN_NATIVE_METAL_QUEUE`
   public static let metalQueue = Native(rawValue: MARLIN_NATIVE_METAL_QUEUE)
   /// Uncommitted, no encoder open; flush, then commit
   public static let metalCommandBuffer = Native(rawValue: MARLIN_NATIVE_METAL_COMMAND_BUFFER)
@@ -349,29 +324,19 @@ public struct ValueType: RawRepresentable, Hashable, Sendable, CustomStringConve
   public static let none = ValueType(rawValue: MARLIN_VALUE_NONE)
   /// An element is one byte: false if it is 0
   public static let bool = ValueType(rawValue: MARLIN_VALUE_BOOL)
-  /// `MARLIN_VALUE_I64`
   public static let i64 = ValueType(rawValue: MARLIN_VALUE_I64)
-  /// `MARLIN_VALUE_U64`
   public static let u64 = ValueType(rawValue: MARLIN_VALUE_U64)
-  /// `MARLIN_VALUE_F64`
   public static let f64 = ValueType(rawValue: MARLIN_VALUE_F64)
-  /// `MARLIN_VALUE_STRING`
   public static let string = ValueType(rawValue: MARLIN_VALUE_STRING)
   /// Of one element_type that is no ARRAY
   public static let array = ValueType(rawValue: MARLIN_VALUE_ARRAY)
   /// From here on: of elements only; a single number has 64 bits
   public static let i8 = ValueType(rawValue: MARLIN_VALUE_I8)
-  /// `MARLIN_VALUE_I16`
   public static let i16 = ValueType(rawValue: MARLIN_VALUE_I16)
-  /// `MARLIN_VALUE_I32`
   public static let i32 = ValueType(rawValue: MARLIN_VALUE_I32)
-  /// `MARLIN_VALUE_U8`
   public static let u8 = ValueType(rawValue: MARLIN_VALUE_U8)
-  /// `MARLIN_VALUE_U16`
   public static let u16 = ValueType(rawValue: MARLIN_VALUE_U16)
-  /// `MARLIN_VALUE_U32`
   public static let u32 = ValueType(rawValue: MARLIN_VALUE_U32)
-  /// `MARLIN_VALUE_F32`
   public static let f32 = ValueType(rawValue: MARLIN_VALUE_F32)
 
   /// Its name here, as "f32".
@@ -414,7 +379,6 @@ public struct LoadOptions: OptionSet, Hashable, Sendable {
   public static let prune2of4 = LoadOptions(rawValue: MARLIN_LOAD_PRUNE_2_4)
   /// For layers quantized on load
   public static let scalesMse = LoadOptions(rawValue: MARLIN_LOAD_SCALES_MSE)
-  /// `MARLIN_LOAD_OBEYS_2_4`
   public static let obeys2of4 = LoadOptions(rawValue: MARLIN_LOAD_OBEYS_2_4)
 }
 
@@ -425,9 +389,7 @@ public struct ConversionOptions: OptionSet, Hashable, Sendable {
 
   /// As the MARLIN_PACK_ flags of the same names
   public static let prune2of4 = ConversionOptions(rawValue: MARLIN_CONVERT_PRUNE_2_4)
-  /// `MARLIN_CONVERT_SCALES_MSE`
   public static let scalesMse = ConversionOptions(rawValue: MARLIN_CONVERT_SCALES_MSE)
-  /// `MARLIN_CONVERT_OBEYS_2_4`
   public static let obeys2of4 = ConversionOptions(rawValue: MARLIN_CONVERT_OBEYS_2_4)
   /// INT4 with a zero point a group
   public static let asymmetric = ConversionOptions(rawValue: MARLIN_CONVERT_ASYMMETRIC)
