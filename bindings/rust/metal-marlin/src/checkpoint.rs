@@ -125,11 +125,7 @@ impl Checkpoint {
     }
 }
 
-impl std::fmt::Debug for Checkpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Checkpoint").field(&self.as_raw()).finish()
-    }
-}
+shown!(Checkpoint, |this, f| f.debug_tuple("Checkpoint").field(&this.as_raw()).finish());
 
 /// The layers of a [`Checkpoint`].
 #[derive(Clone, Debug)]
@@ -282,11 +278,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-impl std::fmt::Debug for Tensor<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tensor([{}, {}] of {})", self.raw.rows, self.raw.cols, self.dtype())
-    }
-}
+shown!(Tensor<'_>, |this, f| write!(f, "Tensor([{}, {}] of {})", this.raw.rows, this.raw.cols, this.dtype()));
 
 /// A part of a layer, in elements of N, K and experts: the first, and how many; 0: all from there on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -434,11 +426,11 @@ pub(crate) struct LoadArrays {
     norms: Vec<sys::marlin_matrix>,
 }
 
-impl std::fmt::Debug for Load<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Load").field("layers", &self.layers).field("desc", &self.desc).finish_non_exhaustive()
-    }
-}
+shown!(Load<'_>, |this, f| f
+    .debug_struct("Load")
+    .field("layers", &this.layers)
+    .field("desc", &this.desc)
+    .finish_non_exhaustive());
 
 /// `user` is the closure of a Load.
 unsafe extern "C" fn progress(user: *mut c_void, done: u64, total: u64) -> i32 {

@@ -65,11 +65,7 @@ impl Context {
     }
 }
 
-impl std::fmt::Debug for Context {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Context").field(&self.as_raw()).finish()
-    }
-}
+shown!(Context, |this, f| f.debug_tuple("Context").field(&this.as_raw()).finish());
 
 /// A context to be described; see [`Context::builder`] and [`Library::context`].
 ///
@@ -164,8 +160,4 @@ impl ContextBuilder {
     }
 }
 
-impl std::fmt::Debug for ContextBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ContextBuilder").field("desc", &self.desc).finish_non_exhaustive()
-    }
-}
+shown!(ContextBuilder, |this, f| f.debug_struct("ContextBuilder").field("desc", &this.desc).finish_non_exhaustive());

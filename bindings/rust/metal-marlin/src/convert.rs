@@ -237,11 +237,11 @@ impl<'a> Convert<'a> {
     }
 }
 
-impl std::fmt::Debug for Convert<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Convert").field("layers", &self.layers).field("desc", &self.desc).finish_non_exhaustive()
-    }
-}
+shown!(Convert<'_>, |this, f| f
+    .debug_struct("Convert")
+    .field("layers", &this.layers)
+    .field("desc", &this.desc)
+    .finish_non_exhaustive());
 
 // The C functions: `user` is a Host. Each reaches for its own field only, because log may run beside the others.
 

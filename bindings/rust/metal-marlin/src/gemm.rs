@@ -156,11 +156,7 @@ impl<'a> Gemm<'a> {
     }
 }
 
-impl std::fmt::Debug for Gemm<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Gemm").field(&self.desc).finish()
-    }
-}
+shown!(Gemm<'_>, |this, f| f.debug_tuple("Gemm").field(&this.desc).finish());
 
 pub(crate) fn submit(library: &Library, stream: *mut sys::marlin_stream, product: &Gemm<'_>) -> Result<()> {
     let desc = product.desc_for(library, stream)?;

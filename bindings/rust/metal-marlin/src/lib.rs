@@ -31,6 +31,18 @@ macro_rules! flags {
     )* };
 }
 
+/// How a type shows itself with `{:?}`.
+macro_rules! shown {
+    ($type:ty $(where [$($generic:tt)*])?, |$this:ident, $f:ident| $shown:expr) => {
+        impl$(<$($generic)*>)? std::fmt::Debug for $type {
+            fn fmt(&self, $f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $this = self;
+                $shown
+            }
+        }
+    };
+}
+
 mod buffer;
 mod callback;
 mod checkpoint;

@@ -78,8 +78,8 @@ impl<'a> Save<'a> {
     }
 }
 
-impl std::fmt::Debug for Save<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Save").field("loads", &self.loads).field("desc", &self.desc).finish_non_exhaustive()
-    }
-}
+shown!(Save<'_>, |this, f| f
+    .debug_struct("Save")
+    .field("loads", &this.loads)
+    .field("desc", &this.desc)
+    .finish_non_exhaustive());

@@ -114,11 +114,7 @@ impl Weights {
     }
 }
 
-impl std::fmt::Debug for Weights {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Weights").field(&self.info()).finish()
-    }
-}
+shown!(Weights, |this, f| f.debug_tuple("Weights").field(&this.info()).finish());
 
 /// One matrix W[N, K] to be packed: codes with their scales, or floats to be quantized.
 ///
@@ -258,8 +254,4 @@ impl<'a> Pack<'a> {
     }
 }
 
-impl std::fmt::Debug for Pack<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Pack").field(&self.desc).finish()
-    }
-}
+shown!(Pack<'_>, |this, f| f.debug_tuple("Pack").field(&this.desc).finish());
