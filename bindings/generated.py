@@ -10,8 +10,15 @@ import difflib
 import json
 import pathlib
 import sys
+import textwrap
 
 ABOUT = "Written by bindings/{}/generate.py from metal_marlin.h; a test compares it with what that script would write now.\n"
+
+
+def filled(items, indent):
+    """Lists items in lines of up to 130 columns, with a comma behind each."""
+    return textwrap.wrap(" ".join(f"{item},".replace(" ", "\0") for item in items), 130, initial_indent=indent, subsequent_indent=indent,
+                         break_long_words=False, break_on_hyphens=False)
 
 
 def main(folder, comment, writers):
@@ -23,7 +30,7 @@ def main(folder, comment, writers):
     table = json.loads(options.table.read_text())
     differs = False
     for name, writer in writers.items():
-        text = f"{comment} {ABOUT.format(folder.name)}" + "\n".join(writer(table)).rstrip("\n") + "\n"
+        text = f"{comment} {ABOUT.format(folder.name)}" + "\n".join(writer(table)).rstrip("\n").replace("\0", " ") + "\n"
         if not options.check:
             (folder / name).write_text(text)
             continue

@@ -11,34 +11,25 @@
 namespace metal_marlin::tools {
 namespace {
 
-template <class T>
-using Names = std::span<const std::pair<T, std::string_view>>;
+using Names = std::span<const std::string_view>;
+
+// By the value of the constant, which never changes.
+constexpr std::string_view kComputes[] = {"default", "int8", "fp8", "w16"};
+constexpr std::string_view kLayouts[] = {"auto",    "rows",   "k8n",      "gptq-v1",
+                                         "gptq-v2", "awq",    "awq-gemv", "awq-gemv-fast",
+                                         "gguf",    "marlin", "marlin-24"};
+constexpr std::string_view kSchemes[] = {"auto", "compressed-tensors", "gptq", "marlin-24", "gguf",
+                                         "mlx"};
+constexpr std::string_view kBackends[] = {"auto", "cpu", "metal", "cuda"};
+static_assert(MARLIN_COMPUTE_W16 == std::size(kComputes) - 1 &&
+              MARLIN_LAYOUT_MARLIN_24 == std::size(kLayouts) - 1 &&
+              MARLIN_SCHEME_MLX == std::size(kSchemes) - 1 &&
+              MARLIN_BACKEND_CUDA == std::size(kBackends) - 1);
 
 constexpr marlin_format kMeasured[] = {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4,
                                        MARLIN_INT8};
 constexpr marlin_format kQuantized[] = {MARLIN_INT4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT2,
                                         MARLIN_INT3, MARLIN_INT5,  MARLIN_INT6,  MARLIN_UINT8};
-constexpr std::pair<marlin_compute, std::string_view> kComputes[] = {
-    {MARLIN_COMPUTE_DEFAULT, "default"},
-    {MARLIN_COMPUTE_INT8, "int8"},
-    {MARLIN_COMPUTE_FP8, "fp8"}};
-constexpr std::pair<marlin_layout, std::string_view> kLayouts[] = {
-    {MARLIN_LAYOUT_ROWS, "rows"},
-    {MARLIN_LAYOUT_K8N, "k8n"},
-    {MARLIN_LAYOUT_GPTQ_V1, "gptq-v1"},
-    {MARLIN_LAYOUT_GPTQ_V2, "gptq-v2"},
-    {MARLIN_LAYOUT_AWQ, "awq"},
-    {MARLIN_LAYOUT_AWQ_GEMV, "awq-gemv"},
-    {MARLIN_LAYOUT_AWQ_GEMV_FAST, "awq-gemv-fast"},
-    {MARLIN_LAYOUT_GGUF, "gguf"},
-    {MARLIN_LAYOUT_MARLIN, "marlin"},
-    {MARLIN_LAYOUT_MARLIN_24, "marlin-24"},
-};
-constexpr std::pair<marlin_scheme, std::string_view> kSchemes[] = {
-    {MARLIN_SCHEME_AUTO, "auto"}, {MARLIN_SCHEME_COMPRESSED_TENSORS, "compressed-tensors"},
-    {MARLIN_SCHEME_GPTQ, "gptq"}, {MARLIN_SCHEME_MARLIN_24, "marlin-24"},
-    {MARLIN_SCHEME_GGUF, "gguf"}, {MARLIN_SCHEME_MLX, "mlx"},
-};
 /// Types of GGUF's blocks, as ggml writes them and as people do, and the weights in them.
 struct BlockRow {
   const char* ggml;
@@ -59,11 +50,6 @@ constexpr BlockRow kBlockTypes[] = {{"Q2_K", "q2_k", MARLIN_INT2, kAdds | kTwoLe
                                     {"Q8_0", "q8_0", MARLIN_INT8},
                                     {"IQ4_NL", "iq4_nl", MARLIN_IQ4},
                                     {"IQ4_XS", "iq4_xs", MARLIN_IQ4, kTwoLevels}};
-constexpr std::pair<marlin_backend, std::string_view> kBackends[] = {
-    {MARLIN_BACKEND_AUTO, "auto"},
-    {MARLIN_BACKEND_CPU, "cpu"},
-    {MARLIN_BACKEND_METAL, "metal"},
-    {MARLIN_BACKEND_CUDA, "cuda"}};
 constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
     {MARLIN_PACK_ADDITIVE_ZEROS, "additive-zeros"},
     {MARLIN_PACK_DIVIDE_SCALE, "divide-scale"},
@@ -76,19 +62,14 @@ constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
 };
 
 // Constants of a newer library are legal and are printed as numbers.
-template <class T>
-std::string name_of(Names<T> names, T value) {
-  for (const auto& [v, name] : names) {
-    if (v == value) return std::string(name);
-  }
-  return std::to_string(value);
+std::string name_of(Names names, int32_t value) {
+  const auto index = static_cast<size_t>(value);
+  return index < names.size() ? std::string(names[index]) : std::to_string(value);
 }
 
-template <class T>
-std::optional<T> value_of(Names<T> names, std::string_view name) {
-  for (const auto& [v, n] : names) {
-    if (is_name(name, n)) return v;
-  }
+std::optional<int32_t> value_of(Names names, std::string_view name) {
+  for (size_t i = 0; i < names.size(); ++i)
+    if (is_name(name, names[i])) return static_cast<int32_t>(i);
   return std::nullopt;
 }
 
@@ -127,18 +108,14 @@ std::string shape_text(const marlin_layer_info& info) {
   const std::string experts = info.experts > 1 ? fmt::format("{} x ", info.experts) : "";
   return fmt::format("{}{} x {}", experts, info.n, info.k);
 }
-std::string compute_name(marlin_compute compute) {
-  return name_of<marlin_compute>(kComputes, compute);
-}
+std::string compute_name(marlin_compute compute) { return name_of(kComputes, compute); }
 std::string dtype_name(marlin_dtype dtype) {
   if (dtype == 0) return "-";
   const char* const name = metal_marlin::dtype_name(dtype);
   return name != nullptr ? lower(name) : std::to_string(dtype);
 }
-std::string layout_name(marlin_layout layout) { return name_of<marlin_layout>(kLayouts, layout); }
-std::string backend_name(marlin_backend backend) {
-  return name_of<marlin_backend>(kBackends, backend);
-}
+std::string layout_name(marlin_layout layout) { return name_of(kLayouts, layout); }
+std::string backend_name(marlin_backend backend) { return name_of(kBackends, backend); }
 
 std::vector<std::string> flag_list(uint32_t flags) {
   std::vector<std::string> names;
@@ -153,7 +130,7 @@ std::string flag_names(uint32_t flags) {
 }
 
 std::optional<marlin_backend> parse_backend(std::string_view name) {
-  return value_of<marlin_backend>(kBackends, name);
+  return value_of(kBackends, name);
 }
 std::optional<marlin_format> parse_format(std::string_view name) {
   for (const FormatRow& row : kFormatRows)
@@ -161,10 +138,10 @@ std::optional<marlin_format> parse_format(std::string_view name) {
   return std::nullopt;
 }
 std::optional<marlin_scheme> parse_scheme(std::string_view name) {
-  return value_of(Names<marlin_scheme>(kSchemes), name);
+  return value_of(kSchemes, name);
 }
 std::optional<marlin_compute> parse_compute(std::string_view name) {
-  return value_of<marlin_compute>(kComputes, name);
+  return value_of(kComputes, name);
 }
 std::optional<marlin_dtype> parse_activation_dtype(std::string_view name) {
   for (const marlin_dtype dtype : {MARLIN_F32, MARLIN_F16, MARLIN_BF16})

@@ -46,6 +46,15 @@ def comment(item, indent=""):
     return [f"{indent}# {line}" for line in item["doc"].split("\n") if line]
 
 
+def told(line, item, indent=""):
+    """A line of code with its comment, which stands behind it where there is room."""
+    text = item["doc"]
+    short = f"{line}  # {text}"
+    if text and "\n" not in text and len(short) <= 130:
+        return [short]
+    return [*comment(item, indent), line]
+
+
 def seen_as(text, field):
     if "array" in field:
         return "bytes"
@@ -71,14 +80,12 @@ def handles(table):
 def constants(table):
     for item in table["constants"]:
         if item["type"] == "uint32_t":
-            yield from comment(item)
-            yield f"{item['name']} = {item['value']}"
+            yield from told(f"{item['name']} = {item['value']}", item)
     for kind in table["types"]:
         yield from ["", "", *comment(kind), f"class {class_name(kind['name'])}(Constant):"]
         for item in table["constants"]:
             if item["type"] == kind["name"]:
-                yield from comment(item, "    ")
-                yield f"    {member(item)} = {item['value']}"
+                yield from told(f"    {member(item)} = {item['value']}", item, "    ")
 
 
 def structs(table):
@@ -86,12 +93,30 @@ def structs(table):
         yield from ["", "", *comment(struct), f"class {struct['name']}(Structure):"]
         rows = []
         for field in struct["fields"]:
+            if is_member(struct, field):
+                continue
             text = ctype(field["type"], table)
-            yield from comment(field, "    ")
-            yield f"    {field_name(field)}: {seen_as(text, field)}"
+            yield from told(f"    {field_name(field)}: {seen_as(text, field)}", field, "    ")
             text += f" * {field['array']}" if "array" in field else ""
-            rows.append(f'        ("{field_name(field)}", {text}),')
-        yield from ["    _fields_ = (", *rows, "    )"]
+            rows.append(f'("{field_name(field)}", {text})')
+        if struct["name"] == "marlin_api":
+            yield from functions(table, struct, rows)
+        else:
+            yield from ["    _fields_ = (", *generated.filled(rows, "        "), "    )"]
+
+
+def is_member(struct, field):
+    return struct["name"] == "marlin_api" and "function" in field["type"]
+
+
+def functions(table, api, rows):
+    yield from ["", "", "# A handle among the parameters is a pointer to it.", "FUNCTIONS = {"]
+    for function in table["functions"]:
+        yield f'    "{function["name"]}": {ctype({"function": function}, table)},'
+    names = [f'"{field["name"]}"' for field in api["fields"] if is_member(api, field)]
+    yield from ["}", "# What marlin_api calls get_version is marlin_version.", "MEMBERS = (", *generated.filled(names, "    "), ")"]
+    yield from ["marlin_api._fields_ = (", *generated.filled(rows, "    ")]
+    yield from ['    *((name, FUNCTIONS["marlin_" + name.replace("get_version", "version")]) for name in MEMBERS),', ")"]
 
 
 def abi(table):
@@ -101,10 +126,6 @@ def abi(table):
     yield from constants(table)
     yield from handles(table)
     yield from structs(table)
-    yield from ["", "", "# A handle among the parameters is a pointer to it.", "FUNCTIONS = {"]
-    for function in table["functions"]:
-        yield f'    "{function["name"]}": {ctype({"function": function}, table)},'
-    yield "}"
 
 
 if __name__ == "__main__":

@@ -74,7 +74,8 @@ Status check_choices(const GemmProblem& p) {
   if (p.weights == nullptr) return Status::error(MARLIN_E_ARGUMENT, "weights is NULL");
   if (p.compute < MARLIN_COMPUTE_DEFAULT || p.compute > MARLIN_COMPUTE_W16)
     return Status::error(MARLIN_E_ARGUMENT,
-                         "compute is %d, expected 0 (default), 1 (INT8), 2 (FP8) or 3 (W16)", p.compute);
+                         "compute is %d, expected 0 (default), 1 (INT8), 2 (FP8) or 3 (W16)",
+                         p.compute);
   if (p.epilogue < MARLIN_EPILOGUE_NONE || p.epilogue > MARLIN_EPILOGUE_SWIGLU_OAI)
     return Status::error(MARLIN_E_ARGUMENT, "epilogue is %d, expected 0..%d", p.epilogue,
                          MARLIN_EPILOGUE_SWIGLU_OAI);

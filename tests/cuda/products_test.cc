@@ -19,6 +19,7 @@
 #include "backends/cuda/policy.h"
 #include "backends/gpu/gpu_backend.h"
 #include "cases_of_forms.h"
+#include "floats.h"
 #include "kernels/formats_under_test.h"
 #include "kernels/gpu_kernel_name.h"
 #include "kernels/mixture.h"
@@ -31,7 +32,7 @@ namespace {
 
 namespace mm = metal_marlin;
 using covering::Row;
-using cuda_test::case_of_form, cuda_test::fp8_case, cuda_test::sparse_case_of_form;
+using cuda_test::case_of_form, cuda_test::Floats, cuda_test::fp8_case, cuda_test::sparse_case_of_form;
 using trial::ScaleType, trial::ZeroKind;
 
 constexpr uint32_t kArraySeed = 20240601;
@@ -233,28 +234,6 @@ TEST_F(Products, OfFp8ComputeAreRight) {
   }
   std::printf("nearest %.3f of its bound\n", nearest);
 }
-
-/// Numbers of a float type, from random ones: the bytes, and what they are.
-struct Floats {
-  std::vector<uint8_t> bytes;
-  std::vector<double> numbers;
-
-  Floats(marlin_dtype type, int64_t count, std::mt19937& random) {
-    std::normal_distribution<double> normal;
-    for (int64_t i = 0; i < count; ++i) {
-      const double x = i % 97 == 5 ? 0x1p-20 * normal(random) : normal(random);
-      const auto single = static_cast<float>(x);
-      const uint16_t half = type == MARLIN_F16 ? oracle::to_f16(x) : oracle::to_bf16(x);
-      const auto* const from =
-          type == MARLIN_F32 ? reinterpret_cast<const uint8_t*>(&single) : reinterpret_cast<const uint8_t*>(&half);
-      bytes.insert(bytes.end(), from, from + (type == MARLIN_F32 ? 4 : 2));
-      numbers.push_back(type == MARLIN_F32 ? single : type == MARLIN_F16 ? oracle::f16(half) : oracle::bf16(half));
-    }
-  }
-  marlin_matrix view(marlin_dtype type, int64_t rows, int64_t columns) {
-    return {bytes.data(), 0, rows, columns, 0, type, MARLIN_MEM_HOST};
-  }
-};
 
 /// Weights that are floats, by activations of each type. An infinite weight leaves the other rows of W as they are.
 TEST_F(Products, OfFloatsAreRight) {

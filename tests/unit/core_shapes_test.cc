@@ -74,7 +74,7 @@ TEST_F(Shapes, TwoInputEpiloguesHalveC) {
 }
 
 TEST_F(Shapes, RejectsUnknownChoices) {
-  problem_.compute = 3;
+  problem_.compute = 4;
   expect(MARLIN_E_ARGUMENT, "compute is 3");
   problem_.compute = -1;
   expect(MARLIN_E_ARGUMENT, "compute is -1");

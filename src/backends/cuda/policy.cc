@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "formats/widen.h"
 #include "shaders/common/cuda_parameters.h"
 
 namespace metal_marlin::cuda {
@@ -221,11 +220,10 @@ static_assert(std::size(kProducts) <= gpu::kMostProductKernels);
 std::span<const Form> forms_of(gpu::KernelCodes codes) { return compiled_forms_of(codes).all; }
 
 const gpu::Policy& policy() {
-  static constexpr gpu::Policy kPolicy{
-      .kernels = kProducts,
-      .order = gpu::SlotOrder::mma,
-      .reads = [](const WeightMeta& meta) { return !is_narrow(meta); },
-      .rounds_to_e4m3 = true};
+  static constexpr gpu::Policy kPolicy{.kernels = kProducts,
+                                       .order = gpu::SlotOrder::mma,
+                                       .reads = gpu::is_wide,
+                                       .rounds_to_e4m3 = true};
   return kPolicy;
 }
 

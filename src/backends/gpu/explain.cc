@@ -116,10 +116,10 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "activations: %s\n", activations_text(plan, problem));
   if (plan.sums_groups)
     text += "additive_zeros: a product of their own, by sums of A over groups, which come first\n";
-  append(text, "weights: %s%s\n", layout.sparse() ? "2:4 sparse" : "dense",
-         kernel.rounds                           ? ", rounded to 16 bits"
-         : problem.compute == MARLIN_COMPUTE_W16 ? ", not rounded: that gains nothing here"
-                                                 : "");
+  const char* rounding = "";
+  if (problem.compute == MARLIN_COMPUTE_W16) rounding = ", not rounded: that gains nothing here";
+  if (kernel.rounds) rounding = ", rounded to 16 bits";
+  append(text, "weights: %s%s\n", layout.sparse() ? "2:4 sparse" : "dense", rounding);
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", layout.slot_group);
   if (layout.permuted)

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "formats/widen.h"
+
 namespace metal_marlin::gpu {
 namespace {
 
@@ -83,6 +85,8 @@ constexpr bool is_boolean(uint32_t index) {
 }
 
 }  // namespace
+
+bool is_wide(const WeightMeta& meta) { return !is_narrow(meta); }
 
 const Policy& simdgroup_policy() {
   static constexpr Policy kPolicy{kProducts, SlotOrder::simdgroup, reads};

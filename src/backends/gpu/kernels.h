@@ -99,6 +99,8 @@ struct Policy {
   /// A can be rounded to E4M3 (MARLIN_COMPUTE_FP8), for kernels that take bfloat16.
   bool rounds_to_e4m3 = false;
 };
+/// Whether weights need no widening (formats/widen.h).
+bool is_wide(const WeightMeta& meta);
 /// Of GPUs with simdgroup matrices: Metal's. The kernels are those of kernels.inc.
 const Policy& simdgroup_policy();
 bool has_product_kernel(const Policy& policy, std::string_view name);

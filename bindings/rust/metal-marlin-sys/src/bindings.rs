@@ -1,59 +1,19 @@
 // Written by bindings/rust/generate.py from metal_marlin.h; a test compares it with what that script would write now.
 use core::ffi::c_void;
-use core::marker::{PhantomData, PhantomPinned};
 use std::os::raw::c_char;
 
-/// a device with its kernels, caches and threads
-#[repr(C)]
-pub struct marlin_context {
-    _bytes: [u8; 0],
-    _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
+handles! {
+    /// a device with its kernels, caches and threads
+    marlin_context
+    /// packed weights on a device; immutable, shareable
+    marlin_weights
+    /// in-order queue of work
+    marlin_stream
+    /// memory that host and device both reach
+    marlin_buffer
+    /// an open .safetensors, its index, .gguf or .marlin
+    marlin_checkpoint
 }
-/// packed weights on a device; immutable, shareable
-#[repr(C)]
-pub struct marlin_weights {
-    _bytes: [u8; 0],
-    _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
-}
-/// in-order queue of work
-#[repr(C)]
-pub struct marlin_stream {
-    _bytes: [u8; 0],
-    _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
-}
-/// memory that host and device both reach
-#[repr(C)]
-pub struct marlin_buffer {
-    _bytes: [u8; 0],
-    _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
-}
-/// an open .safetensors, its index, .gguf or .marlin
-#[repr(C)]
-pub struct marlin_checkpoint {
-    _bytes: [u8; 0],
-    _not_send_nor_sync: PhantomData<(*mut u8, PhantomPinned)>,
-}
-/// values never change; they are spaced by kind
-pub type marlin_status = i32;
-pub type marlin_backend = i32;
-pub type marlin_dtype = i32;
-/// where marlin_matrix::data points
-pub type marlin_memory = i32;
-/// the value of a weight with code q in a group with scale s
-pub type marlin_format = i32;
-pub type marlin_compute = i32;
-/// element order of pre-quantized input; docs/formats.md defines each bit by bit
-pub type marlin_layout = i32;
-/// GPTQ v1 stores zero - 1; readers disagree on the largest stored code (INT4: 15)
-pub type marlin_gptq_zero_f = i32;
-/// f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
-pub type marlin_epilogue = i32;
-/// the origin of a stream; `kind` decides, because CUDA's legacy stream is NULL
-pub type marlin_native = i32;
-/// how a file names and stores its quantized layers
-pub type marlin_scheme = i32;
-/// of a key-value of a checkpoint, or of the elements of an array
-pub type marlin_value_type = i32;
 
 pub const MARLIN_VERSION_MAJOR: u32 = 0;
 pub const MARLIN_VERSION_MINOR: u32 = 1;
@@ -61,177 +21,6 @@ pub const MARLIN_VERSION_PATCH: u32 = 0;
 /// Version of the table that marlin_get_api returns. The major changes when the ABI breaks, the minor when the table grows.
 pub const MARLIN_ABI_MAJOR: u32 = 0;
 pub const MARLIN_ABI_MINOR: u32 = 1;
-pub const MARLIN_OK: marlin_status = 0;
-/// a value that no caller may pass: NULL, unknown enum, overlap
-pub const MARLIN_E_ARGUMENT: marlin_status = -10;
-/// struct_size is no size of any version
-pub const MARLIN_E_STRUCT_SIZE: marlin_status = -11;
-/// sizes that do not fit each other
-pub const MARLIN_E_SHAPE: marlin_status = -12;
-/// legal, but not served by this version or device
-pub const MARLIN_E_UNSUPPORTED: marlin_status = -20;
-/// the host's scratch is too small: marlin_prepare says how much
-pub const MARLIN_E_NOT_PREPARED: marlin_status = -21;
-/// the operating system refused: native_code is errno
-pub const MARLIN_E_FILE: marlin_status = -25;
-/// the content of a file or operand is malformed
-pub const MARLIN_E_FORMAT: marlin_status = -26;
-/// no such index, layer, tensor or key
-pub const MARLIN_E_NOT_FOUND: marlin_status = -27;
-/// the backend has no usable device here
-pub const MARLIN_E_NO_DEVICE: marlin_status = -30;
-/// the device failed: native_code is its own code
-pub const MARLIN_E_DEVICE: marlin_status = -31;
-pub const MARLIN_E_TIMEOUT: marlin_status = -32;
-/// a callback asked to stop
-pub const MARLIN_E_CANCELLED: marlin_status = -33;
-pub const MARLIN_E_MEMORY: marlin_status = -40;
-/// a bug in this library; please report it with the message
-pub const MARLIN_E_INTERNAL: marlin_status = -90;
-/// the first usable backend of CUDA, Metal, CPU
-pub const MARLIN_BACKEND_AUTO: marlin_backend = 0;
-pub const MARLIN_BACKEND_CPU: marlin_backend = 1;
-pub const MARLIN_BACKEND_METAL: marlin_backend = 2;
-pub const MARLIN_BACKEND_CUDA: marlin_backend = 3;
-pub const MARLIN_F32: marlin_dtype = 1;
-pub const MARLIN_F16: marlin_dtype = 2;
-pub const MARLIN_BF16: marlin_dtype = 3;
-pub const MARLIN_I8: marlin_dtype = 4;
-pub const MARLIN_I32: marlin_dtype = 5;
-pub const MARLIN_U32: marlin_dtype = 6;
-/// two per byte, low nibble first; cols counts nibbles and is even
-pub const MARLIN_U4: marlin_dtype = 7;
-pub const MARLIN_E8M0: marlin_dtype = 8;
-/// the FN variant: no infinity, 0x7F and 0xFF are NaN
-pub const MARLIN_E4M3: marlin_dtype = 9;
-pub const MARLIN_U8: marlin_dtype = 10;
-pub const MARLIN_I16: marlin_dtype = 11;
-pub const MARLIN_I64: marlin_dtype = 12;
-/// on a GPU only with stream NULL
-pub const MARLIN_MEM_HOST: marlin_memory = 0;
-/// a device pointer
-pub const MARLIN_MEM_CUDA: marlin_memory = 1;
-/// an id\<MTLBuffer\>
-pub const MARLIN_MEM_METAL: marlin_memory = 2;
-/// a marlin_buffer \*; bounds are checked
-pub const MARLIN_MEM_BUFFER: marlin_memory = 3;
-/// in marlin_layer_info: floats, not quantized
-pub const MARLIN_FORMAT_NONE: marlin_format = 0;
-/// (q - zero) \* s, zero 8 when absent; or q \* s + zero (additive)
-pub const MARLIN_INT4: marlin_format = 1;
-/// e2m1(q) \* s, s a float
-pub const MARLIN_FP4: marlin_format = 2;
-/// e2m1(q) \* 2^(e - 127), groups of 32 (OCP MX v1.0)
-pub const MARLIN_MXFP4: marlin_format = 3;
-/// e2m1(q) \* e4m3 \* tensor_scale, groups of 16
-pub const MARLIN_NVFP4: marlin_format = 4;
-/// q \* s (+ zero); holds Q8_0 exactly
-pub const MARLIN_INT8: marlin_format = 5;
-/// as INT4, zero 2 when absent; GGUF's Q2_K
-pub const MARLIN_INT2: marlin_format = 6;
-/// as INT4, zero 4 when absent; GGUF's Q3_K
-pub const MARLIN_INT3: marlin_format = 7;
-/// as INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K
-pub const MARLIN_INT5: marlin_format = 8;
-/// as INT4, zero 32 when absent; GGUF's Q6_K
-pub const MARLIN_INT6: marlin_format = 9;
-/// iq4(q) \* s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
-pub const MARLIN_IQ4: marlin_format = 10;
-/// (q - zero) \* s, q 0..255, zero 128 when absent; or q \* s + zero (additive)
-pub const MARLIN_UINT8: marlin_format = 11;
-/// e4m3(q) \* s, s a float or E8M0
-pub const MARLIN_FP8: marlin_format = 12;
-/// nf4(q) \* s, the 16 floats of QLoRA (bitsandbytes)
-pub const MARLIN_NF4: marlin_format = 13;
-/// codebook\[q\] \* s, 16 floats of the file or the caller
-pub const MARLIN_CODEBOOK4: marlin_format = 14;
-/// floats as they are, without scales; any compute multiplies them as the default does
-pub const MARLIN_FLOAT32: marlin_format = 15;
-pub const MARLIN_FLOAT16: marlin_format = 16;
-pub const MARLIN_BFLOAT16: marlin_format = 17;
-/// activations as given, sums in FP32
-pub const MARLIN_COMPUTE_DEFAULT: marlin_compute = 0;
-/// activations rounded to INT8, one scale for each block of 32
-pub const MARLIN_COMPUTE_INT8: marlin_compute = 1;
-/// activations rounded to E4M3; CUDA only
-pub const MARLIN_COMPUTE_FP8: marlin_compute = 2;
-/// packing: ROWS; opening a file: detected
-pub const MARLIN_LAYOUT_AUTO: marlin_layout = 0;
-/// 4 bits: U8 \[N, ceil(K/2)\], even k low; INT8: I8; FP8: U8, E4M3; UINT8: U8, I8 (q - 128); others: U8
-pub const MARLIN_LAYOUT_ROWS: marlin_layout = 1;
-/// U32 \[K/8, N\], nibble i of a word = element 8 kb + i
-pub const MARLIN_LAYOUT_K8N: marlin_layout = 2;
-/// GPTQ_V2, but the packed zeros store zero - 1
-pub const MARLIN_LAYOUT_GPTQ_V1: marlin_layout = 3;
-/// U32 \[K\*bits/32, N\], columns are streams of codes; packed zeros
-pub const MARLIN_LAYOUT_GPTQ_V2: marlin_layout = 4;
-/// AutoAWQ "gemm"
-pub const MARLIN_LAYOUT_AWQ: marlin_layout = 5;
-/// AutoAWQ "gemv"
-pub const MARLIN_LAYOUT_AWQ_GEMV: marlin_layout = 6;
-/// AutoAWQ "gemv_fast", llm-awq
-pub const MARLIN_LAYOUT_AWQ_GEMV_FAST: marlin_layout = 7;
-/// GGUF blocks: `values` holds whole blocks
-pub const MARLIN_LAYOUT_GGUF: marlin_layout = 8;
-/// IST Marlin
-pub const MARLIN_LAYOUT_MARLIN: marlin_layout = 9;
-/// compressed-tensors marlin-24
-pub const MARLIN_LAYOUT_MARLIN_24: marlin_layout = 10;
-/// by the config's meta.quantizer, else WRAP with a warning
-pub const MARLIN_GPTQ_ZERO_F_AUTO: marlin_gptq_zero_f = 0;
-/// zero 0: AutoGPTQ's CUDA and exllama kernels
-pub const MARLIN_GPTQ_ZERO_F_WRAP: marlin_gptq_zero_f = 1;
-/// zero 0, the next zero is one more: GPTQModel (INT3: before 7.0)
-pub const MARLIN_GPTQ_ZERO_F_CARRY: marlin_gptq_zero_f = 2;
-/// zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
-pub const MARLIN_GPTQ_ZERO_F_SIXTEEN: marlin_gptq_zero_f = 3;
-pub const MARLIN_EPILOGUE_NONE: marlin_epilogue = 0;
-pub const MARLIN_EPILOGUE_SILU: marlin_epilogue = 1;
-pub const MARLIN_EPILOGUE_GELU_TANH: marlin_epilogue = 2;
-pub const MARLIN_EPILOGUE_GELU_ERF: marlin_epilogue = 3;
-/// silu(gate) \* up
-pub const MARLIN_EPILOGUE_SWIGLU: marlin_epilogue = 4;
-/// gelu_tanh(gate) \* up
-pub const MARLIN_EPILOGUE_GEGLU_TANH: marlin_epilogue = 5;
-/// gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g \<= 7, |u| \<= 7
-pub const MARLIN_EPILOGUE_SWIGLU_OAI: marlin_epilogue = 6;
-pub const MARLIN_NATIVE_NONE: marlin_native = 0;
-pub const MARLIN_NATIVE_CUDA_STREAM: marlin_native = 1;
-pub const MARLIN_NATIVE_METAL_QUEUE: marlin_native = 2;
-/// uncommitted, no encoder open; flush, then commit
-pub const MARLIN_NATIVE_METAL_COMMAND_BUFFER: marlin_native = 3;
-/// we encode into it and change its bindings; the host ends it
-pub const MARLIN_NATIVE_METAL_ENCODER: marlin_native = 4;
-/// GGUF to a name in .gguf or from a GGUF, else compressed-tensors
-pub const MARLIN_SCHEME_AUTO: marlin_scheme = 0;
-/// safetensors; MXFP4, NVFP4, INT4 (pack-quantized)
-pub const MARLIN_SCHEME_COMPRESSED_TENSORS: marlin_scheme = 1;
-/// safetensors; INT4, GPTQ v2
-pub const MARLIN_SCHEME_GPTQ: marlin_scheme = 2;
-/// safetensors; 2:4 sparse INT4
-pub const MARLIN_SCHEME_MARLIN_24: marlin_scheme = 3;
-/// GGUF v3; any of its blocks that the library reads
-pub const MARLIN_SCHEME_GGUF: marlin_scheme = 4;
-/// safetensors; affine: INT2 to INT6, UINT8 with additive zeros
-pub const MARLIN_SCHEME_MLX: marlin_scheme = 5;
-/// marlin_value::element_type of a value that is no array
-pub const MARLIN_VALUE_NONE: marlin_value_type = 0;
-/// an element is one byte: false if it is 0
-pub const MARLIN_VALUE_BOOL: marlin_value_type = 1;
-pub const MARLIN_VALUE_I64: marlin_value_type = 2;
-pub const MARLIN_VALUE_U64: marlin_value_type = 3;
-pub const MARLIN_VALUE_F64: marlin_value_type = 4;
-pub const MARLIN_VALUE_STRING: marlin_value_type = 5;
-/// of one element_type that is no ARRAY
-pub const MARLIN_VALUE_ARRAY: marlin_value_type = 6;
-/// from here on: of elements only; a single number has 64 bits
-pub const MARLIN_VALUE_I8: marlin_value_type = 7;
-pub const MARLIN_VALUE_I16: marlin_value_type = 8;
-pub const MARLIN_VALUE_I32: marlin_value_type = 9;
-pub const MARLIN_VALUE_U8: marlin_value_type = 10;
-pub const MARLIN_VALUE_U16: marlin_value_type = 11;
-pub const MARLIN_VALUE_U32: marlin_value_type = 12;
-pub const MARLIN_VALUE_F32: marlin_value_type = 13;
 /// marlin_gemm_desc::flags
 /// C += ...
 pub const MARLIN_GEMM_ACCUMULATE: u32 = 1;
@@ -288,6 +77,244 @@ pub const MARLIN_CONVERT_DRY_RUN: u32 = 1024;
 /// marlin_save_desc::flags
 /// replace an existing file; otherwise: MARLIN_E_FILE, EEXIST
 pub const MARLIN_SAVE_OVERWRITE: u32 = 1;
+/// Gives all constants of types to a macro: this crate's, which declares them, and that of `metal-marlin`, which makes types.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! marlin_constants {
+    ($declare:ident) => {
+        $declare! {
+            /// values never change; they are spaced by kind
+            Status: marlin_status {
+                OK = MARLIN_OK = 0,
+                /// a value that no caller may pass: NULL, unknown enum, overlap
+                ARGUMENT = MARLIN_E_ARGUMENT = -10,
+                /// struct_size is no size of any version
+                STRUCT_SIZE = MARLIN_E_STRUCT_SIZE = -11,
+                /// sizes that do not fit each other
+                SHAPE = MARLIN_E_SHAPE = -12,
+                /// legal, but not served by this version or device
+                UNSUPPORTED = MARLIN_E_UNSUPPORTED = -20,
+                /// the host's scratch is too small: marlin_prepare says how much
+                NOT_PREPARED = MARLIN_E_NOT_PREPARED = -21,
+                /// the operating system refused: native_code is errno
+                FILE = MARLIN_E_FILE = -25,
+                /// the content of a file or operand is malformed
+                FORMAT = MARLIN_E_FORMAT = -26,
+                /// no such index, layer, tensor or key
+                NOT_FOUND = MARLIN_E_NOT_FOUND = -27,
+                /// the backend has no usable device here
+                NO_DEVICE = MARLIN_E_NO_DEVICE = -30,
+                /// the device failed: native_code is its own code
+                DEVICE = MARLIN_E_DEVICE = -31,
+                TIMEOUT = MARLIN_E_TIMEOUT = -32,
+                /// a callback asked to stop
+                CANCELLED = MARLIN_E_CANCELLED = -33,
+                MEMORY = MARLIN_E_MEMORY = -40,
+                /// a bug in this library; please report it with the message
+                INTERNAL = MARLIN_E_INTERNAL = -90,
+            }
+        }
+        $declare! {
+            Backend: marlin_backend {
+                /// the first usable backend of CUDA, Metal, CPU
+                AUTO = MARLIN_BACKEND_AUTO = 0,
+                CPU = MARLIN_BACKEND_CPU = 1,
+                METAL = MARLIN_BACKEND_METAL = 2,
+                CUDA = MARLIN_BACKEND_CUDA = 3,
+            }
+        }
+        $declare! {
+            Dtype: marlin_dtype {
+                F32 = MARLIN_F32 = 1,
+                F16 = MARLIN_F16 = 2,
+                BF16 = MARLIN_BF16 = 3,
+                I8 = MARLIN_I8 = 4,
+                I32 = MARLIN_I32 = 5,
+                U32 = MARLIN_U32 = 6,
+                /// two per byte, low nibble first; cols counts nibbles and is even
+                U4 = MARLIN_U4 = 7,
+                E8M0 = MARLIN_E8M0 = 8,
+                /// the FN variant: no infinity, 0x7F and 0xFF are NaN
+                E4M3 = MARLIN_E4M3 = 9,
+                U8 = MARLIN_U8 = 10,
+                I16 = MARLIN_I16 = 11,
+                I64 = MARLIN_I64 = 12,
+            }
+        }
+        $declare! {
+            /// where marlin_matrix::data points
+            Memory: marlin_memory {
+                /// on a GPU only with stream NULL
+                HOST = MARLIN_MEM_HOST = 0,
+                /// a device pointer
+                CUDA = MARLIN_MEM_CUDA = 1,
+                /// an id\<MTLBuffer\>
+                METAL = MARLIN_MEM_METAL = 2,
+                /// a marlin_buffer \*; bounds are checked
+                BUFFER = MARLIN_MEM_BUFFER = 3,
+            }
+        }
+        $declare! {
+            /// the value of a weight with code q in a group with scale s
+            Format: marlin_format {
+                /// in marlin_layer_info: floats, not quantized
+                NONE = MARLIN_FORMAT_NONE = 0,
+                /// (q - zero) \* s, zero 8 when absent; or q \* s + zero (additive)
+                INT4 = MARLIN_INT4 = 1,
+                /// e2m1(q) \* s, s a float
+                FP4 = MARLIN_FP4 = 2,
+                /// e2m1(q) \* 2^(e - 127), groups of 32 (OCP MX v1.0)
+                MXFP4 = MARLIN_MXFP4 = 3,
+                /// e2m1(q) \* e4m3 \* tensor_scale, groups of 16
+                NVFP4 = MARLIN_NVFP4 = 4,
+                /// q \* s (+ zero); holds Q8_0 exactly
+                INT8 = MARLIN_INT8 = 5,
+                /// as INT4, zero 2 when absent; GGUF's Q2_K
+                INT2 = MARLIN_INT2 = 6,
+                /// as INT4, zero 4 when absent; GGUF's Q3_K
+                INT3 = MARLIN_INT3 = 7,
+                /// as INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K
+                INT5 = MARLIN_INT5 = 8,
+                /// as INT4, zero 32 when absent; GGUF's Q6_K
+                INT6 = MARLIN_INT6 = 9,
+                /// iq4(q) \* s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
+                IQ4 = MARLIN_IQ4 = 10,
+                /// (q - zero) \* s, q 0..255, zero 128 when absent; or q \* s + zero (additive)
+                UINT8 = MARLIN_UINT8 = 11,
+                /// e4m3(q) \* s, s a float or E8M0
+                FP8 = MARLIN_FP8 = 12,
+                /// nf4(q) \* s, the 16 floats of QLoRA (bitsandbytes)
+                NF4 = MARLIN_NF4 = 13,
+                /// codebook\[q\] \* s, 16 floats of the file or the caller
+                CODEBOOK4 = MARLIN_CODEBOOK4 = 14,
+                /// floats as they are, without scales; any compute multiplies them as the default does
+                FLOAT32 = MARLIN_FLOAT32 = 15,
+                FLOAT16 = MARLIN_FLOAT16 = 16,
+                BFLOAT16 = MARLIN_BFLOAT16 = 17,
+            }
+        }
+        $declare! {
+            Compute: marlin_compute {
+                /// activations as given, sums in FP32
+                DEFAULT = MARLIN_COMPUTE_DEFAULT = 0,
+                /// activations rounded to INT8, one scale for each block of 32
+                INT8 = MARLIN_COMPUTE_INT8 = 1,
+                /// activations rounded to E4M3; CUDA only
+                FP8 = MARLIN_COMPUTE_FP8 = 2,
+                /// weights may be rounded to 16 bits: see RESULTS
+                W16 = MARLIN_COMPUTE_W16 = 3,
+            }
+        }
+        $declare! {
+            /// element order of pre-quantized input; docs/formats.md defines each bit by bit
+            Layout: marlin_layout {
+                /// packing: ROWS; opening a file: detected
+                AUTO = MARLIN_LAYOUT_AUTO = 0,
+                /// 4 bits: U8 \[N, ceil(K/2)\], even k low; INT8: I8; FP8: U8, E4M3; UINT8: U8, I8 (q - 128); others: U8
+                ROWS = MARLIN_LAYOUT_ROWS = 1,
+                /// U32 \[K/8, N\], nibble i of a word = element 8 kb + i
+                K8N = MARLIN_LAYOUT_K8N = 2,
+                /// GPTQ_V2, but the packed zeros store zero - 1
+                GPTQ_V1 = MARLIN_LAYOUT_GPTQ_V1 = 3,
+                /// U32 \[K\*bits/32, N\], columns are streams of codes; packed zeros
+                GPTQ_V2 = MARLIN_LAYOUT_GPTQ_V2 = 4,
+                /// AutoAWQ "gemm"
+                AWQ = MARLIN_LAYOUT_AWQ = 5,
+                /// AutoAWQ "gemv"
+                AWQ_GEMV = MARLIN_LAYOUT_AWQ_GEMV = 6,
+                /// AutoAWQ "gemv_fast", llm-awq
+                AWQ_GEMV_FAST = MARLIN_LAYOUT_AWQ_GEMV_FAST = 7,
+                /// GGUF blocks: `values` holds whole blocks
+                GGUF = MARLIN_LAYOUT_GGUF = 8,
+                /// IST Marlin
+                MARLIN = MARLIN_LAYOUT_MARLIN = 9,
+                /// compressed-tensors marlin-24
+                MARLIN_24 = MARLIN_LAYOUT_MARLIN_24 = 10,
+            }
+        }
+        $declare! {
+            /// GPTQ v1 stores zero - 1; readers disagree on the largest stored code (INT4: 15)
+            GptqZeroF: marlin_gptq_zero_f {
+                /// by the config's meta.quantizer, else WRAP with a warning
+                AUTO = MARLIN_GPTQ_ZERO_F_AUTO = 0,
+                /// zero 0: AutoGPTQ's CUDA and exllama kernels
+                WRAP = MARLIN_GPTQ_ZERO_F_WRAP = 1,
+                /// zero 0, the next zero is one more: GPTQModel (INT3: before 7.0)
+                CARRY = MARLIN_GPTQ_ZERO_F_CARRY = 2,
+                /// zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
+                SIXTEEN = MARLIN_GPTQ_ZERO_F_SIXTEEN = 3,
+            }
+        }
+        $declare! {
+            /// f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
+            Epilogue: marlin_epilogue {
+                NONE = MARLIN_EPILOGUE_NONE = 0,
+                SILU = MARLIN_EPILOGUE_SILU = 1,
+                GELU_TANH = MARLIN_EPILOGUE_GELU_TANH = 2,
+                GELU_ERF = MARLIN_EPILOGUE_GELU_ERF = 3,
+                /// silu(gate) \* up
+                SWIGLU = MARLIN_EPILOGUE_SWIGLU = 4,
+                /// gelu_tanh(gate) \* up
+                GEGLU_TANH = MARLIN_EPILOGUE_GEGLU_TANH = 5,
+                /// gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g \<= 7, |u| \<= 7
+                SWIGLU_OAI = MARLIN_EPILOGUE_SWIGLU_OAI = 6,
+            }
+        }
+        $declare! {
+            /// the origin of a stream; `kind` decides, because CUDA's legacy stream is NULL
+            Native: marlin_native {
+                NONE = MARLIN_NATIVE_NONE = 0,
+                CUDA_STREAM = MARLIN_NATIVE_CUDA_STREAM = 1,
+                METAL_QUEUE = MARLIN_NATIVE_METAL_QUEUE = 2,
+                /// uncommitted, no encoder open; flush, then commit
+                METAL_COMMAND_BUFFER = MARLIN_NATIVE_METAL_COMMAND_BUFFER = 3,
+                /// we encode into it and change its bindings; the host ends it
+                METAL_ENCODER = MARLIN_NATIVE_METAL_ENCODER = 4,
+            }
+        }
+        $declare! {
+            /// how a file names and stores its quantized layers
+            Scheme: marlin_scheme {
+                /// GGUF to a name in .gguf or from a GGUF, else compressed-tensors
+                AUTO = MARLIN_SCHEME_AUTO = 0,
+                /// safetensors; MXFP4, NVFP4, INT4 (pack-quantized)
+                COMPRESSED_TENSORS = MARLIN_SCHEME_COMPRESSED_TENSORS = 1,
+                /// safetensors; INT4, GPTQ v2
+                GPTQ = MARLIN_SCHEME_GPTQ = 2,
+                /// safetensors; 2:4 sparse INT4
+                MARLIN_24 = MARLIN_SCHEME_MARLIN_24 = 3,
+                /// GGUF v3; any of its blocks that the library reads
+                GGUF = MARLIN_SCHEME_GGUF = 4,
+                /// safetensors; affine: INT2 to INT6, UINT8 with additive zeros
+                MLX = MARLIN_SCHEME_MLX = 5,
+            }
+        }
+        $declare! {
+            /// of a key-value of a checkpoint, or of the elements of an array
+            ValueType: marlin_value_type {
+                /// marlin_value::element_type of a value that is no array
+                NONE = MARLIN_VALUE_NONE = 0,
+                /// an element is one byte: false if it is 0
+                BOOL = MARLIN_VALUE_BOOL = 1,
+                I64 = MARLIN_VALUE_I64 = 2,
+                U64 = MARLIN_VALUE_U64 = 3,
+                F64 = MARLIN_VALUE_F64 = 4,
+                STRING = MARLIN_VALUE_STRING = 5,
+                /// of one element_type that is no ARRAY
+                ARRAY = MARLIN_VALUE_ARRAY = 6,
+                /// from here on: of elements only; a single number has 64 bits
+                I8 = MARLIN_VALUE_I8 = 7,
+                I16 = MARLIN_VALUE_I16 = 8,
+                I32 = MARLIN_VALUE_I32 = 9,
+                U8 = MARLIN_VALUE_U8 = 10,
+                U16 = MARLIN_VALUE_U16 = 11,
+                U32 = MARLIN_VALUE_U32 = 12,
+                F32 = MARLIN_VALUE_F32 = 13,
+            }
+        }
+    };
+}
+marlin_constants!(declare);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -300,15 +327,7 @@ pub struct marlin_error {
     /// UTF-8, NUL-terminated, control characters escaped: the expected value, the found value, the place
     pub message: [c_char; 240],
 }
-impl Default for marlin_error {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_error, struct_size);
 
 /// frozen
 #[repr(C)]
@@ -325,14 +344,7 @@ pub struct marlin_matrix {
     pub dtype: marlin_dtype,
     pub memory: marlin_memory,
 }
-impl Default for marlin_matrix {
-    /// All zero.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let all: Self = unsafe { core::mem::zeroed() };
-        all
-    }
-}
+zeroed!(marlin_matrix);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -352,15 +364,7 @@ pub struct marlin_device_info {
     pub threads: u32,
     pub reserved: u32,
 }
-impl Default for marlin_device_info {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_device_info, struct_size);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -383,15 +387,7 @@ pub struct marlin_context_desc {
     /// given to each of the four
     pub user: *mut c_void,
 }
-impl Default for marlin_context_desc {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_context_desc, struct_size);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -402,15 +398,7 @@ pub struct marlin_stream_desc {
     /// the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much; a call that needs more is MARLIN_E_NOT_PREPARED. Absent: the stream owns memory of its own
     pub scratch: marlin_matrix,
 }
-impl Default for marlin_stream_desc {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_stream_desc, struct_size);
 
 /// One matrix W\[n, k\] to pack. Quantized values need scales. Float values (F32, F16 or BF16, \[n, k\]) are quantized here.
 #[repr(C)]
@@ -445,15 +433,7 @@ pub struct marlin_pack_desc {
     /// CODEBOOK4 only: \[1, 16\] F32, the value of each code in units of its scale
     pub codebook: marlin_matrix,
 }
-impl Default for marlin_pack_desc {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_pack_desc, struct_size);
 
 /// C\[M, N\] = f(A\[M, K\] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Sums are float32: C may be infinite or NaN where the sum of |a| |w| exceeds float32, and with NVFP4 where this sum over tensor_scale does (|a| above about 1e34). Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows alternate: column j of C combines row 2 j with row 2 j + 1. Other epilogues ignore the flag. Mixture of experts: weights of E experts need expert_ids \[T, top_k\]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids\[t, s\]. A token may name one expert twice. A has one row per token, \[T, K\] (as for gate and up), or one per routed row, \[T top_k, K\] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, \[T, N\]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside \[0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED.
 #[repr(C)]
@@ -475,15 +455,7 @@ pub struct marlin_gemm_desc {
     /// \[T, top_k\] F32, F16 or BF16, or absent: no sum
     pub expert_scales: marlin_matrix,
 }
-impl Default for marlin_gemm_desc {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_gemm_desc, struct_size);
 
 /// frozen; in elements of N, K and experts; count 0: everything from first on
 #[repr(C)]
@@ -492,14 +464,7 @@ pub struct marlin_shard {
     pub first: [i64; 3],
     pub count: [i64; 3],
 }
-impl Default for marlin_shard {
-    /// All zero.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let all: Self = unsafe { core::mem::zeroed() };
-        all
-    }
-}
+zeroed!(marlin_shard);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -524,15 +489,7 @@ pub struct marlin_load_desc {
     /// given to progress
     pub user: *mut c_void,
 }
-impl Default for marlin_load_desc {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_load_desc, struct_size);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -544,15 +501,7 @@ pub struct marlin_open_desc {
     /// for all GPTQ v1 layers of the file
     pub gptq_zero_f: marlin_gptq_zero_f,
 }
-impl Default for marlin_open_desc {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_open_desc, struct_size);
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -580,15 +529,7 @@ pub struct marlin_layer_info {
     /// sum of w^2 over kept weights / over all weights; 1 if nothing was pruned or all weights are 0
     pub kept_share: f64,
 }
-impl Default for marlin_layer_info {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_layer_info, struct_size);
 
 /// A key-value of a checkpoint. Its pointers are valid as long as the checkpoint, and its texts have no NUL at their end.
 #[repr(C)]
@@ -616,15 +557,7 @@ pub struct marlin_value {
     /// ARRAY: elements; STRING: bytes
     pub count: u64,
 }
-impl Default for marlin_value {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_value, struct_size);
 
 /// The result of converting one layer.
 #[repr(C)]
@@ -659,15 +592,7 @@ pub struct marlin_convert_outcome {
     /// sum of original^2 over what pruning kept; squared_norm when nothing is pruned
     pub kept_norm: f64,
 }
-impl Default for marlin_convert_outcome {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_convert_outcome, struct_size);
 
 /// Quantizes a checkpoint from file to file.
 #[repr(C)]
@@ -699,15 +624,7 @@ pub struct marlin_convert_desc {
     /// GGUF: one per layer, the type of its blocks, as "Q4_K". An entry that is NULL, or types NULL: by format and flags.
     pub types: *const *const c_char,
 }
-impl Default for marlin_convert_desc {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_convert_desc, struct_size);
 
 /// What a packed container holds.
 #[repr(C)]
@@ -724,15 +641,7 @@ pub struct marlin_save_desc {
     pub rank_count: u32,
     pub reserved: u32,
 }
-impl Default for marlin_save_desc {
-    /// All zero but `struct_size`.
-    fn default() -> Self {
-        // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
-        let mut all: Self = unsafe { core::mem::zeroed() };
-        all.struct_size = core::mem::size_of::<Self>() as u32;
-        all
-    }
-}
+zeroed!(marlin_save_desc, struct_size);
 
 /// grows at its end only; no member inside struct_size is NULL
 #[repr(C)]
@@ -833,4 +742,24 @@ extern "C" {
     pub fn marlin_checkpoint_save(context: *mut marlin_context, checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_save_desc, err: *mut marlin_error) -> marlin_status;
     /// The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major.
     pub fn marlin_get_api(abi_major: u32) -> *const marlin_api;
+}
+
+#[cfg(test)]
+layouts! {
+    marlin_error 256 4: struct_size 0, status 4, native_code 8, reserved 12, message 16;
+    marlin_matrix 48 8: data 0, offset_bytes 8, rows 16, cols 24, row_stride 32, dtype 40, memory 44;
+    marlin_device_info 288 8: struct_size 0, backend 4, index 8, flags 12, name 16, isa_or_arch 80, memory_bytes 112, why_not 120, threads 280, reserved 284;
+    marlin_context_desc 64 8: struct_size 0, backend 4, device_index 8, threads 12, native_device 16, alloc 24, release 32, log 40, parallel_for 48, user 56;
+    marlin_stream_desc 64 8: struct_size 0, kind 4, native 8, scratch 16;
+    marlin_pack_desc 424 8: struct_size 0, format 4, group_size 8, layout 12, n 16, k 24, values 32, scales 80, zeros 128, sparse_meta 176, group_index 224, tensor_scale 272, flags 320, gptq_zero_f 324, column_norms 328, codebook 376;
+    marlin_gemm_desc 264 8: struct_size 0, compute 4, epilogue 8, flags 12, weights 16, a 24, c 72, bias 120, expert_ids 168, expert_scales 216;
+    marlin_shard 48 8: first 0, count 24;
+    marlin_load_desc 64 8: struct_size 0, flags 4, layers 8, shards 16, layer_count 24, expert_count 28, format 32, group_size 36, column_norms 40, progress 48, user 56;
+    marlin_open_desc 16 4: struct_size 0, flags 4, layout 8, gptq_zero_f 12;
+    marlin_layer_info 72 8: struct_size 0, status 4, name 8, n 16, k 24, experts 32, group_size 36, format 40, layout 44, flags 48, dtype 52, bytes 56, kept_share 64;
+    marlin_value 80 8: struct_size 0, kind 4, element_type 8, reserved 12, key 16, key_bytes 24, i64 32, u64 40, f64 48, data 56, bytes 64, count 72;
+    marlin_convert_outcome 104 8: struct_size 0, status 4, name 8, reason 16, n 24, k 32, experts 40, group_size 44, from 48, format 52, flags 56, reserved 60, bytes_before 64, bytes_after 72, squared_error 80, squared_norm 88, kept_norm 96;
+    marlin_convert_desc 96 8: struct_size 0, flags 4, scheme 8, format 12, group_size 16, layer_count 20, layers 24, shard_bytes 32, progress 40, layer_done 48, log 56, parallel_for 64, user 72, column_norms 80, types 88;
+    marlin_save_desc 32 8: struct_size 0, flags 4, loads 8, load_count 16, rank 20, rank_count 24, reserved 28;
+    marlin_api 256 8: struct_size 0, abi_major 4, abi_minor 8, version 12, device_get 16, context_create 24, context_destroy 32, stream_create 40, stream_flush 48, stream_wait 56, stream_destroy 64, buffer_create 72, buffer_host 80, buffer_destroy 88, weights_pack 96, weights_unpack 104, weights_info 112, weights_destroy 120, checkpoint_open 128, checkpoint_layer 136, checkpoint_tensor 144, checkpoint_destroy 152, weights_load 160, gemm 168, gemm_many 176, prepare 184, explain 192, get_version 200, status_name 208, checkpoint_convert 216, checkpoint_value 224, checkpoint_value_at 232, value_next_string 240, checkpoint_save 248;
 }

@@ -19,6 +19,62 @@
 //! ```
 #![allow(non_camel_case_types)]
 
+/// Structs of which only pointers exist.
+macro_rules! handles {
+    ($($(#[$doc:meta])* $name:ident)*) => { $(
+        $(#[$doc])*
+        #[repr(C)]
+        pub struct $name {
+            _bytes: [u8; 0],
+            _not_send_nor_sync: core::marker::PhantomData<(*mut u8, core::marker::PhantomPinned)>,
+        }
+    )* };
+}
+
+/// A type of the header and its constants.
+macro_rules! declare {
+    ($(#[$about:meta])* $_name:ident: $type:ident { $($(#[$doc:meta])* $_short:ident = $name:ident = $value:expr,)* }) => {
+        $(#[$about])*
+        pub type $type = i32;
+        $($(#[$doc])* pub const $name: $type = $value;)*
+    };
+}
+
+macro_rules! zeroed {
+    ($name:ident $(, $size:ident)?) => {
+        impl Default for $name {
+            /// All zero but for `struct_size`, where it has one.
+            #[allow(unused_mut)]
+            fn default() -> Self {
+                // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
+                let mut all: Self = unsafe { core::mem::zeroed() };
+                $(all.$size = core::mem::size_of::<Self>() as u32;)?
+                all
+            }
+        }
+    };
+}
+
+/// A test that every struct has the size, alignment and offsets that a C compiler gave it.
+#[cfg(test)]
+macro_rules! layouts {
+    ($($name:ident $size:literal $align:literal: $($field:ident $offset:literal),*;)*) => {
+        #[test]
+        fn layouts() {
+            use core::mem::{align_of, size_of, MaybeUninit};
+            $(
+                assert_eq!((size_of::<$name>(), align_of::<$name>()), ($size, $align), stringify!($name));
+                let place = MaybeUninit::<$name>::uninit();
+                $(
+                    // SAFETY: the address lies inside `place`, and nothing is read.
+                    let field = unsafe { core::ptr::addr_of!((*place.as_ptr()).$field) };
+                    assert_eq!(field as usize - place.as_ptr() as usize, $offset, stringify!($name.$field));
+                )*
+            )*
+        }
+    };
+}
+
 #[allow(clippy::all)]
 #[rustfmt::skip]
 mod bindings;

@@ -85,8 +85,4 @@ impl Buffer {
     }
 }
 
-impl std::fmt::Debug for Buffer {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Buffer").field("bytes", &self.bytes).finish_non_exhaustive()
-    }
-}
+shown!(Buffer, |this, f| f.debug_struct("Buffer").field("bytes", &this.bytes).finish_non_exhaustive());

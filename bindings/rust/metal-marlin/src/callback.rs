@@ -160,11 +160,7 @@ impl Tasks {
     }
 }
 
-impl std::fmt::Debug for Tasks {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tasks").field("count", &self.count).finish_non_exhaustive()
-    }
-}
+shown!(Tasks, |this, f| f.debug_struct("Tasks").field("count", &this.count).finish_non_exhaustive());
 
 /// Hands the library's tasks to a host's function, and makes up for what that leaves undone.
 pub(crate) unsafe fn parallel_for(host: &(dyn Fn(&Tasks) + '_), count: u32, function: Option<TaskFunction>, user: *mut c_void) {

@@ -52,17 +52,9 @@ unsafe impl Send for Checkpoint {}
 unsafe impl Sync for Checkpoint {}
 
 /// How to open a checkpoint.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
-    layout: Layout,
-    gptq_zero_f: GptqZeroF,
-    flags: u32,
-}
-
-impl Default for OpenOptions {
-    fn default() -> Self {
-        OpenOptions { layout: Layout::AUTO, gptq_zero_f: GptqZeroF::AUTO, flags: 0 }
-    }
+    desc: sys::marlin_open_desc,
 }
 
 impl OpenOptions {
@@ -71,22 +63,17 @@ impl OpenOptions {
         Self::default()
     }
 
-    /// The layout of quantized layers, taken on trust; [`Layout::AUTO`]: found from config.json, tensor names and dtypes.
-    pub fn layout(mut self, layout: Layout) -> Self {
-        self.layout = layout;
-        self
-    }
-
-    /// What a zero nibble 15 stands for, in all GPTQ v1 layers.
-    pub fn gptq_zero_f(mut self, reading: GptqZeroF) -> Self {
-        self.gptq_zero_f = reading;
-        self
+    setters! {
+        /// The layout of quantized layers, taken on trust; [`Layout::AUTO`]: found from config.json, tensor names and dtypes.
+        layout: Layout => desc.layout, 0;
+        /// What a zero nibble 15 stands for, in all GPTQ v1 layers.
+        gptq_zero_f: GptqZeroF => desc.gptq_zero_f, 0;
     }
 
     /// The order of stacks of experts whose shapes and config leave it open: \[experts, n, k\], or else \[experts, k, n\].
     /// Without an answer such stacks are not read.
     pub fn outputs_first(mut self, outputs_first: bool) -> Self {
-        self.flags = if outputs_first { sys::MARLIN_OPEN_OUTPUTS_FIRST } else { sys::MARLIN_OPEN_INPUTS_FIRST };
+        self.desc.flags = if outputs_first { sys::MARLIN_OPEN_OUTPUTS_FIRST } else { sys::MARLIN_OPEN_INPUTS_FIRST };
         self
     }
 
@@ -99,16 +86,10 @@ impl OpenOptions {
     /// Opens it with this library.
     pub fn open_with(&self, library: &Library, path: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = text::path_to_c(path.as_ref())?;
-        let desc = sys::marlin_open_desc {
-            layout: self.layout.0,
-            gptq_zero_f: self.gptq_zero_f.0,
-            flags: self.flags,
-            ..Default::default()
-        };
         let destroy = library.api().checkpoint_destroy;
         // SAFETY: text and descriptor live during the call.
-        let handle =
-            library.create((), destroy, |api, out, err| unsafe { (api.checkpoint_open)(path.as_ptr(), &desc, out, err) })?;
+        let handle = library
+            .create((), destroy, |api, out, err| unsafe { (api.checkpoint_open)(path.as_ptr(), &self.desc, out, err) })?;
         Ok(Checkpoint { handle })
     }
 }
@@ -144,11 +125,7 @@ impl Checkpoint {
     }
 }
 
-impl std::fmt::Debug for Checkpoint {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Checkpoint").field(&self.as_raw()).finish()
-    }
-}
+shown!(Checkpoint, |this, f| f.debug_tuple("Checkpoint").field(&this.as_raw()).finish());
 
 /// The layers of a [`Checkpoint`].
 #[derive(Clone, Debug)]
@@ -301,11 +278,7 @@ impl<'a> Tensor<'a> {
     }
 }
 
-impl std::fmt::Debug for Tensor<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Tensor([{}, {}] of {})", self.raw.rows, self.raw.cols, self.dtype())
-    }
-}
+shown!(Tensor<'_>, |this, f| write!(f, "Tensor([{}, {}] of {})", this.raw.rows, this.raw.cols, this.dtype()));
 
 /// A part of a layer, in elements of N, K and experts: the first, and how many; 0: all from there on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -340,10 +313,7 @@ pub struct Shard {
 pub struct Load<'a> {
     checkpoint: &'a Checkpoint,
     layers: Vec<(String, Shard, Option<&'a [f32]>)>,
-    format: Format,
-    group_size: u32,
-    experts: u32,
-    flags: u32,
+    desc: sys::marlin_load_desc,
     progress: Option<Box<OnLoaded<'a>>>,
 }
 
@@ -352,7 +322,8 @@ type OnLoaded<'a> = dyn FnMut(u64, u64) -> ControlFlow<()> + 'a;
 impl<'a> Load<'a> {
     /// Of this checkpoint, no layer yet.
     pub fn new(checkpoint: &'a Checkpoint) -> Self {
-        Load { checkpoint, layers: Vec::new(), format: Format::NONE, group_size: 0, experts: 1, flags: 0, progress: None }
+        let desc = sys::marlin_load_desc { expert_count: 1, ..Default::default() };
+        Load { checkpoint, layers: Vec::new(), desc, progress: None }
     }
 
     /// Adds a whole layer, named as [`Checkpoint::layers`] does.
@@ -366,29 +337,23 @@ impl<'a> Load<'a> {
         self
     }
 
-    /// The layers are of so many experts: first those of expert 0, then as many of expert 1, and so on.
-    pub fn experts(mut self, experts: u32) -> Self {
-        self.experts = experts;
-        self
+    setters! {
+        /// The layers are of so many experts: first those of expert 0, then as many of expert 1, and so on.
+        experts: u32 => desc.expert_count;
     }
 
     /// Quantizes layers of floats; without this they are an error. Group size 0: the format's own.
     pub fn quantize(mut self, format: Format, group_size: u32) -> Self {
-        self.format = format;
-        self.group_size = group_size;
+        self.desc.format = format.0;
+        self.desc.group_size = group_size;
         self
     }
 
-    /// Quantizes with the scales of least squared error.
-    pub fn scales_mse(mut self) -> Self {
-        self.flags |= sys::MARLIN_LOAD_SCALES_MSE;
-        self
-    }
-
-    /// Keeps two of every 4 along K, the largest.
-    pub fn prune_2_4(mut self) -> Self {
-        self.flags |= sys::MARLIN_LOAD_PRUNE_2_4;
-        self
+    flags! { desc.flags;
+        /// Quantizes with the scales of least squared error.
+        scales_mse => MARLIN_LOAD_SCALES_MSE;
+        /// Keeps two of every 4 along K, the largest.
+        prune_2_4 => MARLIN_LOAD_PRUNE_2_4;
     }
 
     /// Prunes the layer that was added last by the products with these norms, one for each column of the whole layer.
@@ -399,10 +364,9 @@ impl<'a> Load<'a> {
         self.prune_2_4()
     }
 
-    /// The values obey 2:4, and are to be stored sparse.
-    pub fn obeys_2_4(mut self) -> Self {
-        self.flags |= sys::MARLIN_LOAD_OBEYS_2_4;
-        self
+    flags! { desc.flags;
+        /// The values obey 2:4, and are to be stored sparse.
+        obeys_2_4 => MARLIN_LOAD_OBEYS_2_4;
     }
 
     /// Hears how many elements of W are done, and of how many: first 0, last all. It may stop the load: [`Status::CANCELLED`].
@@ -445,15 +409,11 @@ impl<'a> Load<'a> {
     /// Without progress. It points into the arrays.
     pub(crate) fn desc(&self, arrays: &LoadArrays) -> sys::marlin_load_desc {
         sys::marlin_load_desc {
-            flags: self.flags,
             layers: arrays.layers.as_ptr(),
             shards: arrays.shards.as_ptr(),
             layer_count: arrays.layers.len() as u32,
-            expert_count: self.experts,
-            format: self.format.0,
-            group_size: self.group_size,
-            column_norms: if self.flags & sys::MARLIN_LOAD_PRUNE_2_4 != 0 { arrays.norms.as_ptr() } else { ptr::null() },
-            ..Default::default()
+            column_norms: if self.desc.flags & sys::MARLIN_LOAD_PRUNE_2_4 != 0 { arrays.norms.as_ptr() } else { ptr::null() },
+            ..self.desc
         }
     }
 }
@@ -466,18 +426,11 @@ pub(crate) struct LoadArrays {
     norms: Vec<sys::marlin_matrix>,
 }
 
-impl std::fmt::Debug for Load<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Load { layers, format, group_size, experts, flags, .. } = self;
-        f.debug_struct("Load")
-            .field("layers", layers)
-            .field("format", format)
-            .field("group_size", group_size)
-            .field("experts", experts)
-            .field("flags", flags)
-            .finish_non_exhaustive()
-    }
-}
+shown!(Load<'_>, |this, f| f
+    .debug_struct("Load")
+    .field("layers", &this.layers)
+    .field("desc", &this.desc)
+    .finish_non_exhaustive());
 
 /// `user` is the closure of a Load.
 unsafe extern "C" fn progress(user: *mut c_void, done: u64, total: u64) -> i32 {

@@ -1,5 +1,4 @@
 use std::ffi::c_void;
-use std::ptr;
 use std::sync::Arc;
 
 use metal_marlin_sys as sys;
@@ -66,11 +65,7 @@ impl Context {
     }
 }
 
-impl std::fmt::Debug for Context {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Context").field(&self.as_raw()).finish()
-    }
-}
+shown!(Context, |this, f| f.debug_tuple("Context").field(&this.as_raw()).finish());
 
 /// A context to be described; see [`Context::builder`] and [`Library::context`].
 ///
@@ -81,41 +76,22 @@ impl std::fmt::Debug for Context {
 #[must_use]
 pub struct ContextBuilder {
     library: Library,
-    backend: Backend,
-    device: i32,
-    threads: u32,
-    native_device: *mut c_void,
+    desc: sys::marlin_context_desc,
     callbacks: Callbacks,
 }
 
 impl ContextBuilder {
     pub(crate) fn new(library: Library) -> ContextBuilder {
-        ContextBuilder {
-            library,
-            backend: Backend::AUTO,
-            device: 0,
-            threads: 0,
-            native_device: ptr::null_mut(),
-            callbacks: Callbacks::default(),
-        }
+        ContextBuilder { library, desc: Default::default(), callbacks: Callbacks::default() }
     }
 
-    /// What computes.
-    pub fn backend(mut self, backend: Backend) -> Self {
-        self.backend = backend;
-        self
-    }
-
-    /// Which of a backend's devices: [`Device::index`](crate::Device::index).
-    pub fn device(mut self, index: i32) -> Self {
-        self.device = index;
-        self
-    }
-
-    /// CPU threads to use; 0: as many as the process may run on.
-    pub fn threads(mut self, threads: u32) -> Self {
-        self.threads = threads;
-        self
+    setters! {
+        /// What computes.
+        backend: Backend => desc.backend, 0;
+        /// Which of a backend's devices: [`Device::index`](crate::Device::index).
+        device: i32 => desc.device_index;
+        /// CPU threads to use; 0: as many as the process may run on.
+        threads: u32 => desc.threads;
     }
 
     /// The host's own CUcontext or `id<MTLDevice>`.
@@ -123,7 +99,7 @@ impl ContextBuilder {
     /// # Safety
     /// It is one, of the chosen backend, and lives as long as the context.
     pub unsafe fn native_device(mut self, device: *mut c_void) -> Self {
-        self.native_device = device;
+        self.desc.native_device = device;
         self
     }
 
@@ -165,14 +141,7 @@ impl ContextBuilder {
     /// Makes the context. Starts no thread before the first work.
     pub fn build(self) -> Result<Context> {
         let callbacks = Arc::new(self.callbacks);
-        let mut desc = sys::marlin_context_desc {
-            backend: self.backend.0,
-            device_index: self.device,
-            threads: self.threads,
-            native_device: self.native_device,
-            user: Arc::as_ptr(&callbacks) as *mut c_void,
-            ..Default::default()
-        };
+        let mut desc = sys::marlin_context_desc { user: Arc::as_ptr(&callbacks) as *mut c_void, ..self.desc };
         if callbacks.log.is_some() {
             desc.log = Some(callback::context_log);
         }
@@ -191,13 +160,4 @@ impl ContextBuilder {
     }
 }
 
-impl std::fmt::Debug for ContextBuilder {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let ContextBuilder { backend, device, threads, .. } = self;
-        f.debug_struct("ContextBuilder")
-            .field("backend", backend)
-            .field("device", device)
-            .field("threads", threads)
-            .finish_non_exhaustive()
-    }
-}
+shown!(ContextBuilder, |this, f| f.debug_struct("ContextBuilder").field("desc", &this.desc).finish_non_exhaustive());

@@ -126,32 +126,13 @@ impl<'a> Convert<'a> {
         self
     }
 
-    /// How files name and store them.
-    pub fn scheme(mut self, scheme: Scheme) -> Self {
-        self.desc.scheme = scheme.0;
-        self
-    }
-
-    /// 0: the format's own; K or more: the whole row.
-    pub fn group_size(mut self, group_size: u32) -> Self {
-        self.desc.group_size = group_size;
-        self
-    }
-
-    /// Safetensors: at most so many bytes of tensors a file; 0: as many files as the input has.
-    pub fn shard_bytes(mut self, bytes: u64) -> Self {
-        self.desc.shard_bytes = bytes;
-        self
-    }
-
-    fn flag(mut self, flag: u32) -> Self {
-        self.desc.flags |= flag;
-        self
-    }
-
-    /// Keeps two of every 4 along K, the largest.
-    pub fn prune_2_4(self) -> Self {
-        self.flag(sys::MARLIN_CONVERT_PRUNE_2_4)
+    setters! {
+        /// How files name and store them.
+        scheme: Scheme => desc.scheme, 0;
+        /// 0: the format's own; K or more: the whole row.
+        group_size: u32 => desc.group_size;
+        /// Safetensors: at most so many bytes of tensors a file; 0: as many files as the input has.
+        shard_bytes: u64 => desc.shard_bytes;
     }
 
     /// Prunes the layer that was added last by the products with these norms, one for each column.
@@ -177,34 +158,21 @@ impl<'a> Convert<'a> {
         self
     }
 
-    /// The values obey 2:4, and are to be stored sparse.
-    pub fn obeys_2_4(self) -> Self {
-        self.flag(sys::MARLIN_CONVERT_OBEYS_2_4)
-    }
-
-    /// The scales of least squared error.
-    pub fn scales_mse(self) -> Self {
-        self.flag(sys::MARLIN_CONVERT_SCALES_MSE)
-    }
-
-    /// INT4 with a zero point a group.
-    pub fn asymmetric(self) -> Self {
-        self.flag(sys::MARLIN_CONVERT_ASYMMETRIC)
-    }
-
-    /// A layer that the scheme cannot hold stays as it is; else it is an error.
-    pub fn skip_unfit(self) -> Self {
-        self.flag(sys::MARLIN_CONVERT_SKIP_UNFIT)
-    }
-
-    /// Replaces files of the names that are written; else they are an error.
-    pub fn overwrite(self) -> Self {
-        self.flag(sys::MARLIN_CONVERT_OVERWRITE)
-    }
-
-    /// Plans and checks, reports every outcome with its sizes, writes nothing.
-    pub fn dry_run(self) -> Self {
-        self.flag(sys::MARLIN_CONVERT_DRY_RUN)
+    flags! { desc.flags;
+        /// Keeps two of every 4 along K, the largest.
+        prune_2_4 => MARLIN_CONVERT_PRUNE_2_4;
+        /// The values obey 2:4, and are to be stored sparse.
+        obeys_2_4 => MARLIN_CONVERT_OBEYS_2_4;
+        /// The scales of least squared error.
+        scales_mse => MARLIN_CONVERT_SCALES_MSE;
+        /// INT4 with a zero point a group.
+        asymmetric => MARLIN_CONVERT_ASYMMETRIC;
+        /// A layer that the scheme cannot hold stays as it is; else it is an error.
+        skip_unfit => MARLIN_CONVERT_SKIP_UNFIT;
+        /// Replaces files of the names that are written; else they are an error.
+        overwrite => MARLIN_CONVERT_OVERWRITE;
+        /// Plans and checks, reports every outcome with its sizes, writes nothing.
+        dry_run => MARLIN_CONVERT_DRY_RUN;
     }
 
     /// Hears how far it is, and may stop it: [`Status::CANCELLED`]. Runs on the calling thread.
@@ -269,11 +237,11 @@ impl<'a> Convert<'a> {
     }
 }
 
-impl std::fmt::Debug for Convert<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Convert").field("layers", &self.layers).field("desc", &self.desc).finish_non_exhaustive()
-    }
-}
+shown!(Convert<'_>, |this, f| f
+    .debug_struct("Convert")
+    .field("layers", &this.layers)
+    .field("desc", &this.desc)
+    .finish_non_exhaustive());
 
 // The C functions: `user` is a Host. Each reaches for its own field only, because log may run beside the others.
 

@@ -98,10 +98,9 @@ impl<'a> Gemm<'a> {
         self
     }
 
-    /// What becomes of the sums.
-    pub fn epilogue(mut self, epilogue: Epilogue) -> Self {
-        self.desc.epilogue = epilogue.0;
-        self
+    setters! {
+        /// What becomes of the sums.
+        epilogue: Epilogue => desc.epilogue, 0;
     }
 
     /// Whether the result is added to what C holds.
@@ -119,10 +118,9 @@ impl<'a> Gemm<'a> {
         self
     }
 
-    /// What becomes of the activations.
-    pub fn compute(mut self, compute: Compute) -> Self {
-        self.desc.compute = compute.0;
-        self
+    setters! {
+        /// What becomes of the activations.
+        compute: Compute => desc.compute, 0;
     }
 
     /// Computes it on the weights' context; it is done on return. A product may run again.
@@ -158,11 +156,7 @@ impl<'a> Gemm<'a> {
     }
 }
 
-impl std::fmt::Debug for Gemm<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Gemm").field(&self.desc).finish()
-    }
-}
+shown!(Gemm<'_>, |this, f| f.debug_tuple("Gemm").field(&this.desc).finish());
 
 pub(crate) fn submit(library: &Library, stream: *mut sys::marlin_stream, product: &Gemm<'_>) -> Result<()> {
     let desc = product.desc_for(library, stream)?;

@@ -9,6 +9,40 @@
 //! - **Errors** are [`Error`]s. Nothing here panics, but for a closure of yours that did: its panic goes on after the call.
 #![warn(missing_debug_implementations, missing_docs)]
 
+/// Methods of a builder with a descriptor, which set a field, or a part of a value in it, and give the builder back.
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident: $type:ty => desc.$field:ident $(, $part:tt)?;)*) => { $(
+        $(#[$doc])*
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.desc.$field = $name $(.$part)?;
+            self
+        }
+    )* };
+}
+
+/// The same, which set bits of the descriptor's flags.
+macro_rules! flags {
+    (desc.flags; $($(#[$doc:meta])* $name:ident => $flag:ident;)*) => { $(
+        $(#[$doc])*
+        pub fn $name(mut self) -> Self {
+            self.desc.flags |= sys::$flag;
+            self
+        }
+    )* };
+}
+
+/// How a type shows itself with `{:?}`.
+macro_rules! shown {
+    ($type:ty $(where [$($generic:tt)*])?, |$this:ident, $f:ident| $shown:expr) => {
+        impl$(<$($generic)*>)? std::fmt::Debug for $type {
+            fn fmt(&self, $f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                let $this = self;
+                $shown
+            }
+        }
+    };
+}
+
 mod buffer;
 mod callback;
 mod checkpoint;

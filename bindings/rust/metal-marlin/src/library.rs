@@ -155,11 +155,7 @@ impl Library {
     }
 }
 
-impl std::fmt::Debug for Library {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Library").field("version", &self.version()).finish_non_exhaustive()
-    }
-}
+shown!(Library, |this, f| f.debug_struct("Library").field("version", &this.version()).finish_non_exhaustive());
 
 /// Owns one handle, and with it what must outlive that: the library, what the library may call, and for children their context.
 pub(crate) struct Handle<T, K = ()> {

@@ -319,17 +319,9 @@ impl<'a, T: Element> MatrixMut<'a, T> {
     }
 }
 
-impl<T: Element> std::fmt::Debug for Matrix<'_, T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Matrix([{}, {}] of {})", self.raw.rows, self.raw.cols, T::DTYPE)
-    }
-}
+shown!(Matrix<'_, T> where [T: Element], |this, f| write!(f, "Matrix([{}, {}] of {})", this.raw.rows, this.raw.cols, T::DTYPE));
 
-impl<T: Element> std::fmt::Debug for MatrixMut<'_, T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "MatrixMut([{}, {}] of {})", self.raw.rows, self.raw.cols, T::DTYPE)
-    }
-}
+shown!(MatrixMut<'_, T> where [T: Element], |this, f| write!(f, "MatrixMut([{}, {}] of {})", this.raw.rows, this.raw.cols, T::DTYPE));
 
 /// An operand that is read, whatever its type: a [`Matrix`], or what is [shared](crate::Scope::share) in a stream's scope.
 #[derive(Clone, Copy)]
@@ -364,17 +356,9 @@ impl<'a, T: Element> From<MatrixMut<'a, T>> for Output<'a> {
     }
 }
 
-impl std::fmt::Debug for Input<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Input([{}, {}] of {})", self.raw.rows, self.raw.cols, Dtype(self.raw.dtype))
-    }
-}
+shown!(Input<'_>, |this, f| write!(f, "Input([{}, {}] of {})", this.raw.rows, this.raw.cols, Dtype(this.raw.dtype)));
 
-impl std::fmt::Debug for Output<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Output([{}, {}] of {})", self.raw.rows, self.raw.cols, Dtype(self.raw.dtype))
-    }
-}
+shown!(Output<'_>, |this, f| write!(f, "Output([{}, {}] of {})", this.raw.rows, this.raw.cols, Dtype(this.raw.dtype)));
 
 /// Of one element.
 pub(crate) fn bits(dtype: Dtype) -> Option<usize> {

@@ -34,15 +34,13 @@ use crate::{Checkpoint, Context, Load, Result};
 pub struct Save<'a> {
     checkpoint: &'a Checkpoint,
     loads: Vec<Load<'a>>,
-    rank: u32,
-    ranks: u32,
-    flags: u32,
+    desc: sys::marlin_save_desc,
 }
 
 impl<'a> Save<'a> {
     /// Of this checkpoint: every layer that loads, unless load() chooses.
     pub fn new(checkpoint: &'a Checkpoint) -> Self {
-        Save { checkpoint, loads: Vec::new(), rank: 0, ranks: 1, flags: 0 }
+        Save { checkpoint, loads: Vec::new(), desc: sys::marlin_save_desc { rank_count: 1, ..Default::default() } }
     }
 
     /// Adds one layer of the container: the layers of this load, with "+" between their names. Its progress hears nothing.
@@ -53,14 +51,13 @@ impl<'a> Save<'a> {
 
     /// The loads are shard `rank` of `ranks`. The key-values "marlin.rank" and "marlin.ranks" of the container tell it.
     pub fn rank(mut self, rank: u32, ranks: u32) -> Self {
-        (self.rank, self.ranks) = (rank, ranks);
+        (self.desc.rank, self.desc.rank_count) = (rank, ranks);
         self
     }
 
-    /// Replaces a file that is there; without this it is an error.
-    pub fn overwrite(mut self) -> Self {
-        self.flags |= sys::MARLIN_SAVE_OVERWRITE;
-        self
+    flags! { desc.flags;
+        /// Replaces a file that is there; without this it is an error.
+        overwrite => MARLIN_SAVE_OVERWRITE;
     }
 
     /// Packs them in this context, which is on the CPU, and writes the file.
@@ -71,12 +68,9 @@ impl<'a> Save<'a> {
         let descs: Vec<_> = self.loads.iter().zip(&arrays).map(|(load, arrays)| load.desc(arrays)).collect();
         let loads: Vec<_> = descs.iter().map(|desc| desc as *const sys::marlin_load_desc).collect();
         let desc = sys::marlin_save_desc {
-            flags: self.flags,
             loads: if loads.is_empty() { ptr::null() } else { loads.as_ptr() },
             load_count: loads.len() as u32,
-            rank: self.rank,
-            rank_count: self.ranks,
-            ..Default::default()
+            ..self.desc
         };
         let (raw, file) = (context.as_raw(), self.checkpoint.as_raw());
         // SAFETY: all arrays live during the call.
@@ -84,14 +78,8 @@ impl<'a> Save<'a> {
     }
 }
 
-impl std::fmt::Debug for Save<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Save { loads, rank, ranks, flags, .. } = self;
-        f.debug_struct("Save")
-            .field("loads", loads)
-            .field("rank", rank)
-            .field("ranks", ranks)
-            .field("flags", flags)
-            .finish_non_exhaustive()
-    }
-}
+shown!(Save<'_>, |this, f| f
+    .debug_struct("Save")
+    .field("loads", &this.loads)
+    .field("desc", &this.desc)
+    .finish_non_exhaustive());

@@ -214,11 +214,7 @@ impl Stream {
     }
 }
 
-impl std::fmt::Debug for Stream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Stream").field(&self.as_raw()).finish()
-    }
-}
+shown!(Stream, |this, f| f.debug_tuple("Stream").field(&this.as_raw()).finish());
 
 /// Where work is given to a [`Stream`]: see [`Stream::scope`].
 pub struct Scope<'scope, 'env: 'scope> {
@@ -273,11 +269,7 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
-impl std::fmt::Debug for Scope<'_, '_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Scope").field(self.stream).finish()
-    }
-}
+shown!(Scope<'_, '_>, |this, f| f.debug_tuple("Scope").field(this.stream).finish());
 
 /// Memory that the work of one scope both writes and reads: see [`Scope::share`].
 pub struct Shared<'scope, T> {
@@ -293,11 +285,7 @@ impl<T> Clone for Shared<'_, T> {
 }
 impl<T> Copy for Shared<'_, T> {}
 
-impl<T: Element> std::fmt::Debug for Shared<'_, T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shared([{}, {}] of {})", self.raw.rows, self.raw.cols, T::DTYPE)
-    }
-}
+shown!(Shared<'_, T> where [T: Element], |this, f| write!(f, "Shared([{}, {}] of {})", this.raw.rows, this.raw.cols, T::DTYPE));
 
 impl<'scope, T: Element> From<Shared<'scope, T>> for Input<'scope> {
     fn from(shared: Shared<'scope, T>) -> Self {

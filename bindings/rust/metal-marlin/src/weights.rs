@@ -114,11 +114,7 @@ impl Weights {
     }
 }
 
-impl std::fmt::Debug for Weights {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Weights").field(&self.info()).finish()
-    }
-}
+shown!(Weights, |this, f| f.debug_tuple("Weights").field(&this.info()).finish());
 
 /// One matrix W[N, K] to be packed: codes with their scales, or floats to be quantized.
 ///
@@ -178,16 +174,13 @@ impl<'a> Pack<'a> {
         input.raw
     }
 
-    /// Elements of K that share a scale; 0: the format's own; K or more: the whole row.
-    pub fn group_size(mut self, group_size: u32) -> Self {
-        self.desc.group_size = group_size;
-        self
-    }
-
-    /// The order of codes, scales and zeros.
-    pub fn layout(mut self, layout: Layout) -> Self {
-        self.desc.layout = layout.0;
-        self
+    setters! {
+        /// Elements of K that share a scale; 0: the format's own; K or more: the whole row.
+        group_size: u32 => desc.group_size;
+        /// The order of codes, scales and zeros.
+        layout: Layout => desc.layout, 0;
+        /// What a zero nibble 15 stands for, with [`Layout::GPTQ_V1`].
+        gptq_zero_f: GptqZeroF => desc.gptq_zero_f, 0;
     }
 
     /// Zero points: `u8` 0 to 15.
@@ -241,28 +234,13 @@ impl<'a> Pack<'a> {
         self
     }
 
-    /// Dense values obey 2:4, and are to be stored sparse.
-    pub fn obeys_2_4(mut self) -> Self {
-        self.desc.flags |= sys::MARLIN_PACK_OBEYS_2_4;
-        self
-    }
-
-    /// Rows alternate gate and up (gpt-oss).
-    pub fn gate_up_interleaved(mut self) -> Self {
-        self.desc.flags |= sys::MARLIN_PACK_GATE_UP_INTERLEAVED;
-        self
-    }
-
-    /// Quantizes with the scales of least squared error.
-    pub fn scales_mse(mut self) -> Self {
-        self.desc.flags |= sys::MARLIN_PACK_SCALES_MSE;
-        self
-    }
-
-    /// What a zero nibble 15 stands for, with [`Layout::GPTQ_V1`].
-    pub fn gptq_zero_f(mut self, reading: GptqZeroF) -> Self {
-        self.desc.gptq_zero_f = reading.0;
-        self
+    flags! { desc.flags;
+        /// Dense values obey 2:4, and are to be stored sparse.
+        obeys_2_4 => MARLIN_PACK_OBEYS_2_4;
+        /// Rows alternate gate and up (gpt-oss).
+        gate_up_interleaved => MARLIN_PACK_GATE_UP_INTERLEAVED;
+        /// Quantizes with the scales of least squared error.
+        scales_mse => MARLIN_PACK_SCALES_MSE;
     }
 
     /// Packs this one matrix.
@@ -276,8 +254,4 @@ impl<'a> Pack<'a> {
     }
 }
 
-impl std::fmt::Debug for Pack<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Pack").field(&self.desc).finish()
-    }
-}
+shown!(Pack<'_>, |this, f| f.debug_tuple("Pack").field(&this.desc).finish());

@@ -123,42 +123,13 @@ fn products_and_their_sums() {
 }
 
 #[test]
-fn an_id_of_nobody_contributes_nothing() {
-    let (all, _) = mixture(&context());
-    let (x, mut y) = (numbers(K, 2), vec![77.0; N]);
-    let ids = [-1, EXPERTS as i32];
-    let scales = [F16::from_f32(1.0); 2];
-    Gemm::new(&all, Matrix::row(&x), MatrixMut::row(&mut y))
-        .expert_ids(Matrix::row(&ids))
-        .expert_scales(Matrix::row(&scales))
-        .run()
-        .unwrap();
-    assert_eq!(y, [0.0; N]);
-}
-
-#[test]
 fn what_does_not_fit() {
-    let (all, plain) = mixture(&context());
-    let (x, bias) = (numbers(TOKENS * K, 2), numbers(2 * N, 3));
+    let (all, _) = mixture(&context());
+    let x = numbers(TOKENS * K, 2);
     let a = Matrix::new(&x, TOKENS, K).unwrap();
     let mut c = vec![77.0; TOKENS * TOP_K * N];
-    let routed = TOKENS * TOP_K;
-
-    assert_fails(Gemm::new(&all, a, rows(&mut c, routed)).run(), Status::ARGUMENT, "expert_ids are absent");
-    let product = Gemm::new(&plain[0], a, rows(&mut c, TOKENS)).expert_scales(scales()).run();
-    assert_fails(product, Status::ARGUMENT, "expert_scales are given without expert_ids");
-    let product = Gemm::new(&all, a, rows(&mut c, routed)).expert_ids(scales()).run();
+    assert_fails(Gemm::new(&all, a, rows(&mut c, TOKENS * TOP_K)).run(), Status::ARGUMENT, "expert_ids are absent");
+    let product = Gemm::new(&all, a, rows(&mut c, TOKENS * TOP_K)).expert_ids(scales()).run();
     assert_fails(product, Status::ARGUMENT, "expert_ids.dtype");
-    assert_fails(Gemm::new(&all, a, rows(&mut c, TOKENS)).expert_ids(ids()).run(), Status::SHAPE, "c.rows is 3");
-    let product = Gemm::new(&all, a, rows(&mut c, routed)).expert_ids(ids()).expert_scales(scales()).run();
-    assert_fails(product, Status::SHAPE, "c.rows is 6");
-    let narrow = Matrix::new(&SCALES[..TOKENS], TOKENS, 1).unwrap();
-    let product = Gemm::new(&all, a, rows(&mut c, TOKENS)).expert_ids(ids()).expert_scales(narrow).run();
-    assert_fails(product, Status::SHAPE, "expert_scales.cols is 1");
-    let two = Matrix::new(&x[..2 * K], 2, K).unwrap();
-    assert_fails(Gemm::new(&all, two, rows(&mut c, routed)).expert_ids(ids()).run(), Status::SHAPE, "a.rows is 2");
-    let bias = Matrix::new(&bias, 2, N).unwrap();
-    let product = Gemm::new(&all, a, rows(&mut c, routed)).expert_ids(ids()).bias(bias).run();
-    assert_fails(product, Status::SHAPE, "bias.rows is 2");
     assert!(c.iter().all(|&c| c == 77.0));
 }

@@ -7,7 +7,6 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// `MARLIN_OK`
   public static let ok = Status(rawValue: MARLIN_OK)
   /// A value that no caller may pass: NULL, unknown enum, overlap
   public static let argument = Status(rawValue: MARLIN_E_ARGUMENT)
@@ -29,36 +28,23 @@ public struct Status: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let noDevice = Status(rawValue: MARLIN_E_NO_DEVICE)
   /// The device failed: native_code is its own code
   public static let device = Status(rawValue: MARLIN_E_DEVICE)
-  /// `MARLIN_E_TIMEOUT`
   public static let timeout = Status(rawValue: MARLIN_E_TIMEOUT)
   /// A callback asked to stop
   public static let cancelled = Status(rawValue: MARLIN_E_CANCELLED)
-  /// `MARLIN_E_MEMORY`
   public static let memory = Status(rawValue: MARLIN_E_MEMORY)
   /// A bug in this library; please report it with the message
   public static let `internal` = Status(rawValue: MARLIN_E_INTERNAL)
 
   /// The header's name.
-  public var description: String {
-    switch rawValue {
-    case MARLIN_OK: "MARLIN_OK"
-    case MARLIN_E_ARGUMENT: "MARLIN_E_ARGUMENT"
-    case MARLIN_E_STRUCT_SIZE: "MARLIN_E_STRUCT_SIZE"
-    case MARLIN_E_SHAPE: "MARLIN_E_SHAPE"
-    case MARLIN_E_UNSUPPORTED: "MARLIN_E_UNSUPPORTED"
-    case MARLIN_E_NOT_PREPARED: "MARLIN_E_NOT_PREPARED"
-    case MARLIN_E_FILE: "MARLIN_E_FILE"
-    case MARLIN_E_FORMAT: "MARLIN_E_FORMAT"
-    case MARLIN_E_NOT_FOUND: "MARLIN_E_NOT_FOUND"
-    case MARLIN_E_NO_DEVICE: "MARLIN_E_NO_DEVICE"
-    case MARLIN_E_DEVICE: "MARLIN_E_DEVICE"
-    case MARLIN_E_TIMEOUT: "MARLIN_E_TIMEOUT"
-    case MARLIN_E_CANCELLED: "MARLIN_E_CANCELLED"
-    case MARLIN_E_MEMORY: "MARLIN_E_MEMORY"
-    case MARLIN_E_INTERNAL: "MARLIN_E_INTERNAL"
-    default: "marlin_status(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_status(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_OK: "MARLIN_OK", MARLIN_E_ARGUMENT: "MARLIN_E_ARGUMENT", MARLIN_E_STRUCT_SIZE: "MARLIN_E_STRUCT_SIZE",
+    MARLIN_E_SHAPE: "MARLIN_E_SHAPE", MARLIN_E_UNSUPPORTED: "MARLIN_E_UNSUPPORTED",
+    MARLIN_E_NOT_PREPARED: "MARLIN_E_NOT_PREPARED", MARLIN_E_FILE: "MARLIN_E_FILE", MARLIN_E_FORMAT: "MARLIN_E_FORMAT",
+    MARLIN_E_NOT_FOUND: "MARLIN_E_NOT_FOUND", MARLIN_E_NO_DEVICE: "MARLIN_E_NO_DEVICE", MARLIN_E_DEVICE: "MARLIN_E_DEVICE",
+    MARLIN_E_TIMEOUT: "MARLIN_E_TIMEOUT", MARLIN_E_CANCELLED: "MARLIN_E_CANCELLED", MARLIN_E_MEMORY: "MARLIN_E_MEMORY",
+    MARLIN_E_INTERNAL: "MARLIN_E_INTERNAL",
+  ]
 }
 
 /// `marlin_backend` of the header. Values that this version does not know stay legal to hold.
@@ -68,23 +54,15 @@ public struct Backend: RawRepresentable, Hashable, Sendable, CustomStringConvert
 
   /// The first usable backend of CUDA, Metal, CPU
   public static let auto = Backend(rawValue: MARLIN_BACKEND_AUTO)
-  /// `MARLIN_BACKEND_CPU`
   public static let cpu = Backend(rawValue: MARLIN_BACKEND_CPU)
-  /// `MARLIN_BACKEND_METAL`
   public static let metal = Backend(rawValue: MARLIN_BACKEND_METAL)
-  /// `MARLIN_BACKEND_CUDA`
   public static let cuda = Backend(rawValue: MARLIN_BACKEND_CUDA)
 
   /// Its name here, as "cuda".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_BACKEND_AUTO: "auto"
-    case MARLIN_BACKEND_CPU: "cpu"
-    case MARLIN_BACKEND_METAL: "metal"
-    case MARLIN_BACKEND_CUDA: "cuda"
-    default: "marlin_backend(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_backend(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_BACKEND_AUTO: "auto", MARLIN_BACKEND_CPU: "cpu", MARLIN_BACKEND_METAL: "metal", MARLIN_BACKEND_CUDA: "cuda",
+  ]
 }
 
 /// `marlin_dtype` of the header. Values that this version does not know stay legal to hold.
@@ -92,49 +70,27 @@ public struct DType: RawRepresentable, Hashable, Sendable, CustomStringConvertib
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// `MARLIN_F32`
   public static let f32 = DType(rawValue: MARLIN_F32)
-  /// `MARLIN_F16`
   public static let f16 = DType(rawValue: MARLIN_F16)
-  /// `MARLIN_BF16`
   public static let bf16 = DType(rawValue: MARLIN_BF16)
-  /// `MARLIN_I8`
   public static let i8 = DType(rawValue: MARLIN_I8)
-  /// `MARLIN_I32`
   public static let i32 = DType(rawValue: MARLIN_I32)
-  /// `MARLIN_U32`
   public static let u32 = DType(rawValue: MARLIN_U32)
   /// Two per byte, low nibble first; cols counts nibbles and is even
   public static let u4 = DType(rawValue: MARLIN_U4)
-  /// `MARLIN_E8M0`
   public static let e8m0 = DType(rawValue: MARLIN_E8M0)
   /// The FN variant: no infinity, 0x7F and 0xFF are NaN
   public static let e4m3 = DType(rawValue: MARLIN_E4M3)
-  /// `MARLIN_U8`
   public static let u8 = DType(rawValue: MARLIN_U8)
-  /// `MARLIN_I16`
   public static let i16 = DType(rawValue: MARLIN_I16)
-  /// `MARLIN_I64`
   public static let i64 = DType(rawValue: MARLIN_I64)
 
   /// Its name here, as "i64".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_F32: "f32"
-    case MARLIN_F16: "f16"
-    case MARLIN_BF16: "bf16"
-    case MARLIN_I8: "i8"
-    case MARLIN_I32: "i32"
-    case MARLIN_U32: "u32"
-    case MARLIN_U4: "u4"
-    case MARLIN_E8M0: "e8m0"
-    case MARLIN_E4M3: "e4m3"
-    case MARLIN_U8: "u8"
-    case MARLIN_I16: "i16"
-    case MARLIN_I64: "i64"
-    default: "marlin_dtype(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_dtype(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_F32: "f32", MARLIN_F16: "f16", MARLIN_BF16: "bf16", MARLIN_I8: "i8", MARLIN_I32: "i32", MARLIN_U32: "u32",
+    MARLIN_U4: "u4", MARLIN_E8M0: "e8m0", MARLIN_E4M3: "e4m3", MARLIN_U8: "u8", MARLIN_I16: "i16", MARLIN_I64: "i64",
+  ]
 }
 
 /// Where marlin_matrix::data points
@@ -152,15 +108,10 @@ public struct Memory: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let buffer = Memory(rawValue: MARLIN_MEM_BUFFER)
 
   /// Its name here, as "buffer".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_MEM_HOST: "host"
-    case MARLIN_MEM_CUDA: "cuda"
-    case MARLIN_MEM_METAL: "metal"
-    case MARLIN_MEM_BUFFER: "buffer"
-    default: "marlin_memory(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_memory(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_MEM_HOST: "host", MARLIN_MEM_CUDA: "cuda", MARLIN_MEM_METAL: "metal", MARLIN_MEM_BUFFER: "buffer",
+  ]
 }
 
 /// The value of a weight with code q in a group with scale s
@@ -200,35 +151,17 @@ public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let codebook4 = Format(rawValue: MARLIN_CODEBOOK4)
   /// Floats as they are, without scales; any compute multiplies them as the default does
   public static let float32 = Format(rawValue: MARLIN_FLOAT32)
-  /// `MARLIN_FLOAT16`
   public static let float16 = Format(rawValue: MARLIN_FLOAT16)
-  /// `MARLIN_BFLOAT16`
   public static let bfloat16 = Format(rawValue: MARLIN_BFLOAT16)
 
   /// Its name here, as "bfloat16".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_FORMAT_NONE: "none"
-    case MARLIN_INT4: "int4"
-    case MARLIN_FP4: "fp4"
-    case MARLIN_MXFP4: "mxfp4"
-    case MARLIN_NVFP4: "nvfp4"
-    case MARLIN_INT8: "int8"
-    case MARLIN_INT2: "int2"
-    case MARLIN_INT3: "int3"
-    case MARLIN_INT5: "int5"
-    case MARLIN_INT6: "int6"
-    case MARLIN_IQ4: "iq4"
-    case MARLIN_UINT8: "uint8"
-    case MARLIN_FP8: "fp8"
-    case MARLIN_NF4: "nf4"
-    case MARLIN_CODEBOOK4: "codebook4"
-    case MARLIN_FLOAT32: "float32"
-    case MARLIN_FLOAT16: "float16"
-    case MARLIN_BFLOAT16: "bfloat16"
-    default: "marlin_format(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_format(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_FORMAT_NONE: "none", MARLIN_INT4: "int4", MARLIN_FP4: "fp4", MARLIN_MXFP4: "mxfp4", MARLIN_NVFP4: "nvfp4",
+    MARLIN_INT8: "int8", MARLIN_INT2: "int2", MARLIN_INT3: "int3", MARLIN_INT5: "int5", MARLIN_INT6: "int6", MARLIN_IQ4: "iq4",
+    MARLIN_UINT8: "uint8", MARLIN_FP8: "fp8", MARLIN_NF4: "nf4", MARLIN_CODEBOOK4: "codebook4", MARLIN_FLOAT32: "float32",
+    MARLIN_FLOAT16: "float16", MARLIN_BFLOAT16: "bfloat16",
+  ]
 }
 
 /// `marlin_compute` of the header. Values that this version does not know stay legal to hold.
@@ -242,16 +175,14 @@ public struct Compute: RawRepresentable, Hashable, Sendable, CustomStringConvert
   public static let int8 = Compute(rawValue: MARLIN_COMPUTE_INT8)
   /// Activations rounded to E4M3; CUDA only
   public static let fp8 = Compute(rawValue: MARLIN_COMPUTE_FP8)
+  /// Weights may be rounded to 16 bits: see RESULTS
+  public static let w16 = Compute(rawValue: MARLIN_COMPUTE_W16)
 
-  /// Its name here, as "fp8".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_COMPUTE_DEFAULT: "default"
-    case MARLIN_COMPUTE_INT8: "int8"
-    case MARLIN_COMPUTE_FP8: "fp8"
-    default: "marlin_compute(\(rawValue))"
-    }
-  }
+  /// Its name here, as "w16".
+  public var description: String { Self.names[rawValue] ?? "marlin_compute(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_COMPUTE_DEFAULT: "default", MARLIN_COMPUTE_INT8: "int8", MARLIN_COMPUTE_FP8: "fp8", MARLIN_COMPUTE_W16: "w16",
+  ]
 }
 
 /// Element order of pre-quantized input; docs/formats.md defines each bit by bit
@@ -283,22 +214,13 @@ public struct Layout: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let marlin24 = Layout(rawValue: MARLIN_LAYOUT_MARLIN_24)
 
   /// Its name here, as "marlin24".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_LAYOUT_AUTO: "auto"
-    case MARLIN_LAYOUT_ROWS: "rows"
-    case MARLIN_LAYOUT_K8N: "k8n"
-    case MARLIN_LAYOUT_GPTQ_V1: "gptqV1"
-    case MARLIN_LAYOUT_GPTQ_V2: "gptqV2"
-    case MARLIN_LAYOUT_AWQ: "awq"
-    case MARLIN_LAYOUT_AWQ_GEMV: "awqGemv"
-    case MARLIN_LAYOUT_AWQ_GEMV_FAST: "awqGemvFast"
-    case MARLIN_LAYOUT_GGUF: "gguf"
-    case MARLIN_LAYOUT_MARLIN: "marlin"
-    case MARLIN_LAYOUT_MARLIN_24: "marlin24"
-    default: "marlin_layout(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_layout(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_LAYOUT_AUTO: "auto", MARLIN_LAYOUT_ROWS: "rows", MARLIN_LAYOUT_K8N: "k8n", MARLIN_LAYOUT_GPTQ_V1: "gptqV1",
+    MARLIN_LAYOUT_GPTQ_V2: "gptqV2", MARLIN_LAYOUT_AWQ: "awq", MARLIN_LAYOUT_AWQ_GEMV: "awqGemv",
+    MARLIN_LAYOUT_AWQ_GEMV_FAST: "awqGemvFast", MARLIN_LAYOUT_GGUF: "gguf", MARLIN_LAYOUT_MARLIN: "marlin",
+    MARLIN_LAYOUT_MARLIN_24: "marlin24",
+  ]
 }
 
 /// GPTQ v1 stores zero - 1; readers disagree on the largest stored code (INT4: 15)
@@ -316,15 +238,11 @@ public struct GPTQZeroF: RawRepresentable, Hashable, Sendable, CustomStringConve
   public static let sixteen = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_SIXTEEN)
 
   /// Its name here, as "sixteen".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_GPTQ_ZERO_F_AUTO: "auto"
-    case MARLIN_GPTQ_ZERO_F_WRAP: "wrap"
-    case MARLIN_GPTQ_ZERO_F_CARRY: "carry"
-    case MARLIN_GPTQ_ZERO_F_SIXTEEN: "sixteen"
-    default: "marlin_gptq_zero_f(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_gptq_zero_f(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_GPTQ_ZERO_F_AUTO: "auto", MARLIN_GPTQ_ZERO_F_WRAP: "wrap", MARLIN_GPTQ_ZERO_F_CARRY: "carry",
+    MARLIN_GPTQ_ZERO_F_SIXTEEN: "sixteen",
+  ]
 }
 
 /// f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
@@ -332,13 +250,9 @@ public struct Epilogue: RawRepresentable, Hashable, Sendable, CustomStringConver
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// `MARLIN_EPILOGUE_NONE`
   public static let none = Epilogue(rawValue: MARLIN_EPILOGUE_NONE)
-  /// `MARLIN_EPILOGUE_SILU`
   public static let silu = Epilogue(rawValue: MARLIN_EPILOGUE_SILU)
-  /// `MARLIN_EPILOGUE_GELU_TANH`
   public static let geluTanh = Epilogue(rawValue: MARLIN_EPILOGUE_GELU_TANH)
-  /// `MARLIN_EPILOGUE_GELU_ERF`
   public static let geluErf = Epilogue(rawValue: MARLIN_EPILOGUE_GELU_ERF)
   /// silu(gate) * up
   public static let swiglu = Epilogue(rawValue: MARLIN_EPILOGUE_SWIGLU)
@@ -348,18 +262,12 @@ public struct Epilogue: RawRepresentable, Hashable, Sendable, CustomStringConver
   public static let swigluOai = Epilogue(rawValue: MARLIN_EPILOGUE_SWIGLU_OAI)
 
   /// Its name here, as "swigluOai".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_EPILOGUE_NONE: "none"
-    case MARLIN_EPILOGUE_SILU: "silu"
-    case MARLIN_EPILOGUE_GELU_TANH: "geluTanh"
-    case MARLIN_EPILOGUE_GELU_ERF: "geluErf"
-    case MARLIN_EPILOGUE_SWIGLU: "swiglu"
-    case MARLIN_EPILOGUE_GEGLU_TANH: "gegluTanh"
-    case MARLIN_EPILOGUE_SWIGLU_OAI: "swigluOai"
-    default: "marlin_epilogue(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_epilogue(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_EPILOGUE_NONE: "none", MARLIN_EPILOGUE_SILU: "silu", MARLIN_EPILOGUE_GELU_TANH: "geluTanh",
+    MARLIN_EPILOGUE_GELU_ERF: "geluErf", MARLIN_EPILOGUE_SWIGLU: "swiglu", MARLIN_EPILOGUE_GEGLU_TANH: "gegluTanh",
+    MARLIN_EPILOGUE_SWIGLU_OAI: "swigluOai",
+  ]
 }
 
 /// The origin of a stream; `kind` decides, because CUDA's legacy stream is NULL
@@ -367,11 +275,8 @@ public struct Native: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public let rawValue: Int32
   public init(rawValue: Int32) { self.rawValue = rawValue }
 
-  /// `MARLIN_NATIVE_NONE`
   public static let none = Native(rawValue: MARLIN_NATIVE_NONE)
-  /// `MARLIN_NATIVE_CUDA_STREAM`
   public static let cudaStream = Native(rawValue: MARLIN_NATIVE_CUDA_STREAM)
-  /// `MARLIN_NATIVE_METAL_QUEUE`
   public static let metalQueue = Native(rawValue: MARLIN_NATIVE_METAL_QUEUE)
   /// Uncommitted, no encoder open; flush, then commit
   public static let metalCommandBuffer = Native(rawValue: MARLIN_NATIVE_METAL_COMMAND_BUFFER)
@@ -379,16 +284,11 @@ public struct Native: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let metalEncoder = Native(rawValue: MARLIN_NATIVE_METAL_ENCODER)
 
   /// Its name here, as "metalEncoder".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_NATIVE_NONE: "none"
-    case MARLIN_NATIVE_CUDA_STREAM: "cudaStream"
-    case MARLIN_NATIVE_METAL_QUEUE: "metalQueue"
-    case MARLIN_NATIVE_METAL_COMMAND_BUFFER: "metalCommandBuffer"
-    case MARLIN_NATIVE_METAL_ENCODER: "metalEncoder"
-    default: "marlin_native(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_native(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_NATIVE_NONE: "none", MARLIN_NATIVE_CUDA_STREAM: "cudaStream", MARLIN_NATIVE_METAL_QUEUE: "metalQueue",
+    MARLIN_NATIVE_METAL_COMMAND_BUFFER: "metalCommandBuffer", MARLIN_NATIVE_METAL_ENCODER: "metalEncoder",
+  ]
 }
 
 /// How a file names and stores its quantized layers
@@ -410,17 +310,11 @@ public struct Scheme: RawRepresentable, Hashable, Sendable, CustomStringConverti
   public static let mlx = Scheme(rawValue: MARLIN_SCHEME_MLX)
 
   /// Its name here, as "mlx".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_SCHEME_AUTO: "auto"
-    case MARLIN_SCHEME_COMPRESSED_TENSORS: "compressedTensors"
-    case MARLIN_SCHEME_GPTQ: "gptq"
-    case MARLIN_SCHEME_MARLIN_24: "marlin24"
-    case MARLIN_SCHEME_GGUF: "gguf"
-    case MARLIN_SCHEME_MLX: "mlx"
-    default: "marlin_scheme(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_scheme(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_SCHEME_AUTO: "auto", MARLIN_SCHEME_COMPRESSED_TENSORS: "compressedTensors", MARLIN_SCHEME_GPTQ: "gptq",
+    MARLIN_SCHEME_MARLIN_24: "marlin24", MARLIN_SCHEME_GGUF: "gguf", MARLIN_SCHEME_MLX: "mlx",
+  ]
 }
 
 /// Of a key-value of a checkpoint, or of the elements of an array
@@ -432,51 +326,29 @@ public struct ValueType: RawRepresentable, Hashable, Sendable, CustomStringConve
   public static let none = ValueType(rawValue: MARLIN_VALUE_NONE)
   /// An element is one byte: false if it is 0
   public static let bool = ValueType(rawValue: MARLIN_VALUE_BOOL)
-  /// `MARLIN_VALUE_I64`
   public static let i64 = ValueType(rawValue: MARLIN_VALUE_I64)
-  /// `MARLIN_VALUE_U64`
   public static let u64 = ValueType(rawValue: MARLIN_VALUE_U64)
-  /// `MARLIN_VALUE_F64`
   public static let f64 = ValueType(rawValue: MARLIN_VALUE_F64)
-  /// `MARLIN_VALUE_STRING`
   public static let string = ValueType(rawValue: MARLIN_VALUE_STRING)
   /// Of one element_type that is no ARRAY
   public static let array = ValueType(rawValue: MARLIN_VALUE_ARRAY)
   /// From here on: of elements only; a single number has 64 bits
   public static let i8 = ValueType(rawValue: MARLIN_VALUE_I8)
-  /// `MARLIN_VALUE_I16`
   public static let i16 = ValueType(rawValue: MARLIN_VALUE_I16)
-  /// `MARLIN_VALUE_I32`
   public static let i32 = ValueType(rawValue: MARLIN_VALUE_I32)
-  /// `MARLIN_VALUE_U8`
   public static let u8 = ValueType(rawValue: MARLIN_VALUE_U8)
-  /// `MARLIN_VALUE_U16`
   public static let u16 = ValueType(rawValue: MARLIN_VALUE_U16)
-  /// `MARLIN_VALUE_U32`
   public static let u32 = ValueType(rawValue: MARLIN_VALUE_U32)
-  /// `MARLIN_VALUE_F32`
   public static let f32 = ValueType(rawValue: MARLIN_VALUE_F32)
 
   /// Its name here, as "f32".
-  public var description: String {
-    switch rawValue {
-    case MARLIN_VALUE_NONE: "none"
-    case MARLIN_VALUE_BOOL: "bool"
-    case MARLIN_VALUE_I64: "i64"
-    case MARLIN_VALUE_U64: "u64"
-    case MARLIN_VALUE_F64: "f64"
-    case MARLIN_VALUE_STRING: "string"
-    case MARLIN_VALUE_ARRAY: "array"
-    case MARLIN_VALUE_I8: "i8"
-    case MARLIN_VALUE_I16: "i16"
-    case MARLIN_VALUE_I32: "i32"
-    case MARLIN_VALUE_U8: "u8"
-    case MARLIN_VALUE_U16: "u16"
-    case MARLIN_VALUE_U32: "u32"
-    case MARLIN_VALUE_F32: "f32"
-    default: "marlin_value_type(\(rawValue))"
-    }
-  }
+  public var description: String { Self.names[rawValue] ?? "marlin_value_type(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_VALUE_NONE: "none", MARLIN_VALUE_BOOL: "bool", MARLIN_VALUE_I64: "i64", MARLIN_VALUE_U64: "u64",
+    MARLIN_VALUE_F64: "f64", MARLIN_VALUE_STRING: "string", MARLIN_VALUE_ARRAY: "array", MARLIN_VALUE_I8: "i8",
+    MARLIN_VALUE_I16: "i16", MARLIN_VALUE_I32: "i32", MARLIN_VALUE_U8: "u8", MARLIN_VALUE_U16: "u16", MARLIN_VALUE_U32: "u32",
+    MARLIN_VALUE_F32: "f32",
+  ]
 }
 
 /// How to pack.
@@ -509,7 +381,6 @@ public struct LoadOptions: OptionSet, Hashable, Sendable {
   public static let prune2of4 = LoadOptions(rawValue: MARLIN_LOAD_PRUNE_2_4)
   /// For layers quantized on load
   public static let scalesMse = LoadOptions(rawValue: MARLIN_LOAD_SCALES_MSE)
-  /// `MARLIN_LOAD_OBEYS_2_4`
   public static let obeys2of4 = LoadOptions(rawValue: MARLIN_LOAD_OBEYS_2_4)
 }
 
@@ -520,9 +391,7 @@ public struct ConversionOptions: OptionSet, Hashable, Sendable {
 
   /// As the MARLIN_PACK_ flags of the same names
   public static let prune2of4 = ConversionOptions(rawValue: MARLIN_CONVERT_PRUNE_2_4)
-  /// `MARLIN_CONVERT_SCALES_MSE`
   public static let scalesMse = ConversionOptions(rawValue: MARLIN_CONVERT_SCALES_MSE)
-  /// `MARLIN_CONVERT_OBEYS_2_4`
   public static let obeys2of4 = ConversionOptions(rawValue: MARLIN_CONVERT_OBEYS_2_4)
   /// INT4 with a zero point a group
   public static let asymmetric = ConversionOptions(rawValue: MARLIN_CONVERT_ASYMMETRIC)

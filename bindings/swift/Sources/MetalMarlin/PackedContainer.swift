@@ -49,20 +49,25 @@ extension Checkpoint {
 }
 
 /// Calls with C's form of these entries, behind those that are `made`. What they point to lives during the call.
-private func withLoads(
-  _ entries: ArraySlice<PackedEntry>, _ made: [marlin_load_desc], _ body: ([marlin_load_desc]) throws(MarlinError) -> Void
-) throws(MarlinError) {
+func withLoads<R>(
+  _ entries: ArraySlice<PackedEntry>, _ made: [marlin_load_desc], _ body: ([marlin_load_desc]) throws(MarlinError) -> R
+) throws(MarlinError) -> R {
   guard let entry = entries.first else { return try body(made) }
-  var desc: marlin_load_desc = try loadDesc(entry)
+  var desc = marlin_load_desc.sized()
+  desc.flags = entry.options.rawValue
+  desc.format = entry.format.rawValue
+  desc.group_size = try count(entry.groupSize, "the group size")
+  desc.layer_count = try count(entry.layers.count, "the number of layers")
+  desc.expert_count = try count(entry.experts, "the number of experts")
   var shards: [marlin_shard] = []
   for layer in entry.layers { shards.append(try layer.shard()) }
-  try withC(entry.layers.map(\.name), what: "the layer's name") { (names) throws(MarlinError) in
+  return try withC(entry.layers.map(\.name), what: "the layer's name") { (names) throws(MarlinError) in
     try withRows(entry.layers.map(\.columnNorms)) { (norms) throws(MarlinError) in
       try shards.withUnsafeBufferPointer { (shards) throws(MarlinError) in
         desc.layers = names
         desc.shards = shards.baseAddress
         desc.column_norms = entry.options.contains(.prune2of4) ? norms : nil
-        try withLoads(entries.dropFirst(), made + [desc], body)
+        return try withLoads(entries.dropFirst(), made + [desc], body)
       }
     }
   }

@@ -31,23 +31,14 @@ public final class Weights: Sendable {
     callbacks.loaded = progress
     var entry = PackedEntry(layers)
     (entry.format, entry.groupSize, entry.options, entry.experts) = (format, groupSize, options, experts)
-    var desc: marlin_load_desc = try loadDesc(entry)
-    desc.progress = callbacks.cLoaded
-    desc.user = callbacks.user
-    var shards: [marlin_shard] = []
-    for layer in layers { shards.append(try layer.shard()) }
     self.context = context
-    handle = try withC(layers.map(\.name), what: "the layer's name") { (names) throws(MarlinError) in
-      try withRows(layers.map(\.columnNorms)) { (norms) throws(MarlinError) in
-        try shards.withUnsafeBufferPointer { (shards) throws(MarlinError) in
-          desc.layers = names
-          desc.shards = shards.baseAddress
-          desc.column_norms = options.contains(.prune2of4) ? norms : nil
-          return try Handle(keeping: context, destroy: \.weights_destroy) { api, out, error in
-            withExtendedLifetime((file, callbacks)) {
-              api.pointee.weights_load(context.handle.raw, file.handle.raw, &desc, out, error)
-            }
-          }
+    handle = try withLoads([entry], []) { (loads) throws(MarlinError) in
+      var desc: marlin_load_desc = loads[0]
+      desc.progress = callbacks.cLoaded
+      desc.user = callbacks.user
+      return try Handle(keeping: context, destroy: \.weights_destroy) { api, out, error in
+        withExtendedLifetime((file, callbacks)) {
+          api.pointee.weights_load(context.handle.raw, file.handle.raw, &desc, out, error)
         }
       }
     }
@@ -183,15 +174,4 @@ public final class Weights: Sendable {
       }
     }
   }
-}
-
-/// C's form of a load, without what points elsewhere.
-func loadDesc(_ entry: PackedEntry) throws(MarlinError) -> marlin_load_desc {
-  var desc = marlin_load_desc.sized()
-  desc.flags = entry.options.rawValue
-  desc.format = entry.format.rawValue
-  desc.group_size = try count(entry.groupSize, "the group size")
-  desc.layer_count = try count(entry.layers.count, "the number of layers")
-  desc.expert_count = try count(entry.experts, "the number of experts")
-  return desc
 }
