@@ -251,7 +251,8 @@ bool put_header(std::string& text, const std::string& file) {
 bed::Result<bed::Library> library_of(const std::string& text, const bed::CompileOptions& options, const std::string& name) {
   static std::mutex mutex;
   static std::map<std::string, bed::Library> libraries;
-  std::string key = std::to_string(options.language) + " " + std::to_string(static_cast<int>(options.contraction));
+  std::string key = std::to_string(options.language) + " " + std::to_string(static_cast<int>(options.contraction)) +
+                    (options.late_constants ? " late" : "");
   for (const std::string& define : options.defines) key += "\n" + define;
   key += "\n" + name + "\n" + text;
   {
@@ -315,6 +316,7 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   options.defines = source.defines;
   options.include_folders = {MARLIN_SHADERS};
   options.contraction = options_.contraction;
+  options.late_constants = source.defines.empty() && !options_.counted;  // only products need macros; what is counted is folded
   if (source.tensor) options.language = 17;
   const auto made = library_of(changed, options, source.file);
   if (!made) return Status::error(MARLIN_E_DEVICE, "%s", made.message().c_str());

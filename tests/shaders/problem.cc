@@ -108,13 +108,14 @@ std::string Spec::describe() const {
 
 metal_on_cpu::Library library(const std::string& file, const std::vector<std::string>& defines, const Setting& setting) {
   static std::map<std::string, metal_on_cpu::Library> libraries;
-  std::string key = file;
+  std::string key = file + (setting.count ? "\ncounted" : "");
   for (const std::string& d : defines) key += "\n" + d;
   if (setting.changes.empty()) {
     if (const auto found = libraries.find(key); found != libraries.end()) return found->second;
   }
   metal_on_cpu::CompileOptions options;
   options.defines = defines;
+  options.late_constants = defines.empty() && !setting.count;  // only products need macros; what is counted is folded
   if (file.starts_with("metal4/")) options.language = 17;
   auto made = metal_on_cpu::Library::from_file(folder_of(setting) + "/" + file, options);
   EXPECT_TRUE(made.ok()) << made.message();

@@ -32,6 +32,7 @@ struct Kernel::State {
   std::shared_ptr<const Library::State> library;
   std::string name;
   ConstantLiterals constants;
+  ConstantValues values;
 };
 
 struct Dispatch::State {
