@@ -26,7 +26,7 @@ using testing::AssertionSuccess;
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-int64_t float_constant(marlin_dtype type) {
+uint64_t float_constant(marlin_dtype type) {
   return type == MARLIN_F32 ? kFloat32 : type == MARLIN_F16 ? kFloat16 : type == MARLIN_BF16 ? kFloatBf16 : kFloatNone;
 }
 const char* float_name(marlin_dtype type) { return type == MARLIN_F32 ? "f32" : type == MARLIN_F16 ? "f16" : "bf16"; }
@@ -236,24 +236,26 @@ oracle::Weights Problem::expected() const {
 bool Problem::is_partial() const { return spec.splits > 1 || spec.epilogue >= MARLIN_EPILOGUE_SWIGLU; }
 
 Constants Problem::constants() const {
+  const auto number = [](auto value) { return static_cast<uint64_t>(value); };
   const bool own = !prepared_.empty();  // gathered or quantized
   Constants c;
-  c[MARLIN_CONSTANT_SCALE_TYPE] = int64_t{plan.layout.scale_constant()};
-  c[MARLIN_CONSTANT_ZERO_KIND] = int64_t{plan.layout.zero_constant()};
-  c[MARLIN_CONSTANT_GROUP_SHIFT] = int64_t{plan.layout.group_shift_constant()};
-  c[MARLIN_CONSTANT_ROW_FACTOR] = int64_t{plan.layout.row_factor};
+  c[MARLIN_CONSTANT_SCALE_TYPE] = number(plan.layout.scale_constant());
+  c[MARLIN_CONSTANT_ZERO_KIND] = number(plan.layout.zero_constant());
+  c[MARLIN_CONSTANT_GROUP_SHIFT] = number(plan.layout.group_shift_constant());
+  c[MARLIN_CONSTANT_ROW_FACTOR] = number(plan.layout.row_factor);
   c[MARLIN_CONSTANT_ALIGNED] = own || lda_ * oracle::bytes_of(spec.a_type) % 16 == 0;
   c[MARLIN_CONSTANT_RAGGED] = !own && spec.k != plan.layout.slots;
   c[MARLIN_CONSTANT_OUTPUT_TYPE] = float_constant(spec.c_type);
   c[MARLIN_CONSTANT_BIAS_TYPE] = float_constant(spec.bias_type);
-  c[MARLIN_CONSTANT_EPILOGUE] = int64_t{spec.epilogue};
+  c[MARLIN_CONSTANT_EPILOGUE] = number(spec.epilogue);
   c[MARLIN_CONSTANT_ACCUMULATE] = spec.accumulate;
   c[MARLIN_CONSTANT_PARTIAL] = is_partial();
   c[MARLIN_CONSTANT_INTERLEAVED] = spec.interleaved;
   c[MARLIN_CONSTANT_SLOT_TO_K] = plan.layout.permuted;
   c[MARLIN_CONSTANT_QUANTIZED] = spec.int8;
   c[MARLIN_CONSTANT_ROW_LIST] = false;
-  c[MARLIN_CONSTANT_CODE_FORM] = int64_t{plan.layout.code_form};
+  c[MARLIN_CONSTANT_ROUTING] = uint64_t{kRoutingNone};
+  c[MARLIN_CONSTANT_CODE_FORM] = number(plan.layout.code_form);
   return c;
 }
 

@@ -266,7 +266,7 @@ Result<Report> Dispatch::run() {
   if (std::string wrong = refuse_shape(s); !wrong.empty()) return Error{prefix + wrong};
   const bool checked = s.checked || s.counted;
   const GivenConstants given(k.values);
-  auto loaded = k.library->image(k.name, k.constants, checked, s.flush_to_zero);
+  auto loaded = k.library->image(k.name, k.constants, checked);
   if (!loaded) return loaded.error();
   const Image& image = *loaded.value();
   const msl::Kernel* kernel = image.find(k.name);
