@@ -6,5 +6,4 @@
 # data: shaders
 keep_images
 built release tests/gpu/all tests/shaders/all
-[ -n "${METAL_MARLIN_WHOLE:-}" ] || export METAL_MARLIN_PAIRS=20
 programs build/release "gpu|shaders" --only 'gpu_(products|mixtures|shaders)_test|^(product|mutations|prepare|names|layout)_test'
