@@ -6,7 +6,7 @@
 LABEL and both expressions are ctest's: they choose programs, and GTEST_FILTER chooses tests in them.
 A program that has passed with the same bytes, data, arguments and environment is not run again
 (build/passed). Prints "FAILED NAME: why" and "skipped NAME: why", what failed programs said, and as
-the last line "N passed, N failed, N skipped".
+the last line "N passed, N failed, N skipped". Ends with status 3 if a test failed.
 """
 import argparse
 import collections
@@ -126,7 +126,7 @@ def main():
         print(f"FAILED {arguments.prog}: no program of {sys.argv[1:]} ran a test")
         sums[1] = 1
     print(f"{sums[0]} passed, {sums[1]} failed, {sums[2]} skipped")
-    return 1 if sums[1] else 0
+    return 3 if sums[1] else 0
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 #include "testbed_device.h"
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <random>
+#include <regex>
 #include <sstream>
 #include <utility>
 
@@ -192,43 +194,28 @@ std::string text_of(const std::string& file) {
 
 /// Where a kernel is, and the macros that leave the others of its file out: compiling all of them takes minutes.
 Source source_of(const std::string& name) {
-  const auto starts = [&](const char* with) { return name.starts_with(with); };
-  if (starts("quantize_") || starts("gather_")) return {"prepare.metal", {}};
-  if (starts("unpack_")) return {"unpack.metal", {}};
-  if (!starts("gemv_") && !starts("regdecode_")) return {name + ".metal", {}};
-  std::istringstream parts(name);
-  std::string family, codes, activation, rows;
-  for (std::string* part : {&family, &codes, &activation}) std::getline(parts, *part, '_');
-  if (activation == "sparse") {
-    codes += "_sparse";
-    std::getline(parts, activation, '_');
-  }
-  std::getline(parts, rows, '_');
-  static const std::map<std::string, std::string> types = {{"fp4", "Fp4"},
-                                                           {"u4", "U4"},
-                                                           {"i8", "I8"},
-                                                           {"planes", "Planes"},
-                                                           {"fp4_sparse", "Fp4Sparse"},
-                                                           {"u4_sparse", "U4Sparse"},
-                                                           {"lut4", "Lut4"},
-                                                           {"floats", "Floats"}};
-  static const std::map<std::string, std::string> floats = {
+  static const std::regex product("(gemv|regdecode)_(\\w+)_(f32|f16|bf16|i8)_m(\\d+)(?:_n(\\d+)_(direct|threadgroup|tensor))?");
+  static const std::map<std::string, std::string> types = {
       {"f32", "float"}, {"f16", "half"}, {"bf16", "bfloat"}, {"i8", "char"}};
-  const std::string count = rows.substr(1);
-  Source source{
-      family + ".metal",
-      {"MARLIN_PRODUCTS(X)=X(" + codes + "," + types.at(codes) + "," + activation + "," + floats.at(activation) + ")"}};
-  if (name.ends_with("_tensor")) return {"regdecode_tensor.metal", source.defines, true};
-  std::string columns, last;  // how A is read
-  std::getline(std::getline(parts, columns, '_'), last);
-  const std::string shape = "(__VA_ARGS__," + count + (columns.empty() ? "" : "," + columns.substr(1));
-  if (family == "regdecode") {
-    source.defines.push_back("MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" +
-                             std::string(last == "direct" ? "DIRECT" : "THREADGROUP") + shape + ")");
-  } else {
-    source.defines.push_back("MARLIN_GEMV_ROWS(X,...)=X" + shape + ")");
+  std::smatch parts;
+  if (!std::regex_match(name, parts, product)) {
+    const std::string family = name.substr(0, name.find('_'));
+    return {(family == "quantize" || family == "gather" ? "prepare" : family) + ".metal", {}};
   }
-  return source;
+  const std::string codes = parts[2], activation = parts[3], how = parts[6];
+  std::string type;  // of the codes: Fp4Sparse for fp4_sparse
+  for (size_t i = 0; i < codes.size(); ++i)
+    if (codes[i] != '_') type += i == 0 || codes[i - 1] == '_' ? static_cast<char>(std::toupper(codes[i])) : codes[i];
+  std::vector<std::string> defines = {"MARLIN_PRODUCTS(X)=X(" + codes + "," + type + "," + activation + "," +
+                                      types.at(activation) + ")"};
+  if (how == "tensor") return {"regdecode_tensor.metal", defines, true};
+  if (how.empty())
+    defines.push_back("MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + parts[4].str() + ")");
+  else
+    defines.push_back(
+        "MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" + std::string(how == "direct" ? "DIRECT" : "THREADGROUP") +
+        "(__VA_ARGS__," + parts[4].str() + "," + parts[5].str() + ")");
+  return {parts[1].str() + ".metal", defines};
 }
 
 /// Puts the text of a header, and of those through which it is included, in the places of their #includes. False if the text
@@ -238,7 +225,7 @@ bool put_header(std::string& text, const std::string& file) {
   for (size_t at = text.find(include); at != std::string::npos; at = text.find(include, at + 1)) {
     const size_t begin = at + include.size(), end = text.find('"', begin);
     const std::string name = text.substr(begin, end - begin);
-    std::string header = name.starts_with("../") ? std::string() : text_of("/" + name);
+    std::string header = name.starts_with("../") ? std::string() : text_of("/metal/" + name);
     if (name != file && !put_header(header, file)) continue;
     text.replace(at, end + 1 - at, header);
     return true;
@@ -251,7 +238,8 @@ bool put_header(std::string& text, const std::string& file) {
 bed::Result<bed::Library> library_of(const std::string& text, const bed::CompileOptions& options, const std::string& name) {
   static std::mutex mutex;
   static std::map<std::string, bed::Library> libraries;
-  std::string key = std::to_string(options.language) + " " + std::to_string(static_cast<int>(options.contraction));
+  std::string key = std::to_string(options.language) + " " + std::to_string(static_cast<int>(options.contraction)) +
+                    (options.late_constants ? " late" : "");
   for (const std::string& define : options.defines) key += "\n" + define;
   key += "\n" + name + "\n" + text;
   {
@@ -296,7 +284,8 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   const std::lock_guard lock(mutex_);
   if (const auto found = libraries_.find(name); found != libraries_.end()) return found->second;
   const Source source = source_of(name);
-  std::string changed = text_of((source.tensor ? "/../metal4/" : "/") + source.file);
+  const std::string folder = source.tensor ? "/metal4/" : "/metal/";
+  std::string changed = text_of(folder + source.file);
   if (changed.empty())
     return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), source.file.c_str());
   for (const TestbedOptions::Change& change : options_.changes) {
@@ -313,10 +302,10 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   }
   bed::CompileOptions options;
   options.defines = source.defines;
-  options.include_folders = {MARLIN_SHADERS};
   options.contraction = options_.contraction;
+  options.late_constants = source.defines.empty() && !options_.counted;  // only products need macros; what is counted is folded
   if (source.tensor) options.language = 17;
-  const auto made = library_of(changed, options, source.file);
+  const auto made = library_of(changed, options, MARLIN_SHADERS + folder + source.file);  // as the tests of the shaders name it
   if (!made) return Status::error(MARLIN_E_DEVICE, "%s", made.message().c_str());
   const auto& names = made.value().kernel_names();
   if (std::find(names.begin(), names.end(), name) == names.end())

@@ -1,8 +1,6 @@
 #include "product_factors.h"
 
 #include <random>
-#include <set>
-#include <tuple>
 #include <utility>
 
 namespace trial {
@@ -81,31 +79,6 @@ Case case_of(const covering::Row& r, uint32_t seed) {
   if ((c.interleaved || c.epilogue >= MARLIN_EPILOGUE_SWIGLU) && c.n % 2 != 0) ++c.n;
   if (!f.k_quant) c.zero_type = kScales[random() % 3];
   return c;
-}
-
-std::vector<covering::Row> with_new_pairs(const std::vector<covering::Row>& rows, bool (*counts)(size_t, size_t)) {
-  using Pair = std::tuple<size_t, int, size_t, int>;
-  std::set<Pair> seen;
-  const auto new_pairs_of = [&](const covering::Row& row) {
-    std::vector<Pair> pairs;
-    for (size_t a = 0; a < row.size(); ++a)
-      for (size_t b = a + 1; b < row.size(); ++b)
-        if (counts(a, b) && !seen.contains({a, row[a], b, row[b]})) pairs.emplace_back(a, row[a], b, row[b]);
-    return pairs;
-  };
-  std::vector<covering::Row> kept;
-  while (true) {
-    const covering::Row* best = nullptr;
-    std::vector<Pair> most;
-    for (const covering::Row& row : rows)
-      if (std::vector<Pair> pairs = new_pairs_of(row); pairs.size() > most.size()) {
-        best = &row;
-        most = std::move(pairs);
-      }
-    if (best == nullptr) return kept;
-    seen.insert(most.begin(), most.end());
-    kept.push_back(*best);
-  }
 }
 
 }  // namespace trial

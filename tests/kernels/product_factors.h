@@ -55,8 +55,5 @@ const std::vector<int>& factor_levels();
 bool allowed(const covering::Row& row);
 /// Shapes and numbers inside the levels follow from the seed.
 Case case_of(const covering::Row& row, uint32_t seed);
-/// Few of these rows in which all choices meet that meet in any of them, of those factors a < b whose meeting counts. The row
-/// that adds the most comes first.
-std::vector<covering::Row> with_new_pairs(const std::vector<covering::Row>& rows, bool (*counts)(size_t a, size_t b));
 
 }  // namespace trial

@@ -5,7 +5,6 @@
 #include <ostream>
 #include <string>
 
-#include "campaigns.h"
 #include "formats/format_table.h"
 #include "problem.h"
 
@@ -52,16 +51,6 @@ inline size_t number_of(const Kind& kind) {
   size_t number = 0;
   while (kKinds[number].name != std::string(kind.name)) ++number;
   return number;
-}
-
-/// Kinds that share a kernel with others, from which they differ in the form of a code, meet every third row of kernels; a long
-/// campaign runs all.
-inline bool is_drawn(const Kind& kind, size_t row) {
-  constexpr size_t kOwnKernels = 14;
-  const size_t number = number_of(kind);
-  bool all = number < kOwnKernels;
-  for (const char* name : {"q4_k", "q6_k", "iq4_xs", "nf4", "bf16"}) all |= kind.name == std::string(name);
-  return all || whole_campaigns() || row % 3 == number % 3;
 }
 
 /// Floats as they are, whose only scale is 2^0.

@@ -25,7 +25,7 @@ using testing::AssertionSuccess;
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-int64_t float_constant(marlin_dtype type) {
+uint64_t float_constant(marlin_dtype type) {
   return type == MARLIN_F32 ? kFloat32 : type == MARLIN_F16 ? kFloat16 : type == MARLIN_BF16 ? kFloatBf16 : kFloatNone;
 }
 const char* float_name(marlin_dtype type) { return type == MARLIN_F32 ? "f32" : type == MARLIN_F16 ? "f16" : "bf16"; }
@@ -95,13 +95,14 @@ const KernelRow& kernel_row(const Case& spec) {
 
 metal_on_cpu::Library library(const std::string& file, const std::vector<std::string>& defines, const Setting& setting) {
   static std::map<std::string, metal_on_cpu::Library> libraries;
-  std::string key = file;
+  std::string key = file + (setting.count ? "\ncounted" : "");
   for (const std::string& d : defines) key += "\n" + d;
   if (setting.changes.empty()) {
     if (const auto found = libraries.find(key); found != libraries.end()) return found->second;
   }
   metal_on_cpu::CompileOptions options;
   options.defines = defines;
+  options.late_constants = defines.empty() && !setting.count;  // only products need macros; what is counted is folded
   if (file.starts_with("metal4/")) options.language = 17;
   auto made = metal_on_cpu::Library::from_file(folder_of(setting) + "/" + file, options);
   EXPECT_TRUE(made.ok()) << made.message();
@@ -153,24 +154,26 @@ oracle::Weights Problem::expected() const {
 bool Problem::is_partial() const { return spec.splits > 1 || spec.epilogue >= MARLIN_EPILOGUE_SWIGLU; }
 
 Constants Problem::constants() const {
+  const auto number = [](auto value) { return static_cast<uint64_t>(value); };
   const bool own = !prepared_.empty();  // gathered or quantized
   Constants c;
-  c[MARLIN_CONSTANT_SCALE_TYPE] = int64_t{plan.layout.scale_constant()};
-  c[MARLIN_CONSTANT_ZERO_KIND] = int64_t{plan.layout.zero_constant()};
-  c[MARLIN_CONSTANT_GROUP_SHIFT] = int64_t{plan.layout.group_shift_constant()};
-  c[MARLIN_CONSTANT_ROW_FACTOR] = int64_t{plan.layout.row_factor};
+  c[MARLIN_CONSTANT_SCALE_TYPE] = number(plan.layout.scale_constant());
+  c[MARLIN_CONSTANT_ZERO_KIND] = number(plan.layout.zero_constant());
+  c[MARLIN_CONSTANT_GROUP_SHIFT] = number(plan.layout.group_shift_constant());
+  c[MARLIN_CONSTANT_ROW_FACTOR] = number(plan.layout.row_factor);
   c[MARLIN_CONSTANT_ALIGNED] = own || lda_ * oracle::bytes_of(spec.a_type) % 16 == 0;
   c[MARLIN_CONSTANT_RAGGED] = !own && spec.k != plan.layout.slots;
   c[MARLIN_CONSTANT_OUTPUT_TYPE] = float_constant(spec.c_type);
   c[MARLIN_CONSTANT_BIAS_TYPE] = float_constant(spec.bias_type);
-  c[MARLIN_CONSTANT_EPILOGUE] = int64_t{spec.epilogue};
+  c[MARLIN_CONSTANT_EPILOGUE] = number(spec.epilogue);
   c[MARLIN_CONSTANT_ACCUMULATE] = spec.accumulate;
   c[MARLIN_CONSTANT_PARTIAL] = is_partial();
   c[MARLIN_CONSTANT_INTERLEAVED] = spec.interleaved;
   c[MARLIN_CONSTANT_SLOT_TO_K] = plan.layout.permuted;
   c[MARLIN_CONSTANT_QUANTIZED] = int8();
   c[MARLIN_CONSTANT_ROW_LIST] = false;
-  c[MARLIN_CONSTANT_CODE_FORM] = int64_t{plan.layout.code_form};
+  c[MARLIN_CONSTANT_ROUTING] = uint64_t{kRoutingNone};
+  c[MARLIN_CONSTANT_CODE_FORM] = number(plan.layout.code_form);
   return c;
 }
 

@@ -5,5 +5,5 @@
 # packages: testbed
 # data: shaders docs
 keep_images
-built release tests/shaders/all
-programs build/release shaders --only 'counters_test|decoding_work'
+built release marlin_tests_shaders_counted
+programs build/release shaders_counted

@@ -1,10 +1,9 @@
 # about: the Metal shaders on the CPU: each kernel, kind of weights and planted mistake, and the first rows of pairs of choices
 # inputs: src include shaders tests/gpu tests/problem tests/shaders tests/metal_on_cpu
-# seconds: 260
+# seconds: 200
 # when: core
 # packages: testbed
 # data: shaders
 keep_images
-built release tests/gpu/all tests/shaders/all
-[ -n "${METAL_MARLIN_WHOLE:-}" ] || export METAL_MARLIN_PAIRS=20
-programs build/release "gpu|shaders" --only 'gpu_(products|mixtures|shaders)_test|^(product|mutations|prepare|names|layout)_test'
+built release marlin_tests_shaders_core
+programs build/release shaders_core

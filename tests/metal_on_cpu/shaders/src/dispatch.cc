@@ -143,7 +143,7 @@ class Run {
 std::string missing_buffers(const msl::Kernel& kernel, const std::map<int, BufferBinding>& buffers) {
   for (uint32_t i = 0; i < kernel.param_count; ++i) {
     const msl::Param& p = kernel.params[i];
-    if (!p.enabled || p.kind == msl::kBuiltinParam) continue;
+    if (p.kind == msl::kBuiltinParam || !msl::exists(p)) continue;
     const std::string name = "'" + std::string(p.name) + "' [[buffer(" + std::to_string(p.index) + ")]]";
     const auto found = buffers.find(p.index);
     if (found == buffers.end()) return "no buffer is given for " + name;
@@ -265,7 +265,8 @@ Result<Report> Dispatch::run() {
   }
   if (std::string wrong = refuse_shape(s); !wrong.empty()) return Error{prefix + wrong};
   const bool checked = s.checked || s.counted;
-  auto loaded = k.library->image(k.name, k.constants, checked, s.flush_to_zero);
+  const GivenConstants given(k.values);
+  auto loaded = k.library->image(k.name, k.constants, checked);
   if (!loaded) return loaded.error();
   const Image& image = *loaded.value();
   const msl::Kernel* kernel = image.find(k.name);

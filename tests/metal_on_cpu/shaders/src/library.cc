@@ -33,14 +33,15 @@ std::string literal(const ConstantValue& value) {
 constexpr size_t kPartKernels = 8;
 
 Result<std::shared_ptr<const Image>> Library::State::image(const std::string& kernel, const ConstantLiterals& constants,
-                                                           bool checked, bool flush_to_zero, size_t together) const {
+                                                           bool checked, size_t together) const {
   const auto found = std::find(source.kernels.begin(), source.kernels.end(), kernel);
+  const ConstantLiterals& folded = options.late_constants ? ConstantLiterals() : constants;
   if (together == 0) together = constants.empty() ? kPartKernels : 1;
   const auto number = found == source.kernels.end() ? 0 : static_cast<size_t>(found - source.kernels.begin());
   const size_t first = number / together * together;
-  const ImageRequest request{{first, first + together}, constants, checked, flush_to_zero};
+  const ImageRequest request{{first, first + together}, folded, checked};
   const std::string part = std::to_string(first) + "+" + std::to_string(together);
-  const Key k{constants, checked, flush_to_zero, part};
+  const Key k{folded, checked, part};
   {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (const auto kept = images_.find(k); kept != images_.end()) return kept->second;
@@ -61,7 +62,7 @@ std::string Library::State::compile_all(const ConstantLiterals& constants) const
   const auto work = [&] {
     for (size_t i = next++; i < parts; i = next++) {
       const auto loaded = image(i * kPartKernels < source.kernels.size() ? source.kernels[i * kPartKernels] : "", constants,
-                                true, false, kPartKernels);
+                                true, kPartKernels);
       if (!loaded) errors[i] = loaded.message();
     }
   };
@@ -110,6 +111,7 @@ Kernel Library::kernel(const std::string& name) const {
 
 Kernel& Kernel::constant(uint32_t index, ConstantValue value) {
   state_->constants[index] = literal(value);
+  state_->values[index] = std::visit([](auto v) { return static_cast<double>(v); }, value);
   return *this;
 }
 

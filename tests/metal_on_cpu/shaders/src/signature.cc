@@ -35,11 +35,12 @@ Result<Signature> Kernel::signature() const {
   if (!loaded) return loaded.error();
   const msl::Kernel* const kernel = loaded.value()->find(state_->name);
   if (!kernel) return Error{state_->library->name + ": there is no kernel '" + state_->name + "'"};
+  const GivenConstants given(state_->values);
   Signature signature;
   if (kernel->max_threads) signature.max_threads = kernel->max_threads;
   for (uint32_t i = 0; i < kernel->param_count; ++i) {
     const msl::Param& p = kernel->params[i];
-    if (!p.enabled || p.kind == msl::kBuiltinParam) continue;
+    if (p.kind == msl::kBuiltinParam || !msl::exists(p)) continue;
     signature.arguments.push_back({static_cast<uint32_t>(p.index), p.name, p.reference});
   }
   Dispatch probe = dispatch();

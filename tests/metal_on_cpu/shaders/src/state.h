@@ -18,12 +18,12 @@ struct Library::State {
   /// The image for these constants with this kernel, compiled at its first use. Threads may call it at once. `together` is how
   /// many kernels of a source are compiled with this one; 0: one if there are constants, else some.
   Result<std::shared_ptr<const Image>> image(const std::string& kernel, const ConstantLiterals& constants, bool checked,
-                                             bool flush_to_zero = false, size_t together = 0) const;
+                                             size_t together = 0) const;
   /// Compiles all parts, several at once. Empty, or the error.
   std::string compile_all(const ConstantLiterals& constants) const;
 
  private:
-  using Key = std::tuple<ConstantLiterals, bool, bool, std::string>;
+  using Key = std::tuple<ConstantLiterals, bool, std::string>;
   mutable std::mutex mutex_;
   mutable std::map<Key, std::shared_ptr<const Image>> images_;
 };
@@ -32,6 +32,7 @@ struct Kernel::State {
   std::shared_ptr<const Library::State> library;
   std::string name;
   ConstantLiterals constants;
+  ConstantValues values;
 };
 
 struct Dispatch::State {

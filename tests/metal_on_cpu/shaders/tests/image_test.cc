@@ -1,4 +1,5 @@
 // The folder of images; libraries of more kernels than one image holds.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -73,6 +74,43 @@ TEST_F(Images, OfALibraryHoldPartsOfItsKernels) {
     ASSERT_TRUE(r.ok()) << r.message();
     EXPECT_EQ(y[1], 2 * std::atoi(kernel + 5) + (kernel == std::string("times7") ? 7 : 0) + 5) << kernel;
   }
+}
+
+TEST_F(Images, OfLateConstantsServeAllTheirValues) {
+  CompileOptions options;
+  options.cache = (folder_ / "late").string();
+  options.late_constants = true;
+  const auto library = Library::from_source(
+      "constant int given [[function_constant(0)]]; constant float by [[function_constant(1)]];\n"
+      "constant int add = is_function_constant_defined(given) ? given : 7;\n"
+      "constant bool adds = add != 0;\n"
+      "kernel void k(device float* y [[buffer(0)]], device const int* x [[buffer(1), function_constant(adds)]]) {\n"
+      "  y[0] = (adds ? *x + add : 100) * by;\n}\n",
+      options, "late.metal");
+  ASSERT_TRUE(library.ok()) << library.message();
+  const int x = 1;
+  float y = 0;
+  const auto run = [&](std::optional<int64_t> given, std::optional<double> by, bool has_x) {
+    Kernel kernel = library.value().kernel("k");
+    if (given) kernel.constant(0, *given);
+    if (by) kernel.constant(1, *by);
+    Dispatch dispatch = kernel.dispatch();
+    if (has_x) dispatch.buffer(1, &x, sizeof x);
+    const auto report = dispatch.output(0, &y, sizeof y).check().run();
+    return report ? report.value().text() : report.message();
+  };
+  EXPECT_EQ(run(-4, 0.5, true), "");
+  EXPECT_EQ(y, -1.5f);
+  EXPECT_EQ(run({}, 2.0, true), "");
+  EXPECT_EQ(y, 16.0f);
+  EXPECT_EQ(run(0, 2.0, false), "");
+  EXPECT_EQ(y, 200.0f);
+  EXPECT_THAT(run(4, 2.0, false), testing::HasSubstr("no buffer is given for 'x'"));
+  EXPECT_THAT(run(4, {}, true),
+              testing::HasSubstr("late.metal:5: undefined-function-constant: function constant 'by' is read"));
+  size_t images = 0;
+  for (const auto& file : fs::recursive_directory_iterator(options.cache)) images += file.path().extension() == ".so";
+  EXPECT_EQ(images, 1u);
 }
 
 }  // namespace

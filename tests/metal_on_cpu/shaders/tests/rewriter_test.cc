@@ -39,7 +39,14 @@ TEST(Rewriter, GivesFunctionConstantsTheirValues) {
   EXPECT_EQ(rewritten("constant bool flag [[function_constant(3)]];", constants),
             "static constexpr bool flag=bool(true); static constexpr bool msl_defined_flag=true;");
   EXPECT_EQ(rewritten("constant int n [[function_constant(4)]];", constants),
-            "static constexpr msl::UndefinedConstant<int> n{\"n\"}; static constexpr bool msl_defined_n=false;");
+            "static constexpr msl::Constant<int,4> n{\"n\"}; static constexpr bool msl_defined_n=false;");
+  EXPECT_EQ(
+      rewritten(
+          "constant int n [[function_constant(4)]]; constant bool big = n > 3; constant bool all = big; constant int k = 1;",
+          {}, Rewriting::kCompileLate),
+      "static constexpr msl::Constant<int,4> n{\"n\"}; static constexpr msl::ConstantDefined<4> msl_defined_n{}; "
+      "static const struct { MSL_INLINE operator bool() const { return bool(n > 3); } } big{}; "
+      "static const struct { MSL_INLINE operator bool() const { return bool(big); } } all{}; const int k = 1;");
 }
 
 TEST(Rewriter, DropsWhatThePreprocessorLeavesOfUnrolling) {
@@ -59,8 +66,8 @@ TEST(Rewriter, RegistersKernelsAndInstantiations) {
       "template [[host_name(\"k_float\")]] kernel void k<float>(device float*, uint);\n";
   const Rewritten r = rewrite(tokenize(text), Rewriting::kCompile, {});
   EXPECT_THAT(r.kernels, ElementsAre("k_float"));
-  EXPECT_THAT(r.text, HasSubstr("msl_params_1={{{msl::kBufferParam,msl::kBuiltinCount,false,true,2,0,\"p\"},"
-                                "{msl::kBuiltinParam,msl::kThreadPositionInGrid,false,true,0,0,\"i\"}}};"));
+  EXPECT_THAT(r.text, HasSubstr("msl_params_1={{{msl::kBufferParam,msl::kBuiltinCount,false,nullptr,2,0,\"p\"},"
+                                "{msl::kBuiltinParam,msl::kThreadPositionInGrid,false,nullptr,0,0,\"i\"}}};"));
   EXPECT_THAT(r.text, HasSubstr("MSL_KERNEL(msl_kernel_2,\"k_float\",msl_params_1,2,0,\"shader\",1,1,::k< float >);"));
 }
 

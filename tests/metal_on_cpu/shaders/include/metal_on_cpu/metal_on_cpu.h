@@ -43,6 +43,9 @@ struct CompileOptions {
   /// 14: the language of Metal up to 3.2, to which C++17 is an extension. 17: that of Metal 4, with tensors.
   int language = 14;
   Contraction contraction = Contraction::kFloat;
+  /// One image of a kernel serves all sets of function constants, of at most 53 bits each: it asks for their values when it
+  /// runs. Nothing is folded, so the image is larger and slower than one of a single set.
+  bool late_constants = false;
   /// Where images are kept; empty: $METAL_ON_CPU_CACHE, or a folder of this user under the temporary folder.
   std::string cache;
 };

@@ -28,11 +28,13 @@ struct Param {
   ParamKind kind;
   Builtin builtin;     // of kBuiltinParam
   bool read_only;      // pointer or reference to const
-  bool enabled;        // false: its [[function_constant]] is false, the argument does not exist
+  bool (*enabled)();   // what its [[function_constant]] says; null: there is none, and the argument exists
   int32_t index;       // of buffer(n)
   uint32_t reference;  // size of what a reference refers to, in bytes; 0 for a pointer
   const char* name;
 };
+
+inline bool exists(const Param& p) { return !p.enabled || p.enabled(); }
 
 struct Arguments {
   void* const* buffers;
@@ -82,7 +84,7 @@ struct Participant {
   uint64_t seed;
 };
 
-/// Shadows of what a shuffle takes and gives: of the value and of the result, so many bytes each.
+/// Bytes of the shadow of what a shuffle takes, and of the shadow of what it gives.
 constexpr size_t kShuffleShadow = 16;
 
 /// Computes the results of all active lanes; lanes[i] is what lane i handed in.
@@ -99,7 +101,8 @@ uint32_t msl_lane();
 void* msl_threadgroup_variable(uint32_t id, size_t size, size_t align, const char* name, const char* file, uint32_t line);
 void msl_inactive_lane(uint32_t reader, uint32_t source);
 void msl_vector_index(long index, int size, const char* file, uint32_t line);
-void msl_undefined_constant(const char* name);
+__attribute__((const)) double msl_constant(uint32_t index, const char* name);
+__attribute__((const)) bool msl_constant_defined(uint32_t index);
 void msl_tensor_operation(uint32_t simdgroups, const msl::TensorOperation* what, const char* file, uint32_t line,
                           uint32_t column);
 msl::Participant msl_participant(uint32_t simdgroups);

@@ -26,7 +26,7 @@ struct Argument<T*> {
   static constexpr bool read_only = std::is_const_v<T>;
   static constexpr uint32_t reference = 0;
   static MSL_RUNTIME T* get(const Param& p, const Arguments& all) {
-    if (!p.enabled) return nullptr;
+    if (!exists(p)) return nullptr;
     return reinterpret_cast<T*>(all.buffers[p.index]);
   }
 };
@@ -75,13 +75,15 @@ struct Completed {
   static constexpr Table table = make();
 };
 
-template <class T>
-struct UndefinedConstant {  // a function constant without a value: reading it is a finding
+/// A function constant that is not folded: a dispatch gives its value, and reading it without one is a finding.
+template <class T, uint32_t index>
+struct Constant {
   const char* name;
-  MSL_INLINE operator T() const {
-    msl_undefined_constant(name);
-    return T();
-  }
+  MSL_INLINE operator T() const { return static_cast<T>(msl_constant(index, name)); }
+};
+template <uint32_t index>
+struct ConstantDefined {
+  MSL_INLINE operator bool() const { return msl_constant_defined(index); }
 };
 }  // namespace msl
 

@@ -114,6 +114,8 @@ Words language_flags(const CompileOptions& options) {
                "-ffloat16-excess-precision=none",
                "-Xclang",
                "-fbfloat16-excess-precision=none",
+               "-Xclang",
+               "-fdenormal-fp-math-f32=dynamic,dynamic",  // each dispatch says whether it flushes them
                "-fno-math-errno",
                "-fno-strict-float-cast-overflow",  // out of an integer's range: the nearest one; a NaN: 0
                "-Wno-everything",

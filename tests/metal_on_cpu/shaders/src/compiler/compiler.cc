@@ -86,10 +86,11 @@ Result<Preprocessed> preprocess(const std::string& name, const std::string& text
 Result<std::string> compile(const Preprocessed& source, const ImageRequest& request, const CompileOptions& options) {
   auto folder = cache_folder(options);
   if (!folder) return folder.error();
-  const Rewritten rewritten = rewrite(tokenize(source.text), Rewriting::kCompile, request.constants, request.range);
+  const Rewritten rewritten =
+      rewrite(tokenize(source.text), options.late_constants ? Rewriting::kCompileLate : Rewriting::kCompile, request.constants,
+              request.range);
   if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
-  Words language = language_flags(options);
-  if (request.flush_to_zero) language = language + Words{"-Xclang", "-fdenormal-fp-math-f32=preserve-sign,preserve-sign"};
+  const Words language = language_flags(options);
   const std::string key = digest(prelude_digest() + (request.checked ? "checked" : "fast") + join(language) +
                                  join(checking_flags()) + rewritten.text);
   const fs::path image = folder.value() / (key + ".so");

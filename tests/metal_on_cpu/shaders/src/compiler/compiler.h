@@ -22,7 +22,6 @@ struct ImageRequest {
   KernelRange range;  // of a source's kernels
   ConstantLiterals constants;
   bool checked = false;
-  bool flush_to_zero = false;  // what the optimizer computes is as the dispatch computes
 };
 /// The path of the image. Several threads and processes may ask for the same at once.
 Result<std::string> compile(const Preprocessed& source, const ImageRequest& request, const CompileOptions& options);

@@ -115,7 +115,7 @@ class Reader {
       if (const Attribute* b = find(attributes, "buffer")) {
         add("kBufferParam", "kBuiltinCount", enabled(attributes), index(parameter[0], *b), name);
       } else if (const char* builtin = builtin_among(attributes)) {
-        add("kBuiltinParam", builtin, "true", "0", name);
+        add("kBuiltinParam", builtin, "nullptr", "0", name);
       } else if (refers(s_, parameter)) {
         while (given.contains(std::to_string(free_index))) free_index++;
         add("kBufferParam", "kBuiltinCount", enabled(attributes), std::to_string(free_index++), name);
@@ -135,9 +135,10 @@ class Reader {
 
   std::string enabled(const std::vector<Attribute>& attributes) const {
     const Attribute* a = find(attributes, "function_constant");
-    if (!a) return "true";
-    return (constants_.contains(a->argument) ? "msl_defined_" + a->argument + " && " : "") + "static_cast<bool>(" +
-           a->argument + ")";
+    if (!a) return "nullptr";
+    return "+[]() MSL_RUNTIME -> bool { return " +
+           (constants_.contains(a->argument) ? "msl_defined_" + a->argument + " && " : "") + "static_cast<bool>(" +
+           a->argument + "); }";
   }
 
   std::string index(size_t token, const Attribute& a) {

@@ -29,7 +29,7 @@ class Rewriter {
   }
 
  private:
-  bool compiling() const { return mode_ == Rewriting::kCompile; }
+  bool compiling() const { return mode_ != Rewriting::kCheck; }
   void fail(size_t token, std::string message) { out_.errors.push_back(s_.diagnostic(token, std::move(message))); }
   std::string fresh(const char* prefix) { return std::string("msl_") + prefix + std::to_string(++count_); }
 
@@ -78,7 +78,7 @@ class Rewriter {
       strip(d.close, d.end);
     } else if (d.kind == Declaration::kFunction) {
       function(d);
-    } else if (!function_constant(d) && !instantiation(d)) {
+    } else if (!function_constant(d) && !instantiation(d) && !late_variable(d)) {
       strip(d.begin, d.end);
     }
   }
@@ -299,15 +299,36 @@ class Rewriter {
     erase(d.begin, d.end);
     out_.constants.push_back(*number);
     s_.tokens[d.begin].text = constant_definition(type, name, *number) + s_.tokens[d.begin].text;
+    if (mode_ == Rewriting::kCompileLate) late_.insert(name);
+    return true;
+  }
+
+  // constant T name = value; where the value depends on constants that come late: it is computed wherever it is read.
+  bool late_variable(const Declaration& d) {
+    const std::vector<size_t> t = significant(s_, d.begin, d.end);
+    const auto equals = std::find_if(t.begin(), t.end(), [&](size_t i) { return s_.tokens[i].is_mark("="); });
+    const auto is_late = [&](size_t i) { return s_.tokens[i].kind == Token::kName && late_.contains(s_.tokens[i].text); };
+    if (!s_.tokens[t[0]].is("constant") || std::none_of(equals, t.end(), is_late)) return false;
+    const auto behind = static_cast<size_t>(equals - t.begin());
+    const std::string type = join(s_, t, 1, behind - 1), name = s_.tokens[t[behind - 1]].text,
+                      value = join(s_, t, behind + 1, t.size() - 1);
+    erase(d.begin, d.end);
+    s_.tokens[d.begin].text = "static const struct { MSL_INLINE operator " + type + "() const { return " + type + "(" + value +
+                              "); } } " + name + "{};" + s_.tokens[d.begin].text;
+    late_.insert(name);
     return true;
   }
 
   std::string constant_definition(const std::string& type, const std::string& name, uint32_t index) const {
     const std::string* value = nullptr;
     if (const auto i = constants_.find(index); i != constants_.end()) value = &i->second;
-    const std::string defined = " static constexpr bool msl_defined_" + name + "=" + (value ? "true" : "false") + ";";
-    if (value) return "static constexpr " + type + " " + name + "=" + type + "(" + *value + ");" + defined;
-    return "static constexpr msl::UndefinedConstant<" + type + "> " + name + "{\"" + name + "\"};" + defined;
+    const std::string number = std::to_string(index);
+    const std::string late = "static constexpr msl::Constant<" + type + "," + number + "> " + name + "{\"" + name + "\"};";
+    const std::string defined = " static constexpr bool msl_defined_" + name + "=";
+    if (mode_ == Rewriting::kCompileLate)
+      return late + " static constexpr msl::ConstantDefined<" + number + "> msl_defined_" + name + "{};";
+    if (!value) return late + defined + "false;";
+    return "static constexpr " + type + " " + name + "=" + type + "(" + *value + ");" + defined + "true;";
   }
 
   // Threadgroup variables: storage of the runtime, one a threadgroup.
@@ -385,6 +406,7 @@ class Rewriter {
   std::map<std::string, std::string> seen_;  // header without address spaces: body
   std::map<std::string, Known> known_;       // kernel functions by name
   std::set<std::string> constant_names_;
+  std::set<std::string> late_;  // constants whose values come with a dispatch, and variables that depend on them
 };
 
 }  // namespace

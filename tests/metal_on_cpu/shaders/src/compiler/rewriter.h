@@ -15,8 +15,9 @@ namespace metal_on_cpu {
 using ConstantLiterals = std::map<uint32_t, std::string>;
 
 enum class Rewriting {
-  kCompile,  // address spaces vanish, kernels are registered, threadgroup variables live in the runtime
-  kCheck,    // address spaces stay, for clang's own type checks
+  kCompile,      // address spaces vanish, kernels are registered, threadgroup variables live in the runtime
+  kCompileLate,  // the same for CompileOptions::late_constants
+  kCheck,        // address spaces stay, for clang's own type checks
 };
 
 struct Rewritten {

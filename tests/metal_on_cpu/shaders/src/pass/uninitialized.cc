@@ -53,8 +53,8 @@ std::vector<Padding> padding_of(const llvm::DataLayout& layout, llvm::Type* type
   return all;
 }
 
-// A call of metal::shuffle: a value, an index and three more. The value comes in as many parts of up to 16 bytes as the result
-// has, each of which but the last has eight.
+// A call of metal::shuffle: a value, an index and three more. The value and the result come in equally many parts. The last
+// part has at most 16 bytes, and each other part has eight.
 class Shuffle {
  public:
   /// Values of more than 16 bytes are passed in memory, and are taken to be known.

@@ -134,13 +134,16 @@ MSL_EXPORT void msl_vector_index(long index, int size, const char* file, uint32_
   }
   w->abandon();
 }
-MSL_EXPORT void msl_undefined_constant(const char* name) {
+MSL_EXPORT bool msl_constant_defined(uint32_t index) { return metal_on_cpu::GivenConstants::find(index) != nullptr; }
+MSL_EXPORT double msl_constant(uint32_t index, const char* name) {
+  if (const double* value = metal_on_cpu::GivenConstants::find(index)) return *value;
   Worker* w = Worker::current();
-  if (!w || !w->lane()) return;
+  if (!w || !w->lane()) return 0;
   if (Finding* f = w->report("undefined-function-constant", Where::address(__builtin_return_address(0)))) {
     f->message = std::string("function constant '") + name + "' is read but has no value";
   }
   w->abandon();
+  return 0;
 }
 MSL_EXPORT void msl_uninitialized_use(bool unknown) {
   Worker* w = Worker::current();

@@ -11,6 +11,7 @@ constexpr uint32_t kMaxAbandoned = 8;
 
 }  // namespace
 
+thread_local constinit const ConstantValues* GivenConstants::current_ = nullptr;
 thread_local constinit Worker* Worker::current_ = nullptr;
 
 Worker::Worker()

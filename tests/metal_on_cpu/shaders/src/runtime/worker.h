@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../../include/metal_on_cpu/metal_on_cpu.h"
@@ -22,6 +24,26 @@ constexpr size_t kMaxThreadgroupMemory = 32768;
 // An odd number of pages, and see stack_top(): at 128 KiB from one another, what the lanes hold at equal depths would share a
 // few sets of the caches, which then keep nothing from one lane's turn to its next.
 constexpr size_t kStack = 33 * kPage;
+
+/// Values of function constants, which images ask for that have not folded them, as long as this object lives.
+using ConstantValues = std::map<uint32_t, double>;
+class GivenConstants {
+ public:
+  explicit GivenConstants(const ConstantValues& values) : before_(std::exchange(current_, &values)) {}
+  ~GivenConstants() { current_ = before_; }
+  GivenConstants(const GivenConstants&) = delete;
+  GivenConstants& operator=(const GivenConstants&) = delete;
+  /// Null: the constant has no value.
+  static const double* find(uint32_t index) {
+    if (!current_) return nullptr;
+    const auto found = current_->find(index);
+    return found == current_->end() ? nullptr : &found->second;
+  }
+
+ private:
+  static thread_local constinit const ConstantValues* current_ __attribute__((tls_model("initial-exec")));
+  const ConstantValues* const before_;
+};
 
 /// A dispatch.
 struct DispatchedWork {
