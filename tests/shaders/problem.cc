@@ -32,7 +32,9 @@ const char* float_name(marlin_dtype type) { return type == MARLIN_F32 ? "f32" : 
 const char* msl_name(marlin_dtype type) { return type == MARLIN_F32 ? "float" : type == MARLIN_F16 ? "half" : "bfloat"; }
 
 const char* codes_type(gpu::KernelCodes kind) {
-  constexpr const char* kTypes[] = {"Fp4", "U4", "I8", "Fp4Sparse", "U4Sparse", "Planes", "Lut4", "Floats"};
+  // Of Metal's kinds; CUDA's own have none.
+  constexpr const char* kTypes[gpu::kKernelCodes] = {"Fp4",    "U4", "I8", "Fp4Sparse", "U4Sparse",
+                                                     "Planes", "",   "",   "Lut4",      "Floats"};
   return kTypes[static_cast<int>(kind)];
 }
 
