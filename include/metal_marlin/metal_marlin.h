@@ -240,7 +240,7 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 
 /* marlin_gemm_desc::flags */
 #define MARLIN_GEMM_ACCUMULATE 1u    /* C += ... */
-#define MARLIN_GEMM_ROW_INVARIANT 2u /* a row has the same bits whatever M is: see RESULTS */
+#define MARLIN_GEMM_ROW_INVARIANT 2u /* a row has the same bits for every M: see RESULTS */
 /* marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags */
 #define MARLIN_PACK_ADDITIVE_ZEROS 1u      /* q * s + zero: MLX, Q4_1, AWQ gemv_fast */
 #define MARLIN_PACK_DIVIDE_SCALE 2u        /* tensor_scale divides: compressed-tensors NVFP4 */

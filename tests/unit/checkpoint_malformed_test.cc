@@ -38,7 +38,7 @@ void pack_for_metal(const WeightSource& source, const Status& read, Tally& tally
   constexpr uint64_t kMostBytes = 1 << 20;  // a header may promise more than the test wants to allocate
   const gpu::Policy& policy = gpu::simdgroup_policy();
   std::unique_ptr<WidenedSource> widened;
-  if (!gpu::is_basic(source.meta()) && !policy.reads(source.meta())) {
+  if (!policy.reads(source.meta())) {
     ASSERT_TRUE(is_narrow(source.meta()));
     widened = std::make_unique<WidenedSource>(source);
   }
