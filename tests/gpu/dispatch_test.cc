@@ -12,6 +12,8 @@ using gpu::ActivationKind;
 using gpu::KernelCodes;
 
 constexpr const char* kCodes[] = {"fp4", "u4", "i8", "fp4_sparse", "u4_sparse", "planes", "lut4", "floats"};
+constexpr KernelCodes kKinds[] = {KernelCodes::fp4,       KernelCodes::u4,     KernelCodes::i8,   KernelCodes::fp4_sparse,
+                                  KernelCodes::u4_sparse, KernelCodes::planes, KernelCodes::lut4, KernelCodes::floats};
 constexpr const char* kActivations[] = {"f32", "f16", "bf16", "i8"};
 constexpr marlin_dtype kDtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16, MARLIN_F32};
 
@@ -27,9 +29,9 @@ class EveryRow : public testing::TestWithParam<gpu::ProductKernel> {};
 /// Forced, with more rows of A than a tile has.
 TEST_P(EveryRow, IsDispatchedByItsContract) {
   const gpu::ProductKernel& kernel = GetParam();
-  for (int codes = 0; codes < gpu::kKernelCodes; ++codes)
+  for (int codes = 0; codes < static_cast<int>(std::size(kKinds)); ++codes)
     for (int activation = 0; activation < gpu::kActivationKinds; ++activation) {
-      const std::string name(kernel.name(static_cast<KernelCodes>(codes), static_cast<ActivationKind>(activation)));
+      const std::string name(kernel.name(kKinds[codes], static_cast<ActivationKind>(activation)));
       SCOPED_TRACE(name);
       const bool lut4 = kCodes[codes] == std::string("lut4"), floats = kCodes[codes] == std::string("floats");
       if (name.empty() && ((kernel.tensor && (lut4 || floats)) || (floats && activation == 3))) continue;

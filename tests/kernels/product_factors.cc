@@ -30,9 +30,11 @@ bool allowed(const covering::Row& r) {
     if (fixed(kGroup) && ((mx && kGroups[r[kGroup]] != 32) || (nv && kGroups[r[kGroup]] != 16))) return false;
     if (r[kScale] == kOwnScale && !mx && !nv) return false;
     if ((f.zeros == ZeroKind::additive || f.format == MARLIN_NF4 || f.k_quant) && r[kTensor] > 0) return false;
-    const bool is_own = (!fixed(kGroup) || kGroups[r[kGroup]] == k_quant_of(f.format).group) &&
-                        (!fixed(kScale) || kFloats[r[kScale]] == MARLIN_F16) && r[kOrder] <= 0 && r[kSparse] <= 0;
-    if (f.k_quant && !is_own) return false;
+    const auto is_own = [&] {
+      return (!fixed(kGroup) || kGroups[r[kGroup]] == k_quant_of(f.format).group) &&
+             (!fixed(kScale) || kFloats[r[kScale]] == MARLIN_F16) && r[kOrder] <= 0 && r[kSparse] <= 0;
+    };
+    if (f.k_quant && !is_own()) return false;
   }
   if (r[kSparse] == 1 && r[kOrder] > 0) return false;  // sparse weights are in order, and
   if (r[kSparse] == 1 && fixed(kFormat) && !has_sparse_form(kFormats[r[kFormat]].format)) return false;

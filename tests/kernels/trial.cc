@@ -119,7 +119,8 @@ void Trial::fill_operands() {
 /// A row as a caller has it. What no code needs of a byte is filled with other bits.
 void Trial::store_codes(int64_t row) {
   const int64_t k = spec.k;
-  const uint8_t *codes = source.all().codes.data() + row * k, *masks = source.all().kept.data() + row * k / 4;
+  const std::vector<uint8_t>& kept = source.all().kept;  // empty if all are
+  const uint8_t *codes = source.all().codes.data() + row * k, *masks = kept.empty() ? nullptr : kept.data() + row * k / 4;
   uint8_t* const to = values_.bytes(row);
   const int bits = oracle::code_bits(spec.format);
   const auto put_nibble = [&](int64_t i, uint8_t code) {

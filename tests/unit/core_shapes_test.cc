@@ -75,7 +75,7 @@ TEST_F(Shapes, TwoInputEpiloguesHalveC) {
 
 TEST_F(Shapes, RejectsUnknownChoices) {
   problem_.compute = 4;
-  expect(MARLIN_E_ARGUMENT, "compute is 3");
+  expect(MARLIN_E_ARGUMENT, "compute is 4");
   problem_.compute = -1;
   expect(MARLIN_E_ARGUMENT, "compute is -1");
   problem_.compute = MARLIN_COMPUTE_INT8;
