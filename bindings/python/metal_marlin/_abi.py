@@ -16,7 +16,7 @@ MARLIN_ABI_MINOR = 1
 # marlin_gemm_desc::flags
 # C += ...
 MARLIN_GEMM_ACCUMULATE = 1
-MARLIN_GEMM_ROW_INVARIANT = 2  # a row has the same bits whatever M is: see RESULTS
+MARLIN_GEMM_ROW_INVARIANT = 2  # a row has the same bits for every M: see RESULTS
 # marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags
 # q * s + zero: MLX, Q4_1, AWQ gemv_fast
 MARLIN_PACK_ADDITIVE_ZEROS = 1

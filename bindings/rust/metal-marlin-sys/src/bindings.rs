@@ -24,7 +24,7 @@ pub const MARLIN_ABI_MINOR: u32 = 1;
 /// marlin_gemm_desc::flags
 /// C += ...
 pub const MARLIN_GEMM_ACCUMULATE: u32 = 1;
-/// a row has the same bits whatever M is: see RESULTS
+/// a row has the same bits for every M: see RESULTS
 pub const MARLIN_GEMM_ROW_INVARIANT: u32 = 2;
 /// marlin_pack_desc::flags, and the same bits in marlin_layer_info::flags
 /// q \* s + zero: MLX, Q4_1, AWQ gemv_fast
