@@ -13,7 +13,9 @@
 
 namespace metal_marlin::tools {
 
-inline CLI::Validator compute_names() { return names_of(parse_compute, "{default, int8, fp8, w16}"); }
+inline CLI::Validator compute_names() {
+  return names_of(parse_compute, "{default, int8, fp8, w16}");
+}
 inline CLI::Validator dtype_names() { return names_of(parse_activation_dtype, "{f32, f16, bf16}"); }
 
 /// Weights to measure.

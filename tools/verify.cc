@@ -78,10 +78,11 @@ int64_t place_of(uint32_t bits) {
   return bits >> 31 != 0 ? -magnitude : magnitude;
 }
 
-/// The units in the last place by which a value may be off. GPUs round the scales of a codebook's
-/// blocks, if these scales are quantized themselves, to float32.
-int64_t units_of(const marlin_layer_info& layer, bool gpu) {
-  return gpu && (layer.format == MARLIN_NF4 || layer.format == MARLIN_CODEBOOK4) ? 1 : 0;
+/// The units in the last place by which a value may be off. GPUs round scales that are quantized
+/// themselves to float32; such scales belong to codebooks, and their type is F32.
+int64_t units_of(const marlin_layer_info& layer, marlin_backend backend) {
+  const bool codebook = layer.format == MARLIN_NF4 || layer.format == MARLIN_CODEBOOK4;
+  return codebook && layer.dtype == MARLIN_F32 && backend != MARLIN_BACKEND_CPU ? 1 : 0;
 }
 
 /// The number of values that differ from the expected ones, in any bit or by more than so many
@@ -189,6 +190,7 @@ class Verifier {
       : options_(options),
         checkpoint_(open_checkpoint(options.path)),
         context_(make_context({.backend = known(parse_backend(options.backend))})),
+        backend_(device_of(known(parse_backend(options.backend))).backend),
         expected_(find_expected(options, &expected_path_)),
         table_({{"layer"},
                 {"format"},
@@ -267,8 +269,8 @@ class Verifier {
           try_load(context_.get(), checkpoint_.get(), layer, expert, quantize, &refusal);
       if (!weights) break;
       if (expected != nullptr && different >= 0) {
-        const int64_t more = count_different(weights.get(), layer, expert, *expected,
-                                             units_of(layer, options_.backend != "cpu"));
+        const int64_t more =
+            count_different(weights.get(), layer, expert, *expected, units_of(layer, backend_));
         different = more < 0 ? -1 : different + more;
       }
       outcome.add(multiply_and_check(weights.get(), options_, &not_served, [&](double part) {
@@ -302,6 +304,7 @@ class Verifier {
   const Options& options_;
   Checkpoint checkpoint_;
   Context context_;
+  marlin_backend backend_;  // its own, never AUTO
   std::string expected_path_;
   std::optional<Expected> expected_;
   Table table_;

@@ -337,12 +337,10 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
 template <class Codes, class Activation, class Form, int ROWS, bool WGMMA, bool ROUNDS>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
   typedef Operand<Codes, typename Activation::Number, Form, ROUNDS> Op;
-  constexpr bool kIsWide =
-      Op::kScaleElement == 4 || (ROUNDS && Form::kZero != kZeroNone && Form::kShift < 7);
-  constexpr bool kHasRoom =
-      has_tile_of(ROWS, Codes::kWords, kIsWide, ROUNDS ? int(kLongGroupShift) : Op::kShift);
-  // Teams that round have no registers for float32 scales.
-  constexpr bool kIsTight = ROUNDS && Op::kScaleElement == 4 && tile_teams_of(ROWS) > 1;
-  if constexpr (kHasRoom && !kIsTight && (!WGMMA || Op::kHasWgmma))
+  constexpr bool kIsWide = Op::kScaleElement == 4;
+  constexpr bool kHasRoom = ROUNDS ? has_rounding_tile_of(ROWS, Codes::kWords, kIsWide,
+                                                          Form::kZero != kZeroNone, Op::kShift)
+                                   : has_tile_of(ROWS, Codes::kWords, kIsWide, Op::kShift);
+  if constexpr (kHasRoom && (!WGMMA || Op::kHasWgmma))
     make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
 }

@@ -239,7 +239,7 @@ struct Bf16Pieces {
   }
 };
 
-/// Two bfloat16 numbers, of which infinities and NaN become 0.
+/// Two bfloat16 numbers. Infinities and NaN become 0.
 __device__ inline u32 finite_halves(u32 both) {
   // An exponent field of ones carries to the bit above, where the sign was.
   const u32 carries = ((both & 0x7F80u * kHalves) + 0x0080u * kHalves) >> 15 & kHalves;

@@ -15,7 +15,7 @@ __device__ inline void write_pieces(float low, float high, int t, u32 (&h)[PIECE
   UNROLL for (int p = 0; p < PIECES; p++) h[p][t] = first.piece[p] | second.piece[p] << 16;
 }
 
-/// Indices of 16 float32 numbers, of which lane i and lane 16 + i hold number i. A code takes two
+/// Indices of 16 float32 numbers. Lane i and lane 16 + i hold number i. A code takes two
 /// shuffles: the first two pieces are in one register.
 struct Lut4 : RealCodes {
   template <class>

@@ -26,7 +26,7 @@ class Experts : public testing::TestWithParam<int> {
   static Case spec(marlin_compute compute, int64_t n, int64_t k) {
     return trial::case_of(trial::kKinds[GetParam()], compute, 1, n, k);
   }
-  /// AddressSanitizer sees the same code whatever the kind of codes is. In the short form each kind has a quarter of the cases
+  /// AddressSanitizer sees the same code for every kind of codes. In the short form each kind has a quarter of the cases
   /// there, another one than the kind before it.
   bool has_turn() {
 #if defined(MARLIN_UNDER_ASAN)

@@ -30,7 +30,7 @@ class Packing : public testing::Test {
   int64_t pick(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
 
   /// Calls use(source) for every format, kind, group size and order of k, each with a small ragged shape. The short form takes
-  /// a seventh: other sizes and orders, of which there are 6 and 5, for each kind.
+  /// a seventh: other sizes and orders for each kind. There are 6 sizes and 5 orders.
   template <class Use>
   void for_each_source(bool tame, const Use& use) {
     int turn = 0;

@@ -65,14 +65,17 @@ bool are_alike(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation
 bool has_ring(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
   return are_alike(layout, activation) && has(compiled_forms_of(layout.codes).all, layout);
 }
+/// Kernels read no scales of floats.
+bool has_float32_scales(const gpu::RowBlockLayout& layout) {
+  return layout.scale_type == ScaleType::f32 && !gpu::are_floats(layout.codes);
+}
+uint32_t words_of(const gpu::RowBlockLayout& layout) {
+  return static_cast<uint32_t>(layout.words(kLanes));
+}
 /// Whether the registers and the shared memory of a tile of so many rows of A are enough.
-bool has_room(const gpu::RowBlockLayout& layout, uint32_t rows, bool rounds = false) {
-  const uint32_t shift = layout.group_shift_constant();
-  const bool floats = gpu::are_floats(layout.codes);
-  const bool many_zeros = rounds && layout.zero_kind != ZeroKind::none && shift < kLongGroupShift;
-  return has_tile_of(rows, static_cast<uint32_t>(layout.words(kLanes)),
-                     (layout.scale_type == ScaleType::f32 && !floats) || many_zeros,
-                     rounds ? uint32_t{kLongGroupShift} : shift);
+bool has_room(const gpu::RowBlockLayout& layout, uint32_t rows) {
+  return has_tile_of(rows, words_of(layout), has_float32_scales(layout),
+                     layout.group_shift_constant());
 }
 template <uint32_t kRows>
 bool has_mma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) {
@@ -80,14 +83,13 @@ bool has_mma(const gpu::RowBlockLayout& layout, gpu::ActivationKind activation) 
          has_room(layout, kRows);
 }
 bool has_steady_scales(const gpu::RowBlockLayout& layout) {
-  return layout.scale_type != ScaleType::f32 || layout.steady_scales ||
-         gpu::are_floats(layout.codes);
+  return !has_float32_scales(layout) || layout.steady_scales;
 }
 template <uint32_t kRows>
 bool has_w16(const gpu::RowBlockLayout& layout, gpu::ActivationKind) {
-  const bool tight = layout.scale_type == ScaleType::f32 && tile_teams_of(kRows) > 1;
-  return has_steady_scales(layout) && !tight && has(compiled_forms_of(layout.codes).w16, layout) &&
-         has_room(layout, kRows, true);
+  return has_steady_scales(layout) && has(compiled_forms_of(layout.codes).w16, layout) &&
+         has_rounding_tile_of(kRows, words_of(layout), has_float32_scales(layout),
+                              layout.zero_kind != ZeroKind::none, layout.group_shift_constant());
 }
 /// Scales that bfloat16 and float16 products of a code and a scale hold exactly are multiplied into
 /// weights. Others are units of sums (kHasWgmma of shaders/cuda/operand.cuh), whose ratios must be

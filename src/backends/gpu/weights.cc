@@ -120,7 +120,7 @@ Result<GpuWeightStack> pack_as_given(std::span<const WeightSource* const> expert
 bool may_have_float16(const WeightSource* source) {
   return source->meta().format == MARLIN_INT4 && has_longer_scales(source->meta());
 }
-/// UINT8 that may be INT8, for which CUDA has fast kernels.
+/// UINT8 that may be INT8. (CUDA has fast kernels for INT8 alone.)
 bool may_be_signed(const WeightSource* source) { return SignedBytes::takes(source->meta()); }
 
 /// Packs the experts as `Wrapper` reads them if `may` holds for all and none changes. Nothing if it
