@@ -39,13 +39,13 @@ MARLIN_SHARED bool has_tile_of(unsigned rows, unsigned words, bool wide, unsigne
   if (words == 4) return rows <= 128;
   return rows <= (words > 1 || wide ? 192 : 256);
 }
-/// The same of a tile that rounds weights to 16 bits: its sums have no scales, and its stages have
-/// additive zeros. Teams that round have no registers for float32 scales.
+/// The same of a tile that rounds weights to 16 bits: its sums have no scales, its stages have
+/// additive zeros, and its teams have no registers for float32 scales.
 MARLIN_SHARED bool has_rounding_tile_of(unsigned rows, unsigned words, bool float32_scales,
                                         bool zeros, unsigned group_shift) {
-  if (float32_scales && tile_teams_of(rows) > 1) return false;
-  const bool many_zeros = zeros && group_shift < kLongGroupShift;
-  return has_tile_of(rows, words, float32_scales || many_zeros, kLongGroupShift);
+  const bool wide = float32_scales || (zeros && group_shift < kLongGroupShift);
+  return !(float32_scales && tile_teams_of(rows) > 1) &&
+         has_tile_of(rows, words, wide, kLongGroupShift);
 }
 
 // The forms of weights that most files have. Product kernels of float16 and bfloat16 activations

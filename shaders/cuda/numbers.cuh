@@ -124,29 +124,51 @@ __device__ inline float e5m3_value(u32 byte) {
   return __uint_as_float((byte << 20) + ((127 - kE5m3Zero) << 23));
 }
 
-/// The product of a sparse operand A (../common/layout.h), whose two registers are the kept numbers
-/// of the rows g and g + 8, by lane 4 g + STEP's positions of each row.
-#define MARLIN_MMA_SPARSE(type, step, d, a, b, positions)                         \
-  asm("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32." type "." type \
-      ".f32 {%0,%1,%2,%3}, {%4,%5}, {%6,%7}, {%0,%1,%2,%3}, %8, %9;"              \
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                            \
-      : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(b[1]), "r"(positions), "n"(step))
-
-/// The product of an operand A and an operand B, to which nothing is added.
-#define MARLIN_MMA_PRODUCT(type, d, a, b)                              \
-  asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type           \
-      ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};" \
-      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                 \
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f))
-
 /// Both halves of a register.
 constexpr u32 kHalves = 0x00010001u;
+
+/// What F16 and Bf16 take alike from the instructions of one type: a multiply_add of two pairs, the
+/// rounding of two floats, and sums of products of an operand A and an operand B. mma_product adds
+/// to nothing. The two registers of a sparse operand A (../common/layout.h) are the kept numbers of
+/// the rows g and g + 8, and lane 4 g + STEP has the positions of each row.
+#define MARLIN_INSTRUCTIONS_OF(type)                                                     \
+  __device__ static u32 multiply_add(u32 a, u32 b, u32 c) {                              \
+    u32 d;                                                                               \
+    asm("fma.rn." type "x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));         \
+    return d;                                                                            \
+  }                                                                                      \
+  __device__ static u32 round(float low, float high) {                                   \
+    u32 d;                                                                               \
+    asm("cvt.rn." type "x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));            \
+    return d;                                                                            \
+  }                                                                                      \
+  __device__ static void mma(float(&d)[4], const u32(&a)[4], const u32(&b)[2]) {         \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                           \
+        ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"                     \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                 \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));             \
+  }                                                                                      \
+  __device__ static void mma_product(float(&d)[4], const u32(&a)[4], const u32(&b)[2]) { \
+    asm("mma.sync.aligned.m16n8k16.row.col.f32." type "." type                           \
+        ".f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"                 \
+        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])                                 \
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(0.0f));  \
+  }                                                                                      \
+  template <int STEP>                                                                    \
+  __device__ static void mma_sparse(float(&d)[4], const u32(&a)[2], const u32(&b)[2],    \
+                                    u32 positions) {                                     \
+    asm("mma.sp::ordered_metadata.sync.aligned.m16n8k16.row.col.f32." type "." type      \
+        ".f32 {%0,%1,%2,%3}, {%4,%5}, {%6,%7}, {%0,%1,%2,%3}, %8, %9;"                   \
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                 \
+        : "r"(a[0]), "r"(a[1]), "r"(b[0]), "r"(b[1]), "r"(positions), "n"(STEP));        \
+  }
 
 /// Two 16-bit numbers in a register: the arithmetic that decoding needs, all of it exact.
 struct F16 {
   /// A number whose last bits are a code c: 2^10 + c.
   static constexpr u32 kMagic = 0x64006400u;
   static constexpr u32 kOne = 0x3C003C00u;
+  MARLIN_INSTRUCTIONS_OF("f16")
   __device__ static u32 subtract(u32 a, u32 b) {
     u32 d;
     asm("sub.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
@@ -157,68 +179,21 @@ struct F16 {
     asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b));
     return d;
   }
-  __device__ static u32 multiply_add(u32 a, u32 b, u32 c) {
-    u32 d;
-    asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-    return d;
-  }
   __device__ static float low(u32 both) { return f16_to_float(u16(both)); }
   __device__ static float high(u32 both) { return f16_to_float(u16(both >> 16)); }
-  __device__ static u32 round(float low, float high) {
-    u32 d;
-    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
-    return d;
-  }
-  __device__ static void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, "
-        "{%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-  __device__ static void mma_product(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    MARLIN_MMA_PRODUCT("f16", d, a, b);
-  }
-  template <int STEP>
-  __device__ static void mma_sparse(float (&d)[4], const u32 (&a)[2], const u32 (&b)[2],
-                                    u32 positions) {
-    MARLIN_MMA_SPARSE("f16", STEP, d, a, b, positions);
-  }
 };
 struct Bf16 {
   /// 2^-14 (2^7 + c). Sums of codes times activations as large as bfloat16 has must not overflow
   /// before the scale, so that all codes are decoded as 2^-14 of their value.
   static constexpr u32 kMagic = 0x3C003C00u;
   static constexpr u32 kOne = 0x38803880u;  // 2^-14
-  __device__ static u32 multiply_add(u32 a, u32 b, u32 c) {
-    u32 d;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
-    return d;
-  }
+  MARLIN_INSTRUCTIONS_OF("bf16")
   __device__ static u32 subtract(u32 a, u32 b) {
     return multiply_add(a, 0x3F803F80u, b ^ 0x80008000u);
   }
   __device__ static u32 multiply(u32 a, u32 b) { return multiply_add(a, b, 0x80008000u); }
   __device__ static float low(u32 both) { return __uint_as_float(both << 16); }
   __device__ static float high(u32 both) { return __uint_as_float(both & 0xFFFF0000u); }
-  __device__ static u32 round(float low, float high) {
-    u32 d;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(d) : "f"(high), "f"(low));
-    return d;
-  }
-  __device__ static void mma(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, "
-        "{%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-  }
-  __device__ static void mma_product(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2]) {
-    MARLIN_MMA_PRODUCT("bf16", d, a, b);
-  }
-  template <int STEP>
-  __device__ static void mma_sparse(float (&d)[4], const u32 (&a)[2], const u32 (&b)[2],
-                                    u32 positions) {
-    MARLIN_MMA_SPARSE("bf16", STEP, d, a, b, positions);
-  }
 };
 
 /// A float32 as the sum of three bfloat16, exactly: each takes the eight leading bits of what is
@@ -239,9 +214,14 @@ struct Bf16Pieces {
   }
 };
 
+/// An exponent field of ones carries to the bit above, where the sign was.
+template <class Number>
+__device__ inline u32 carries_of_ones(u32 both) {
+  constexpr u32 kLowest = (Number::kMagic == Bf16::kMagic ? 0x0080u : 0x0400u) * kHalves;
+  return (both & (0x8000u * kHalves - kLowest)) + kLowest;
+}
+
 /// Two bfloat16 numbers. Infinities and NaN become 0.
 __device__ inline u32 finite_halves(u32 both) {
-  // An exponent field of ones carries to the bit above, where the sign was.
-  const u32 carries = ((both & 0x7F80u * kHalves) + 0x0080u * kHalves) >> 15 & kHalves;
-  return both & ~(carries * 0xFFFFu);
+  return both & ~((carries_of_ones<Bf16>(both) >> 15 & kHalves) * 0xFFFFu);
 }

@@ -45,15 +45,11 @@ template <class Number>
 class FiniteCheck {
  public:
   __device__ void see(const uint4& x) {
-    const u32 words[4] = {x.x, x.y, x.z, x.w};
-    // An exponent field of ones carries to the bit above, where its sign was.
-    UNROLL for (int i = 0; i < 4; i++) carries_ |= (words[i] & kExponents) + kLowest;
+    carries_ |= carries_of_ones<Number>(x.x) | carries_of_ones<Number>(x.y);
+    carries_ |= carries_of_ones<Number>(x.z) | carries_of_ones<Number>(x.w);
   }
   __device__ bool fails() const { return (carries_ & 0x8000u * kHalves) != 0; }
 
  private:
-  static constexpr bool kIsBf16 = Number::kMagic == Bf16::kMagic;
-  static constexpr u32 kExponents = (kIsBf16 ? 0x7F80u : 0x7C00u) * kHalves;
-  static constexpr u32 kLowest = (kIsBf16 ? 0x0080u : 0x0400u) * kHalves;
   u32 carries_ = 0;
 };
