@@ -1,0 +1,55 @@
+// Products keep everything in registers: a thread of an Apple GPU has 128 of them, and whatever is beyond them, and an array
+// that is indexed at run time, is memory. Apple's compiler cannot be asked here; that of LLVM for another GPU is
+// (Kernel::registers).
+#include "kinds.h"
+
+namespace shaders {
+namespace {
+
+struct Asked {
+  Kind kind;
+  int64_t m;
+  marlin_dtype a_type = MARLIN_F16;
+  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+};
+void PrintTo(const Asked& asked, std::ostream* out) { *out << asked.kind.name << " M " << asked.m; }
+
+std::vector<Asked> asked() {
+  std::vector<Asked> all;
+  for (const KernelRow& row : kernel_rows()) {
+    if (row.tensor()) continue;
+    for (const Kind& kind : kKinds) {
+      all.push_back({kind, row.m_min});
+      if (!is_float(kind)) all.push_back({kind, row.m_min, MARLIN_F32, MARLIN_COMPUTE_INT8});
+    }
+    for (const marlin_dtype a_type : {MARLIN_F32, MARLIN_BF16}) all.push_back({kKinds[0], row.m_min, a_type});
+  }
+  return all;
+}
+
+class Registers : public testing::TestWithParam<Asked> {};
+
+TEST_P(Registers, HoldAllOfAProduct) {
+  const Asked& asked = GetParam();
+  Case spec = case_of(asked.kind, asked.m, 64, 512);
+  spec.a_type = asked.a_type, spec.compute = asked.compute;
+  Problem problem(spec);
+  ASSERT_TRUE(problem.pack());
+  std::string name;
+  const auto registers = problem.kernel({}, &name).registers();
+  ASSERT_TRUE(registers.ok()) << name << ": " << registers.message();
+  RecordProperty("registers", static_cast<int>(registers.value().used));
+  EXPECT_EQ(registers.value().spilled, 0u) << name;
+  EXPECT_EQ(registers.value().memory, 0u) << name << ": bytes of memory for what a thread has alone";
+}
+
+INSTANTIATE_TEST_SUITE_P(Kernels, Registers, testing::ValuesIn(asked()), [](const auto& i) {
+  const char* const a = i.param.compute == MARLIN_COMPUTE_INT8 ? "_i8"
+                        : i.param.a_type == MARLIN_F32         ? "_f32"
+                        : i.param.a_type == MARLIN_BF16        ? "_bf16"
+                                                               : "";
+  return std::string(i.param.kind.name) + "_m" + std::to_string(i.param.m) + a;
+});
+
+}  // namespace
+}  // namespace shaders
