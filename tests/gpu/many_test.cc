@@ -204,7 +204,7 @@ struct LongWork {
 };
 
 TEST(Submissions, HoldNoMoreThanTheirTime) {
-  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup", small = "gemv_u4_f16_m8";
+  const std::string tile = "regdecode_u4_f16_m32_n128_threadgroup", small = "gemv_u4_f16_m8";
   LongWork work;
   EXPECT_EQ(work.product(200), (Lines{tile, "commit", tile, "commit", tile, tile})) << "64, 64, 64 and 8 rows";
   EXPECT_EQ(work.product(8), (Lines{"barrier", small})) << "72 and 8";
@@ -215,7 +215,7 @@ TEST(Submissions, HoldNoMoreThanTheirTime) {
 
 /// Nothing is submitted in front of a dispatch that is too long by itself.
 TEST(Submissions, HoldOneDispatchAtLeast) {
-  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup";
+  const std::string tile = "regdecode_u4_f16_m32_n128_threadgroup";
   LongWork work;
   work.world.device->change().submission_seconds = 1e-6;
   work.stream = stream_of(work.world);
@@ -223,7 +223,7 @@ TEST(Submissions, HoldOneDispatchAtLeast) {
 }
 
 TEST(Submissions, OfTheHostAreNotDivided) {
-  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup";
+  const std::string tile = "regdecode_u4_f16_m32_n128_threadgroup";
   LongWork on_buffer(MARLIN_NATIVE_METAL_COMMAND_BUFFER);
   EXPECT_EQ(on_buffer.product(200), (Lines{"barrier", tile, tile, tile, tile}));
   LongWork on_encoder(MARLIN_NATIVE_METAL_ENCODER);
@@ -249,7 +249,7 @@ TEST(Submissions, HoldAnythingWhereNothingEndsThem) {
   auto d = gemm_desc(work.w, work.a, work.c);
   work.world.record.take();
   EXPECT_OK(marlin_gemm, other.get(), &d);
-  EXPECT_EQ(outline(work.world.record.take()), (Lines{"regdecode_u4_f16_m64_n128_threadgroup"}));
+  EXPECT_EQ(outline(work.world.record.take()), (Lines{"regdecode_u4_f16_m32_n128_threadgroup"}));
 }
 
 /// A problem without memory: a plan asks for the layout alone.

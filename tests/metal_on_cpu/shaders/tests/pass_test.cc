@@ -53,15 +53,14 @@ TEST(Pass, RefusesRecursion) {
   EXPECT_THAT(r.errors, HasSubstr("error: 'f' calls itself: recursion is not supported"));
 }
 
-/// Those of a kernel in which n values of a lane are alive at once.
+/// Those of a kernel in which n values of a lane are alive at once: their sum, and then each of them, is needed.
 metal_on_cpu::Registers registers(const std::string& type, int n, const std::string& index = "j") {
-  const std::string count = std::to_string(n);
-  auto library = Library::from_source(
-      "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device const " + type + "* x [[buffer(0)]], device " +
-      type + "* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {\n  " + type + " a[" + count +
-      "];\n#pragma unroll\n  for (uint j = 0; j < " + count + "; j++) a[j] = x[i * 512 + j];\n" +
-      "  threadgroup_barrier(mem_flags::mem_device);\n#pragma unroll\n  for (uint j = 0; j < " + count +
-      "; j++) y[i * 512 + j] = a[" + index + "] + x[j];\n}\n");
+  const std::string loop = "#pragma unroll\n  for (uint j = 0; j < " + std::to_string(n) + "; j++) ";
+  auto library = Library::from_source("#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device const " + type +
+                                      "* x [[buffer(0)]], device " + type +
+                                      "* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {\n  " + type + " a[" +
+                                      std::to_string(n) + "], sum = 0;\n" + loop + "a[j] = x[i * 512 + j];\n" + loop +
+                                      "sum += a[j];\n" + loop + "y[i * 512 + j] = a[" + index + "] * sum;\n}\n");
   EXPECT_TRUE(library.ok()) << library.message();
   auto r = library.value().kernel("k").registers();
   EXPECT_TRUE(r.ok()) << r.message();
@@ -72,7 +71,7 @@ TEST(Registers, AreThoseOfAGpu) {
   EXPECT_THAT(registers("float", 32).used, AllOf(Ge(32u), Le(48u)));
   EXPECT_THAT(registers("float", 96).used, AllOf(Ge(96u), Le(112u)));
   EXPECT_EQ(registers("float", 96).memory, 0u);
-  EXPECT_GE(registers("float", 160).spilled, 32u);
+  EXPECT_GE(registers("float", 160).memory, 4 * 32u);
   EXPECT_GE(registers("float", 32, "(j + i) % 32").memory, 128u) << "indexed at run time";
 }
 

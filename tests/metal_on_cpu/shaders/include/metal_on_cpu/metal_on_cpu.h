@@ -170,9 +170,8 @@ struct Signature {
 
 /// What a thread of a kernel would have if an Apple GPU had LLVM's code for another one with simdgroups of 32: README.md.
 struct Registers {
-  uint32_t used = 0;     // of 32 bits, of the 128 that an Apple GPU gives a thread
-  uint32_t spilled = 0;  // beyond them, in memory
-  uint32_t memory = 0;   // bytes of memory: those of spilled registers, and of arrays that are indexed at run time
+  uint32_t used = 0;    // of 32 bits, of the 128 that an Apple GPU gives a thread
+  uint32_t memory = 0;  // bytes for what is beyond them, and for arrays that are indexed at run time
 };
 
 class Kernel {

@@ -116,7 +116,7 @@ Result<Registers> count_registers(const Preprocessed& source, const ImageRequest
     if (made.exit_code != 0) return compile_error(shader_errors(parse_messages(made.errors)), made);
     const fs::path written = temporary_name(kept);
     std::string numbers;
-    for (const char* what : {".vgpr_count:", ".vgpr_spill_count:", ".private_segment_fixed_size:"}) {
+    for (const char* what : {".vgpr_count:", ".private_segment_fixed_size:"}) {
       const size_t at = made.output.rfind(what);
       if (at == std::string::npos) return Error{std::string("the code for a GPU does not say ") + what};
       numbers += std::to_string(std::stoul(made.output.substr(at + std::string(what).size()))) + " ";
@@ -124,7 +124,7 @@ Result<Registers> count_registers(const Preprocessed& source, const ImageRequest
     if (!write_file(written, numbers) || !publish(written, kept)) return Error{kept.string() + ": cannot be written"};
   }
   Registers r;
-  std::istringstream(read_file(kept)) >> r.used >> r.spilled >> r.memory;
+  std::istringstream(read_file(kept)) >> r.used >> r.memory;
   return r;
 }
 
