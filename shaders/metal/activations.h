@@ -46,16 +46,24 @@ static inline Eight<T> load8(const device T* row, int k, int K, bool check) {
 /// The properties of a type of activations.
 template <typename T>
 struct Activation {
+  typedef uint4 Words;  // of four numbers
   static constexpr constant bool kQuantized = false;
   /// Whether sums of codes times activations stay far from the limits of float32, so that the scale
   /// may be applied to the sum.
   static constexpr constant bool kNarrow = false;
 };
 template <>
+struct Activation<bfloat> {
+  typedef uint2 Words;
+  static constexpr constant bool kQuantized = false, kNarrow = false;
+};
+template <>
 struct Activation<half> {
+  typedef uint2 Words;
   static constexpr constant bool kQuantized = false, kNarrow = true;
 };
 template <>
 struct Activation<char> {
+  typedef uint Words;
   static constexpr constant bool kQuantized = true, kNarrow = true;
 };

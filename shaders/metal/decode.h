@@ -136,14 +136,16 @@ struct SparseSpan {
   uint4 low, high, positions;
   void open(const device uint4* block, ushort units, ushort lane) {
     low = block[lane];
-    high = units == 4 ? block[kLanes + lane] : low;
+    high = low;
+    if (units == 4) high = block[kLanes + lane];
     if (units == 1)
       positions = low >> 16;
     else
       positions = block[(units == 4 ? 2 * kLanes : kLanes) + lane];
   }
   Unit unit(ushort w) const {
-    return Unit{((w < 2 ? low : high) >> (16 * (w & 1))) & 0xFFFF, (positions >> (8 * w)) & 0xFF};
+    const uint4 two = w < 2 ? uint4(low) : uint4(high);
+    return Unit{(two >> (16 * (w & 1))) & 0xFFFF, (positions >> (8 * w)) & 0xFF};
   }
 };
 
@@ -164,14 +166,15 @@ struct PlaneSpan {
     const device uint4* plane = at + (code_bits > 4 ? kLanes * units : 0);
     first = second = third = uint4(0);
     if (code_bits != 5) {
-      first = *plane;
-      second = units == 4 ? plane[kLanes] : first;
+      first = second = *plane;
+      if (units == 4) second = plane[kLanes];
       plane += units == 4 ? 2 * kLanes : kLanes;
     }
     if (code_bits == 3 || code_bits == 5) third = *plane;
   }
   Unit unit(ushort w) const {
-    const uint4 two = (w < 2 ? first : second) >> (2 * (w & 1)), one = third >> w;
+    const uint4 plane = w < 2 ? uint4(first) : uint4(second);
+    const uint4 two = plane >> (2 * (w & 1)), one = third >> w;
     if (code_bits < 5) return Unit{two, one};
     return Unit{at[w * kLanes], code_bits == 6 ? two : one};
   }

@@ -148,12 +148,13 @@ struct Stage {
   static constexpr constant ushort kUnits = sizeof(T) == 4 ? 2 : 4, kOfBlock = 4 / kUnits,
                                    kQuads = kUnits / 2;
   typedef vec<T, 4> Quad;
+  typedef typename Activation<T>::Words Words;
   typedef Quad Buffer[kUnits][TILES][kLanes]
                      [2];  // [..][0] is the lane's row 2 j of the tile, [..][1] row 2 j + 1
   static constexpr constant ushort kBuffers = 2 * sizeof(Buffer) <= kStageBytes ? 2 : 1;
 
   ushort row, span, first_quad;  // the thread's in a tile; and in its part of the span
-  Quad piece[TILES][kQuads];
+  Words piece[TILES][kQuads];
 
   Stage(ushort thread_index)
       : row(thread_index / 16), span(thread_index / 4 % 4), first_quad(thread_index % 4 * kQuads) {}
@@ -166,11 +167,11 @@ struct Stage {
       if (ends_before(rows, m)) break;
       const device T* from = row_of(a, args, rows.of_a(8 * m + row));
       if (kQuads == 1) {
-        piece[m][0] = load4(from, k, args.k, needs_care(args, block));
+        piece[m][0] = as_type<Words>(load4(from, k, args.k, needs_care(args, block)));
       } else {
         const Eight<T> x = load8(from, k, args.k, needs_care(args, block));
-        piece[m][0] = x.lo;
-        piece[m][kQuads - 1] = x.hi;
+        piece[m][0] = as_type<Words>(x.lo);
+        piece[m][kQuads - 1] = as_type<Words>(x.hi);
       }
     }
   }
@@ -181,7 +182,7 @@ struct Stage {
       UNROLL for (ushort m = 0; m < TILES; m++) {
         if (ends_before(rows, m)) break;
         const ushort lane = lane_at(2 * span + quad % 2, row / 2);
-        to[quad / 2][m][lane][row % 2] = piece[m][q];
+        to[quad / 2][m][lane][row % 2] = as_type<Quad>(piece[m][q]);
       }
     }
   }
@@ -205,15 +206,20 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   S pieces(simdgroup * kLanes + lane);
   const int full_end = min(walk.end, args.slots / kBlockSlots), end = full_end * S::kOfBlock;
   int stage = walk.begin * S::kOfBlock;
-  if (stage < end) pieces.load(a, args, rows, stage);
+  // Planes, sparse codes and float32 activations leave no registers for pieces while fragments are
+  // multiplied.
+  constexpr bool kAhead = sizeof(T) < 4 && (is_same_v<typename Codes::Span, NibbleSpan> ||
+                                            is_same_v<typename Codes::Span, ByteSpan>);
+  if (kAhead && stage < end) pieces.load(a, args, rows, stage);
   for (; stage < end; stage++) {
     threadgroup typename S::Buffer& buffer = shared[stage % S::kBuffers];
     // With two buffers, the barrier below says that all threads have finished with the other
     // buffer.
     if (S::kBuffers == 1) threadgroup_barrier(mem_flags::mem_threadgroup);
+    if (!kAhead) pieces.load(a, args, rows, stage);
     pieces.store(buffer, rows);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (stage + 1 < end) pieces.load(a, args, rows, stage + 1);
+    if (kAhead && stage + 1 < end) pieces.load(a, args, rows, stage + 1);
     if (!live) continue;
     const int k0 = stage / S::kOfBlock * kBlockSlots;
     const ushort first = stage % S::kOfBlock * S::kUnits;

@@ -150,7 +150,8 @@ struct GroupScales {
   uint bytes(const device void* from, bool new_pair, thread uint2& pair) const {
     if (group_shift != 4) return ((const device uint*)from)[byte_quad(group, false)];
     if (new_pair) pair = ((const device uint2*)from)[byte_quad(group & ~1, true) / 2];
-    return (group & 1) == 0 ? pair.x : pair.y;
+    const uint even = pair.x, odd = pair.y;  // values: a choice of places would put them in memory
+    return (group & 1) == 0 ? even : odd;
   }
   static constexpr constant uint kLowNibbles = 0x0F0F0F0F;
   int super_block() const { return group >> (kSuperBlockShift - group_shift); }

@@ -128,7 +128,7 @@ TEST(Choice, TensorOperationsTakeNoOtherActivations) {
   for (const auto compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
     d.compute = compute;
     EXPECT_OK(marlin_gemm, stream.get(), &d);
-    EXPECT_TRUE(world.record.take().back().kernel.ends_with("_m64_n128_threadgroup"));
+    EXPECT_TRUE(world.record.take().back().kernel.ends_with("_m32_n128_threadgroup"));
   }
 }
 
@@ -227,7 +227,7 @@ TEST(Sequence, GateAndUpAreFinishedInBlocksOfRows) {
   world.record.take();
   EXPECT_OK(marlin_gemm, stream.get(), &d);
   const auto commands = world.record.take();
-  const std::string product = "regdecode_u4_f16_m64_n128_threadgroup";
+  const std::string product = "regdecode_u4_f16_m32_n128_threadgroup";
   ASSERT_EQ(outline(commands), (Lines{product, "barrier", "finish", "barrier", product, "barrier", "finish", "barrier", product,
                                       "barrier", "finish"}));
   EXPECT_EQ(commands[2].constants.at(MARLIN_CONSTANT_INTERLEAVED), 1u);

@@ -182,7 +182,7 @@ TEST(Alignment, IsThatOfAddressAndRows) {
   }
 }
 
-/// M rows of 64 x 64 weights on a device whose submissions hold 97 such rows by estimate: one tile of 64 and some.
+/// M rows of 64 x 64 weights on a device whose submissions hold 97 such rows by estimate: three tiles of 32 and some.
 struct LongWork {
   explicit LongWork(marlin_native kind = MARLIN_NATIVE_NONE) : stream(with_limit(world, kind)) {}
   static mm::stream with_limit(World& world, marlin_native kind) {
@@ -204,30 +204,31 @@ struct LongWork {
 };
 
 TEST(Submissions, HoldNoMoreThanTheirTime) {
-  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup", small = "gemv_u4_f16_m8";
+  const std::string tile = "regdecode_u4_f16_m32_n128_threadgroup", small = "gemv_u4_f16_m8";
   LongWork work;
-  EXPECT_EQ(work.product(200), (Lines{tile, "commit", tile, "commit", tile, tile})) << "64, 64, 64 and 8 rows";
-  EXPECT_EQ(work.product(8), (Lines{"barrier", small})) << "72 and 8";
-  EXPECT_EQ(work.product(40), (Lines{"barrier", "commit", tile})) << "and 40 are too many";
+  EXPECT_EQ(work.product(200), (Lines{tile, "commit", tile, "commit", tile})) << "96, 96 and 8 rows";
+  EXPECT_EQ(work.product(8), (Lines{"barrier", small})) << "8 and 8";
+  EXPECT_EQ(work.product(40), (Lines{"barrier", tile})) << "and 40";
+  EXPECT_EQ(work.product(48), (Lines{"barrier", "commit", tile})) << "and 48 are too many";
   EXPECT_OK(marlin_stream_flush, work.stream.get());
   EXPECT_EQ(work.product(64), (Lines{"barrier", tile})) << "a flush begins anew";
 }
 
 /// Nothing is submitted in front of a dispatch that is too long by itself.
 TEST(Submissions, HoldOneDispatchAtLeast) {
-  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup";
+  const std::string tile = "regdecode_u4_f16_m32_n128_threadgroup";
   LongWork work;
   work.world.device->change().submission_seconds = 1e-6;
   work.stream = stream_of(work.world);
-  EXPECT_EQ(work.product(128), (Lines{tile, "commit", tile}));
+  EXPECT_EQ(work.product(64), (Lines{tile, "commit", tile}));
 }
 
 TEST(Submissions, OfTheHostAreNotDivided) {
-  const std::string tile = "regdecode_u4_f16_m64_n128_threadgroup";
+  const std::string tile = "regdecode_u4_f16_m32_n128_threadgroup";
   LongWork on_buffer(MARLIN_NATIVE_METAL_COMMAND_BUFFER);
-  EXPECT_EQ(on_buffer.product(200), (Lines{"barrier", tile, tile, tile, tile}));
+  EXPECT_EQ(on_buffer.product(200), (Lines{"barrier", tile, tile, tile}));
   LongWork on_encoder(MARLIN_NATIVE_METAL_ENCODER);
-  EXPECT_EQ(on_encoder.product(200), (Lines{"barrier", tile, tile, tile, tile, "barrier"}));
+  EXPECT_EQ(on_encoder.product(200), (Lines{"barrier", tile, tile, tile, "barrier"}));
 }
 
 TEST(Submissions, OfUnpackedRowsAreTimedByTheirBytes) {
@@ -249,7 +250,7 @@ TEST(Submissions, HoldAnythingWhereNothingEndsThem) {
   auto d = gemm_desc(work.w, work.a, work.c);
   work.world.record.take();
   EXPECT_OK(marlin_gemm, other.get(), &d);
-  EXPECT_EQ(outline(work.world.record.take()), (Lines{"regdecode_u4_f16_m64_n128_threadgroup"}));
+  EXPECT_EQ(outline(work.world.record.take()), (Lines{"regdecode_u4_f16_m32_n128_threadgroup"}));
 }
 
 /// A problem without memory: a plan asks for the layout alone.

@@ -160,7 +160,7 @@ class TensorOperations : public testing::Test {
     return {};
   }
   static constexpr const char* kTensor = "regdecode_u4_bf16_m64_n64_tensor";
-  static constexpr const char* kThreadgroupTile = "regdecode_u4_bf16_m64_n128_threadgroup";
+  static constexpr const char* kThreadgroupTile = "regdecode_u4_bf16_m32_n128_threadgroup";
 };
 
 TEST_F(TensorOperations, ServeWhereTheDeviceHasThem) {

@@ -113,7 +113,6 @@ testing::AssertionResult count(const CountedProduct& product, Counted& out) {
       {"memory", static_cast<double>(c.threadgroup_memory), 16 << 10, Goal::at_most},
       {"for W", static_cast<double>(c.threadgroup_bytes_written) - own_threadgroup_bytes(row, padded_m, s.a_type), 0,
        Goal::exactly},
-      {"registers", static_cast<double>(c.registers_estimated), {}, Goal::at_most},
   };
   return step;
 }

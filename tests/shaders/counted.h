@@ -33,7 +33,6 @@ enum class Goal : uint8_t { exactly, at_most };
 ///   MMAs         8x8x8 simdgroup matrix products / (M N K / 512 of whole tiles)
 ///   memory       bytes of threadgroup memory
 ///   for W        bytes written there that are neither activations nor sums
-///   registers    of 32 bits, alive at once in a thread after clang's optimizer: to compare kernels, not for occupancy
 struct Quantity {
   const char* name;
   double value;

@@ -15,10 +15,9 @@ namespace {
 
 /// The most that is accepted where a goal cannot be met; docs/decisions/0004-metal-kernels.md says why.
 double accepted(const CountedProduct& product, const Counted& counted, const std::string& quantity) {
-  const bool shares_a = counted.kernel.ends_with("_threadgroup"),
-             wide = shares_a && counted.kernel.starts_with("regdecode_m64");
+  const bool shares_a = counted.kernel.ends_with("_threadgroup");
   // Between two barriers no more than half of the 16 KB can be read while as much is written.
-  if (shares_a && quantity == "barriers") return (wide ? 64.0 : 32.0) * oracle::bytes_of(product.a_type) * 128 / (8 << 10);
+  if (shares_a && quantity == "barriers") return 32.0 * oracle::bytes_of(product.a_type) * 128 / (8 << 10);
   // A row of floats has a single byte of scales, so that a line has those of many rows.
   if (is_float(product.kind) && quantity == "scale lines") return shares_a ? 2 : 8;
   // The four simdgroups that share K each load the only record of a row.

@@ -113,25 +113,6 @@ metal_on_cpu::Library library(const std::string& file, const std::vector<std::st
   return made.take();
 }
 
-metal_on_cpu::Kernel product_kernel(const Case& spec, gpu::KernelCodes codes, const Setting& setting, std::string* name) {
-  const KernelRow& row = kernel_row(spec);
-  const bool int8 = spec.compute == MARLIN_COMPUTE_INT8;
-  const std::string a_name = int8 ? "i8" : float_name(spec.a_type), a_type = int8 ? "char" : msl_name(spec.a_type);
-  *name = std::string(row.family) + "_" + gpu::kernel_codes_name(codes) + "_" + a_name + "_" + row.suffix;
-  const std::string one = std::string(gpu::kernel_codes_name(codes)) + "," + codes_type(codes) + "," + a_name + "," + a_type;
-  const std::string tile = std::to_string(row.rows) + "," + std::to_string(row.columns);
-  std::vector<std::string> defines = {"MARLIN_PRODUCTS(X)=X(" + one + ")"};
-  if (row.matrix()) {
-    defines.push_back("MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" +
-                      std::string(row.shares_a() ? "THREADGROUP" : "DIRECT") + "(__VA_ARGS__," + tile + ")");
-  } else {
-    defines.push_back("MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")");
-  }
-  return library((row.tensor() ? "metal4/regdecode_tensor.metal" : "metal/" + std::string(row.family) + ".metal"), defines,
-                 setting)
-      .kernel(*name);
-}
-
 AssertionResult Problem::pack(const Packer& packer) {
   metal_marlin::SequentialRunner runner;
   for (const auto exponents : {gpu::Exponents::bytes, gpu::Exponents::floats}) {
@@ -247,13 +228,34 @@ void Problem::bind_weights(Dispatch& dispatch) const {
               layout.zeros_at + static_cast<uint64_t>(layout.row_blocks() * layout.row_block_zero_bytes()));
 }
 
+metal_on_cpu::Kernel Problem::kernel(const Setting& setting, std::string* given_name) const {
+  const gpu::KernelCodes codes = plan.layout.codes;
+  const KernelRow& row = kernel_row(spec);
+  const bool int8 = spec.compute == MARLIN_COMPUTE_INT8;
+  const std::string a_name = int8 ? "i8" : float_name(spec.a_type), a_type = int8 ? "char" : msl_name(spec.a_type);
+  const std::string name = std::string(row.family) + "_" + gpu::kernel_codes_name(codes) + "_" + a_name + "_" + row.suffix;
+  const std::string one = std::string(gpu::kernel_codes_name(codes)) + "," + codes_type(codes) + "," + a_name + "," + a_type;
+  const std::string tile = std::to_string(row.rows) + "," + std::to_string(row.columns);
+  std::vector<std::string> defines = {"MARLIN_PRODUCTS(X)=X(" + one + ")"};
+  if (row.matrix()) {
+    defines.push_back("MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" +
+                      std::string(row.shares_a() ? "THREADGROUP" : "DIRECT") + "(__VA_ARGS__," + tile + ")");
+  } else {
+    defines.push_back("MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")");
+  }
+  auto kernel = library((row.tensor() ? "metal4/regdecode_tensor.metal" : "metal/" + std::string(row.family) + ".metal"),
+                        defines, setting)
+                    .kernel(name);
+  set_constants(kernel, constants());
+  if (given_name != nullptr) *given_name = name;
+  return kernel;
+}
+
 AssertionResult Problem::multiply(const Setting& setting) {
   const gpu::RowBlockLayout& layout = plan.layout;
   const KernelRow& row = kernel_row(spec);
   std::string name;
-  auto kernel = product_kernel(spec, layout.codes, setting, &name);
-  set_constants(kernel, constants());
-  auto dispatch = kernel.dispatch();
+  auto dispatch = kernel(setting, &name).dispatch();
   bind_weights(dispatch);
   if (layout.row_factor != kRowFactorNone)
     bind_part(dispatch, MARLIN_BUFFER_ROWS, layout.factors_at,

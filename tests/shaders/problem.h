@@ -43,10 +43,6 @@ using Constants = std::map<uint32_t, metal_on_cpu::ConstantValue>;
 
 /// shaders/FILE with these macros, compiled once a process. Failure is fatal to the test.
 metal_on_cpu::Library library(const std::string& file, const std::vector<std::string>& defines, const Setting& setting);
-/// The one kernel of gemv.metal or regdecode.metal that serves the spec.
-metal_on_cpu::Kernel product_kernel(const Case& spec, metal_marlin::gpu::KernelCodes codes, const Setting& setting,
-                                    std::string* name);
-
 /// The library's packer, or one with a planted mistake.
 struct Packer {
   decltype(&metal_marlin::gpu::plan_packing) plan = metal_marlin::gpu::plan_packing;
@@ -61,6 +57,8 @@ class Problem : public problem::Weights, public problem::Operands {
   /// Packs the source (again); weights may have been changed in between.
   testing::AssertionResult pack(const Packer& packer = {});
   testing::AssertionResult run(const Setting& setting = {});
+  /// The kernel of the product, with its function constants.
+  metal_on_cpu::Kernel kernel(const Setting& setting = {}, std::string* name = nullptr) const;
   /// Every element of C against the oracle's bound, and the gaps between its rows.
   testing::AssertionResult check();
   /// unpack of these rows (empty: of all), bit for bit against the oracle, in this type.

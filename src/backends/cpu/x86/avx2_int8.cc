@@ -156,6 +156,13 @@ void tile_any(const Avx2DequantizedI8& dequantized, int, bool first, const Panel
 
 }  // namespace
 
+void avx2_multiply_dequantized(const PanelArgs& args, int64_t tile, const uint8_t* super,
+                               const uint32_t* a_block, float* sums) {
+  Avx2DequantizedI8 dequantized;
+  dequantize_any(args, super, 0, dequantized);
+  tile_any(dequantized, 0, false, args, tile, a_block, sums);
+}
+
 void cpu_avx2_dequant_any_i8(const PanelArgs& args) {
   walk_chunks<Avx2DequantizedI8, dequantize_any, tile_any>(args);
 }

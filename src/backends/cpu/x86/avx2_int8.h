@@ -232,4 +232,8 @@ inline ScaleRange finite_scales(const PanelArgs& args, int64_t tile, int rows) {
       reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile)), rows);
 }
 
+/// Dequantizes a superblock and adds its products with a tile of up to 3 rows to the sums.
+void avx2_multiply_dequantized(const PanelArgs& args, int64_t tile, const uint8_t* super,
+                               const uint32_t* a_block, float* sums);
+
 }  // namespace metal_marlin::cpu

@@ -10,12 +10,11 @@
 //   sums (in L1)     <---- sums of a part of a block, scaled
 //
 //   M: a pass over the panel for each tile of kRows rows. N and K as memory has them: superblock,
-//   block, 16 columns (3 rows: 8), part, 16 slots, step of 4 slots. Codes that are expanded into
-//   L1 (planes with integer zeros), and scales whose products may overflow: superblock, 16 columns
-//   (3 rows: 8), block, ...
+//   block, 16 columns (3 rows: 8), part, 16 slots, step of 4 slots. Planes with integer zeros, and
+//   scales whose products may overflow, are dequantized as for many rows (avx2_int8.cc).
 //
 // Template parameters: every kCode of dense weights; how they and their scales are read; kRows 1 to
-// 3; kParts 2 with groups of 16, else 1; kClamp: scale * d may overflow.
+// 3; kParts 2 with groups of 16, else 1.
 //
 // Limits: a block of 8 columns takes 32 instructions with one row of 4-bit codes, of which 12 need
 // one of two ports. By count that is 14 bytes a cycle, so that memory is the limit.
@@ -106,34 +105,11 @@ struct PackedWalk {
   }
 };
 
-/// Multiplies one tile by a superblock in the order of memory, which keeps its prefetchers busy.
-template <int kRows, int kParts, bool kClamp, class Walk>
-MARLIN_AVX2 [[gnu::noinline]] void multiply_in_order(const Walk& walk, const uint32_t* a_block,
-                                                     float* sums) {
-  constexpr int kVectors = kRows < 3 ? 2 : 1;
-  for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kInt8BlockWords<kRows, kParts>)
-    for (int column = 0; column < kPanelColumns; column += 8 * kVectors)
-      multiply_int8_block<kRows, kVectors, kParts, kClamp>(walk, b, column, a_block, sums + column);
-}
-
-/// The same by columns, for codes that were expanded into L1.
-template <int kRows, int kParts, bool kClamp, class Walk>
-MARLIN_AVX2 [[gnu::noinline]] void multiply_by_columns(const Walk& walk, const uint32_t* a_block,
-                                                       float* sums) {
-  constexpr int kVectors = kRows < 3 ? 2 : 1;
-  for (int column = 0; column < kPanelColumns; column += 8 * kVectors) {
-    const uint32_t* x = a_block;
-    for (int b = 0; b < kBlocksPerSuper; ++b, x += kInt8BlockWords<kRows, kParts>)
-      multiply_int8_block<kRows, kVectors, kParts, kClamp>(walk, b, column, x, sums + column);
-  }
-}
-
-/// A tile of rows, and what all superblocks share.
+/// What all superblocks of a tile share.
 struct Tile {
   const PanelLayout* layout;
   int group_shift;
   int64_t ahead;
-  ScaleRange finite;
 };
 
 /// Decodes the scales of a superblock. Functions of their own, because several walks share them.
@@ -147,96 +123,69 @@ void decode_scales_of(const PanelLayout& layout, const uint8_t* super, Avx2TwoLe
   decode_two_level_scales<kCode>(layout, super, out);
 }
 
-/// Multiplies a tile by a superblock of which multiply_packed may not read the packed form: codes
-/// are expanded into L1, or the type of the scales holds numbers whose products overflow.
-template <CodeKind kCode, int kRows, int kParts>
-MARLIN_AVX2 void multiply_decoded(const Tile& tile, const uint8_t* super, const uint32_t* a_block,
-                                  float* sums) {
-  const PanelLayout& layout = *tile.layout;
-  Avx2FloatScales scales;
-  ExpandedCodes<kCode> expanded;
-  decode_scales_of<kCode>(layout, super, scales);
-  const uint8_t* const codes = codes_of_super<kCode>(layout, super, tile.ahead, expanded);
-  const PackedWalk<kCode, Avx2Reading::lines, Avx2FloatScales> walk{
-      &scales, tile.group_shift, codes, super + layout.zeros_offset(),
-      codes == super ? Ahead{tile.ahead, kSecondChance} : Ahead{}};
-  const bool clamp = !tile.finite.holds(
-      0, largest_magnitude(&scales.scale[0][0], layout.groups_per_super() * kPanelColumns));
-  if (clamp)
-    multiply_by_columns<kRows, kParts, true>(walk, a_block, sums);
-  else if (codes == super)
-    multiply_in_order<kRows, kParts, false>(walk, a_block, sums);
-  else
-    multiply_by_columns<kRows, kParts, false>(walk, a_block, sums);
-}
-
-/// The same where the packed codes are read and no product of scales overflows.
+/// Multiplies a tile by a superblock in the order of memory, which keeps its prefetchers busy.
 template <CodeKind kCode, Avx2Reading kReading, class Scales, int kRows, int kParts>
-MARLIN_INLINE void multiply_packed(const Tile& tile, const uint8_t* super, const uint32_t* a_block,
-                                   float* sums) {
+MARLIN_AVX2 void multiply_packed(const Tile& tile, const uint8_t* super, const uint32_t* a_block,
+                                 float* sums) {
+  constexpr int kVectors = kRows < 3 ? 2 : 1;
   Scales scales;
   decode_scales_of<kCode>(*tile.layout, super, scales);
   const PackedWalk<kCode, kReading, Scales> walk{&scales, tile.group_shift, super,
                                                  super + tile.layout->zeros_offset(),
                                                  Ahead{tile.ahead, kSecondChance}};
-  multiply_in_order<kRows, kParts, false>(walk, a_block, sums);
+  for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kInt8BlockWords<kRows, kParts>)
+    for (int column = 0; column < kPanelColumns; column += 8 * kVectors)
+      multiply_int8_block<kRows, kVectors, kParts, false>(walk, b, column, a_block, sums + column);
 }
+using Multiply = void (*)(const Tile&, const uint8_t*, const uint32_t*, float*);
 
-/// One tile and one panel.
-template <CodeKind kCode, Avx2Reading kReading, class Scales, int kRows, int kParts>
-void run_tile(const PanelArgs& args, int64_t index, float* sums) {
+/// One tile and one panel. `multiply` reads packed codes. Codes that have to be expanded, for which
+/// it is null, and scales whose products with d may overflow take the way of many rows.
+void run_tile(const PanelArgs& args, int64_t index, Multiply multiply, float* sums) {
   const PanelLayout& layout = *args.layout;
+  const int rows = args.activations.tile_rows;
   const int64_t bytes = layout.super_bytes();
   const Tile tile{&layout, std::countr_zero(static_cast<unsigned>(layout.slot_group / 16)),
-                  fetch_distance(bytes), finite_scales(args, index, kRows)};
-  const bool packed = tile.finite.holds(0, largest_scale(layout.scale_type)) &&
-                      (kReading != Avx2Reading::lines || layout.expansion == Expansion::none);
+                  fetch_distance(bytes)};
+  const bool packed = multiply != nullptr &&
+                      finite_scales(args, index, rows).holds(0, largest_scale(layout.scale_type));
   const uint32_t* a_block = args.packed_a + args.activations.offset(index, 0);
-  std::fill_n(sums, kRows * kPanelColumns, 0.0f);
+  std::fill_n(sums, rows * kPanelColumns, 0.0f);
   const uint8_t* super = args.panel;
   for (int64_t s = 0; s < layout.superblocks(); ++s, super += bytes) {
     fetch_lines(super + tile.ahead + layout.scales_offset(), bytes - layout.scales_offset());
     if (packed) [[likely]]
-      multiply_packed<kCode, kReading, Scales, kRows, kParts>(tile, super, a_block, sums);
+      multiply(tile, super, a_block, sums);
     else
-      multiply_decoded<kCode, kRows, kParts>(tile, super, a_block, sums);
+      avx2_multiply_dequantized(args, index, super, a_block, sums);
     a_block += kBlocksPerSuper * args.activations.a_block_size();
   }
 }
 
-template <CodeKind kCode, Avx2Reading kReading, class Scales, int kRows>
-void run_tiles_of(const PanelArgs& args) {
-  const bool halves = args.layout->slot_group == 16;
-  for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile) {
-    float* sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns;
-    if (halves)
-      run_tile<kCode, kReading, Scales, kRows, 2>(args, tile, sums);
-    else
-      run_tile<kCode, kReading, Scales, kRows, 1>(args, tile, sums);
-  }
-}
-
-template <int kRows>
+template <CodeKind kCode, Avx2Reading kReading, class Scales>
 void run_tiles(const PanelArgs& args) {
-  with_avx2_codes(args, [&]<CodeKind kCode, Avx2Reading kReading>() {
-    if constexpr (may_be_two_level(kCode, kReading))
-      if (has_two_level_scales(*args.layout, kCode))
-        return run_tiles_of<kCode, kReading, Avx2TwoLevelScales, kRows>(args);
-    run_tiles_of<kCode, kReading, Avx2FloatScales, kRows>(args);
-  });
+  static constexpr Multiply kMultiply[][2] = {{multiply_packed<kCode, kReading, Scales, 1, 1>,
+                                               multiply_packed<kCode, kReading, Scales, 1, 2>},
+                                              {multiply_packed<kCode, kReading, Scales, 2, 1>,
+                                               multiply_packed<kCode, kReading, Scales, 2, 2>},
+                                              {multiply_packed<kCode, kReading, Scales, 3, 1>,
+                                               multiply_packed<kCode, kReading, Scales, 3, 2>}};
+  const int rows = args.activations.tile_rows;
+  const bool reads = kReading != Avx2Reading::lines || args.layout->expansion == Expansion::none;
+  for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
+    run_tile(args, tile, reads ? kMultiply[rows - 1][args.layout->slot_group == 16] : nullptr,
+             args.sums + (tile - args.tile_begin) * rows * kPanelColumns);
 }
 
 }  // namespace
 
 void cpu_avx2_gemv_any_i8(const PanelArgs& args) {
-  switch (args.activations.tile_rows) {
-    case 1:
-      return run_tiles<1>(args);
-    case 2:
-      return run_tiles<2>(args);
-    default:
-      return run_tiles<3>(args);
-  }
+  with_avx2_codes(args, [&]<CodeKind kCode, Avx2Reading kReading>() {
+    if constexpr (may_be_two_level(kCode, kReading))
+      if (has_two_level_scales(*args.layout, kCode))
+        return run_tiles<kCode, kReading, Avx2TwoLevelScales>(args);
+    run_tiles<kCode, kReading, Avx2FloatScales>(args);
+  });
 }
 
 }  // namespace metal_marlin::cpu

@@ -137,33 +137,42 @@ MARLIN_AVX512 MARLIN_INLINE __m512i look_up_planes(__m512i codes, __m512i table)
   return _mm512_permutex2var_epi16(table, codes, upper);
 }
 
-/// The kind of codes by which these kernels read dense weights. The lines of IQ4 are those of u4,
-/// and only the table differs. A lookup is one instruction for a pair of slots; expanding codes to
-/// bytes and converting them takes eight.
+/// Whether a kind of codes is read as u4, because only the table differs in which codes are looked
+/// up: e2m1 values, or a codebook.
+constexpr bool is_read_as_u4(CodeKind code) {
+  return code == CodeKind::fp4 || code == CodeKind::lut4;
+}
+/// The kind of codes by which the kernels that decode in registers read weights. The lines of IQ4
+/// are those of u4, too. A lookup is one instruction for a pair of slots; expanding codes to bytes
+/// and converting them takes eight.
 inline CodeKind kind_of_lines(const PanelArgs& args) {
-  return args.layout->expansion == Expansion::iq4 ? CodeKind::u4 : args.code;
+  const bool read_as_u4 = is_read_as_u4(args.code) || args.layout->expansion == Expansion::iq4;
+  return read_as_u4 ? CodeKind::u4 : args.code;
 }
 
-/// The table of dense weights whose codes are looked up, in F32 or as 32 BF16 values.
+/// The values of codes that are read as u4.
+MARLIN_AVX512 inline __m512 values_of(const PanelLayout& layout, CodeKind code) {
+  if (layout.expansion == Expansion::iq4) return _mm512_loadu_ps(kIq4);
+  if (code == CodeKind::lut4) return _mm512_loadu_ps(layout.codebook);
+  return code == CodeKind::fp4 ? float_table<CodeKind::fp4>() : float_table<CodeKind::u4>();
+}
+
+/// The table in which weights of kind `code`, which are read as kCode, are looked up, in F32 or as
+/// 32 BF16 values.
 template <ActivationForm kForm, CodeKind kCode, int kNarrow = 0>
-MARLIN_AVX512 MARLIN_INLINE __m512i table_of(const PanelLayout& layout) {
+MARLIN_AVX512 MARLIN_INLINE __m512i table_of(const PanelLayout& layout, CodeKind code) {
+  constexpr bool kBf16 = kForm == ActivationForm::bf16;
   if constexpr (are_planes(kNarrow))
     return _mm512_load_si512(kPlaneIntegers<kNarrow, !is_additive(kCode)>.of);
   if constexpr (kNarrow != 0) return _mm512_load_si512(kNarrowIntegers<!is_additive(kCode)>.of);
-  if constexpr (kCode == CodeKind::u4)
-    if (layout.expansion == Expansion::iq4) {
-      const __m512 values = _mm512_loadu_ps(kIq4);
-      return kForm == ActivationForm::bf16 ? bf16_words(values, values)
-                                           : _mm512_castps_si512(values);
-    }
-  if constexpr (kCode == CodeKind::lut4)
-    return _mm512_loadu_si512(layout.codebook);
-  else if constexpr (is_real(kCode))
+  if constexpr (kCode == CodeKind::u4) {
+    const __m512 values = values_of(layout, code);
+    return kBf16 ? bf16_words(values, values) : _mm512_castps_si512(values);
+  }
+  if constexpr (is_real(kCode))
     return _mm512_setzero_si512();
-  else if constexpr (kForm == ActivationForm::bf16)
-    return bf16_table<kCode>();
   else
-    return _mm512_castps_si512(float_table<kCode>());
+    return kBf16 ? bf16_table<kCode>() : _mm512_castps_si512(float_table<kCode>());
 }
 
 /// A line of floats in F32 (layout.h): f32, or slot kOfPair of the pairs of bf16 and f16.
@@ -248,7 +257,7 @@ MARLIN_AVX512 [[gnu::noinline]] inline void decode_nested_rows(const SuperShape&
 template <CodeKind kCode>
 MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint8_t* super,
                                              FloatSuper& out) {
-  if constexpr (kCode == CodeKind::lut4)
+  if constexpr (kCode == CodeKind::u4)  // lut4, too
     if (shape.layout.has_nested_scales()) return decode_nested_rows(shape, super, &out.scale[0][0]);
   decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, 1.0f,
                     &out.scale[0][0]);

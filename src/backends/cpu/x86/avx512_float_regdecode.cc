@@ -12,8 +12,8 @@
 //   M: tiles of up to 12 rows. N: 16 (or 32) columns at a time, four (or two) times. K: chunk of 12
 //   blocks, superblock, scale group, 8 slots, step. Codes are decoded again for every tile.
 //
-// Template parameters: kForm bf16 or f32; kCode any, dense; kRows 2, 4, .. 12, the least that holds
-// the rows of the tile; kWide follows from kForm and kRows.
+// Template parameters: kForm bf16 or f32; kCode any that is not read as another; kRows 2, 4, .. 12,
+// the least that holds the rows of the tile; kWide follows from kForm and kRows.
 //
 // Limits: two sets of 12 sums, w, a table and a scale are in 32 registers. A block of 32 slots, 12
 // rows and 16 columns takes, in BF16, 192 vdpbf16ps, 12 FMA for scales (24 with groups of 16) and
@@ -142,7 +142,7 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
   constexpr int kWide = kVectors<kForm, kRows>;
   constexpr int kSteps = kForm == ActivationForm::bf16 ? 4 : 8;  // of 8 slots
   constexpr int kLines = Lines::kLines / 4;                      // the same; of floats up to 8
-  const __m512i table = table_of<kForm, kCode, kNarrow>(*args.layout);
+  const __m512i table = table_of<kForm, kCode, kNarrow>(*args.layout, args.code);
   const int units = args.layout->slot_group / 16;  // of a group
   const int64_t super_bytes = tile.chunk.super_bytes,
                 a_block_size = args.activations.a_block_size();
@@ -231,7 +231,9 @@ void multiply_tile(const PanelArgs& args, const Tile<kCode>& tile, int rows, con
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
   with_any_code(kind_of_lines(args), [&]<CodeKind kCode>() {
-    if constexpr (kForm == ActivationForm::f32 || !is_real(kCode) || kCode == CodeKind::bf16)
+    constexpr bool kInForm =
+        kForm == ActivationForm::f32 || !is_real(kCode) || kCode == CodeKind::bf16;
+    if constexpr (kInForm && !is_read_as_u4(kCode))
       walk_regdecode<ScaleChunk<kCode>, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
   });
 }

@@ -290,7 +290,6 @@ Result<Report> Dispatch::run() {
   Report report = run.go();
   if (run.missing()) return Error{prefix + "cannot get " + run.missing()};
   memory.finish();
-  report.counters.registers_estimated = image.registers(*kernel);
   return report;
 }
 

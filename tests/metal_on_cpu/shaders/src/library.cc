@@ -115,6 +115,14 @@ Kernel& Kernel::constant(uint32_t index, ConstantValue value) {
   return *this;
 }
 
+Result<Registers> Kernel::registers() const {
+  const Library::State& library = *state_->library;
+  const auto& names = library.source.kernels;
+  const auto number = static_cast<size_t>(std::find(names.begin(), names.end(), state_->name) - names.begin());
+  if (number == names.size()) return Error{library.name + ": there is no kernel '" + state_->name + "'"};
+  return count_registers(library.source, {{number, number + 1}, state_->constants}, library.options);
+}
+
 Dispatch Kernel::dispatch() const {
   auto state = std::make_shared<Dispatch::State>();
   state->kernel = std::make_shared<const Kernel::State>(*state_);

@@ -1,4 +1,4 @@
-// What the pass of checked mode does to LLVM IR, and the registers that it estimates.
+// What the pass of checked mode does to LLVM IR, and the registers that a GPU would take.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,28 +53,31 @@ TEST(Pass, RefusesRecursion) {
   EXPECT_THAT(r.errors, HasSubstr("error: 'f' calls itself: recursion is not supported"));
 }
 
-// `body` runs between reading and writing n values that are all alive.
-uint64_t registers(const std::string& type, int n, const std::string& zero = "0") {
-  std::string text = "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device const " + type +
-                     "* x [[buffer(0)]], device " + type + "* y [[buffer(1)]]) {\n";
-  for (int i = 0; i < n; ++i) text += type + " a" + std::to_string(i) + " = x[" + std::to_string(i) + "];\n";
-  text += "threadgroup_barrier(mem_flags::mem_device);\n";
-  for (int i = 0; i < n; ++i)
-    text += "y[" + std::to_string(i) + "] = a" + std::to_string(i) + " + " + type + "(" + zero + ");\n";
-  auto library = Library::from_source(text + "}\n");
+/// Those of a kernel in which n values of a lane are alive at once: their sum, and then each of them, is needed.
+metal_on_cpu::Registers registers(const std::string& type, int n, const std::string& index = "j") {
+  const std::string loop = "#pragma unroll\n  for (uint j = 0; j < " + std::to_string(n) + "; j++) ";
+  auto library = Library::from_source("#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device const " + type +
+                                      "* x [[buffer(0)]], device " + type +
+                                      "* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {\n  " + type + " a[" +
+                                      std::to_string(n) + "], sum = 0;\n" + loop + "a[j] = x[i * 512 + j];\n" + loop +
+                                      "sum += a[j];\n" + loop + "y[i * 512 + j] = a[" + index + "] * sum;\n}\n");
   EXPECT_TRUE(library.ok()) << library.message();
-  std::vector<char> x(4096), y(4096);
-  auto r = library.value().kernel("k").dispatch().buffer(0, std::as_const(x)).buffer(1, y).count().run();
+  auto r = library.value().kernel("k").registers();
   EXPECT_TRUE(r.ok()) << r.message();
-  return r.value().counters.registers_estimated;
+  return r.value();
 }
 
-TEST(Registers, AreThoseAliveAtOnce) {
-  EXPECT_THAT(registers("float", 32), AllOf(Ge(32u), Le(40u)));
-  EXPECT_THAT(registers("float", 64), AllOf(Ge(64u), Le(72u)));
-  EXPECT_THAT(registers("half", 32), AllOf(Ge(16u), Le(24u)));
-  EXPECT_THAT(registers("float4", 8), AllOf(Ge(32u), Le(40u)));
-  EXPECT_THAT(registers("ulong", 16), AllOf(Ge(32u), Le(40u)));
+TEST(Registers, AreThoseOfAGpu) {
+  EXPECT_THAT(registers("float", 32).used, AllOf(Ge(32u), Le(48u)));
+  EXPECT_THAT(registers("float", 96).used, AllOf(Ge(96u), Le(112u)));
+  EXPECT_EQ(registers("float", 96).memory, 0u);
+  EXPECT_GE(registers("float", 160).memory, 4 * 32u);
+  EXPECT_GE(registers("float", 32, "(j + i) % 32").memory, 128u) << "indexed at run time";
+}
+
+TEST(Registers, OfAKernelThatIsNotThere) {
+  auto library = Library::from_source("kernel void k() {}\n");
+  EXPECT_THAT(library.value().kernel("other").registers().message(), HasSubstr("there is no kernel 'other'"));
 }
 
 }  // namespace

@@ -85,7 +85,6 @@ struct Counters {
   uint64_t threadgroup_bytes_read = 0, threadgroup_bytes_written = 0, threadgroup_accesses = 0;
   uint64_t bank_conflicts = 0;                 // extra cycles with 32 banks of 4 bytes
   uint64_t threadgroup_memory = 0;             // bytes of one threadgroup
-  uint64_t registers_estimated = 0;            // of 32 bits, of one thread; README.md says how
   std::map<std::string, uint64_t> operations;  // arithmetic by class, of all threads
   std::map<int, BufferCounters> buffers;
 };
@@ -169,12 +168,20 @@ struct Signature {
   size_t threadgroup_memory = 0;
 };
 
+/// What a thread of a kernel would have if an Apple GPU had LLVM's code for another one with simdgroups of 32: README.md.
+struct Registers {
+  uint32_t used = 0;    // of 32 bits, of the 128 that an Apple GPU gives a thread
+  uint32_t memory = 0;  // bytes for what is beyond them, and for arrays that are indexed at run time
+};
+
 class Kernel {
  public:
   Kernel& constant(uint32_t index, ConstantValue value);
   Dispatch dispatch() const;
   /// Compiles if needed, for checked mode.
   Result<Signature> signature() const;
+  /// Compiles for a GPU, once for each set of function constants.
+  Result<Registers> registers() const;
 
   struct State;  // opaque
 

@@ -53,14 +53,9 @@ struct Kernel {
 };
 
 /// What the pass of checked mode adds to an image, as msl_image_tables.
-struct KernelCost {
-  const void* function;
-  uint32_t registers;  // an estimate
-};
 struct Tables {
-  uint32_t block_count, kernel_count;
+  uint32_t block_count;
   const uint32_t* operations;  // of each basic block, by class: see src/compiler/operations.h
-  const KernelCost* kernels;
 };
 
 /// What the lanes of a simdgroup do together.

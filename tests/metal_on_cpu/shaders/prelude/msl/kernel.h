@@ -87,8 +87,32 @@ struct ConstantDefined {
 };
 }  // namespace msl
 
+#ifdef MSL_GPU
+namespace msl {
+/// The kernel f as a kernel of a GPU. Base are its parameters.
+template <auto f, const auto& Base>
+struct OnGpu;
+template <class... A, void (*f)(A...), const auto& Base>
+struct OnGpu<f, Base> {
+  template <size_t... I>
+  static MSL_INLINE void spread(void* const* buffers, std::index_sequence<I...>) {
+    f(argument_on_gpu<A>(Base.entries[I].builtin, buffers[Base.entries[I].index])...);
+  }
+  static __attribute__((amdgpu_kernel, used)) void run(Buffers all) { spread(all.of, std::index_sequence_for<A...>{}); }
+};
+}  // namespace msl
+#endif
+
 #define MSL_CONCAT_(a, b) a##b
 #define MSL_CONCAT(a, b) MSL_CONCAT_(a, b)
+#ifdef MSL_GPU
+#define MSL_KERNEL(id, name, base, count, threads, file, first, last, ...) \
+  template struct msl::OnGpu<static_cast<decltype(&__VA_ARGS__)>(&__VA_ARGS__), base>;
+#define MSL_THREADGROUP(type, id, name)                                                                                 \
+  static __attribute__((address_space(3), loader_uninitialized, aligned(16))) unsigned char name##_bytes[sizeof(type)]; \
+  type& name = *(type*)(name##_bytes)
+#define is_function_constant_defined(x) msl_defined_##x
+#else
 // msl_kernels is a section of the image: the linker gathers all kernels there, no code runs at load time.
 #define MSL_KERNEL(id, name, base, count, threads, file, first, last, ...)              \
   __attribute__((used, section("msl_kernels"))) static const msl::Kernel id = {         \
@@ -112,3 +136,4 @@ extern "C" __attribute__((visibility("default"), used)) inline const msl::Kernel
   *count = static_cast<uint32_t>(msl_end_of_kernels - msl_first_kernel);
   return msl_first_kernel;
 }
+#endif

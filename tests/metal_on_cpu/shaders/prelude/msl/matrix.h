@@ -69,6 +69,9 @@ MSL_RUNTIME void resolve_multiply(void** lanes, uint32_t active) {
 template <class D, class A, class B, class C>
 MSL_RUNTIME typename vec<D, 2>::D multiply(typename vec<A, 2>::D a, typename vec<B, 2>::D b, typename vec<C, 2>::D c,
                                            const char* file, unsigned line, unsigned column) {
+#ifdef MSL_GPU
+  return msl::multiply_fragments<typename vec<D, 2>::D>(a, b, c);
+#endif
   vec<D, 2> d;
   MatrixOperands x{&d, &a, &b, &c};
   msl_collective(msl::kMatrixMultiply, &x, &resolve_multiply<D, A, B, C>, file, line, column);

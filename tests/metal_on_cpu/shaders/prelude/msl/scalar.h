@@ -7,7 +7,11 @@
 
 #define MSL_INLINE inline __attribute__((always_inline))
 // Code that runs for the whole simdgroup and reads other lanes' variables: called, never inlined into checked code.
+#ifdef MSL_GPU
+#define MSL_RUNTIME __attribute__((always_inline))
+#else
 #define MSL_RUNTIME __attribute__((noinline, no_sanitize("kernel-address", "alignment", "array-bounds")))
+#endif
 // Where in the shader a function of this prelude was called.
 #define MSL_SITE const char *file = __builtin_FILE(), unsigned line = __builtin_LINE(), unsigned column = __builtin_COLUMN()
 

@@ -1,6 +1,7 @@
 // Barriers, and what the lanes of a simdgroup compute together. A lane hands its operand to the runtime and waits;
 // the last lane to arrive computes the results of all.
 #pragma once
+#include "gpu.h"
 #include "math.h"
 
 namespace metal {
@@ -74,6 +75,9 @@ using plain = typename Plain<T>::type;
 // knows its name and its parameters, and hands over the shadow of `of` in front.
 template <class Source, class T>
 MSL_RUNTIME T shuffle(AsClass<T> of, int index, const char* file, unsigned line, unsigned column) {
+#ifdef MSL_GPU
+  return msl::from_others(of.value, index);
+#endif
   Shuffled<T> x{of.value, of.value, index, msl_take_shadow()};
   msl_collective(msl::kShuffle, &x, &resolve_shuffle<Source, T>, file, line, column);
   return x.result;
@@ -135,6 +139,9 @@ template <class T>
 MSL_RUNTIME T collect(uint32_t kind, typename AsNumber<T>::type of, msl::Resolve resolver, const char* file, unsigned line,
                       unsigned column) {
   T value = AsNumber<T>::of(of);
+#ifdef MSL_GPU
+  return msl::from_others(value, 0);
+#endif
   msl_collective(kind, &value, resolver, file, line, column);
   return value;
 }

@@ -49,5 +49,6 @@
   MSL_S23(x, 0) MSL_S23(y, 1) MSL_S23(z, 2) MSL_S33(x, 0) MSL_S33(y, 1) MSL_S33(z, 2) MSL_S43(x, 0) MSL_S43(y, 1) MSL_S43(z, 2)
 #define MSL_SWIZZLES_4                                                                                            \
   MSL_S24(x, 0)                                                                                                   \
-  MSL_S24(y, 1) MSL_S24(z, 2) MSL_S24(w, 3) MSL_S34(x, 0) MSL_S34(y, 1) MSL_S34(z, 2) MSL_S34(w, 3) MSL_S44(x, 0) \
-      MSL_S44(y, 1) MSL_S44(z, 2) MSL_S44(w, 3)
+  MSL_S24(y, 1)                                                                                                   \
+  MSL_S24(z, 2) MSL_S24(w, 3) MSL_S34(x, 0) MSL_S34(y, 1) MSL_S34(z, 2) MSL_S34(w, 3) MSL_S44(x, 0) MSL_S44(y, 1) \
+      MSL_S44(z, 2) MSL_S44(w, 3)

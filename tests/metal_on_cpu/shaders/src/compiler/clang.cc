@@ -123,8 +123,27 @@ Words language_flags(const CompileOptions& options) {
                "-fno-color-diagnostics",
                "-ferror-limit=20",
                "-gline-tables-only",
-               "-fvisibility=hidden"} +
-         target_flags();
+               "-fvisibility=hidden"};
+}
+
+const Words& gpu_flags() {
+  static const Words flags = [] {
+    Words all = {"-DMSL_GPU",      "--target=amdgcn-amd-amdhsa",
+                 "-mcpu=gfx1030",  "-nogpulib",
+                 "-nostdinc++",    "-O2",
+                 "-fno-vectorize", "-fno-slp-vectorize",
+                 "-mllvm",         "-disable-vector-combine"};
+#if defined(__x86_64__)
+    all.push_back("-D__x86_64__");  // the headers ask
+#else
+    all.push_back("-D__aarch64__");
+#endif
+    const Words own = quoted_words(clang({"-###", "-x", "c++", "-fsyntax-only", "-"}, {}).errors);
+    for (size_t i = 0; i + 1 < own.size(); ++i)
+      if (own[i].starts_with("-internal-") && own[i].ends_with("isystem")) all.insert(all.end(), {"-isystem", own[i + 1]});
+    return all;
+  }();
+  return flags;
 }
 
 const Words& checking_flags() {

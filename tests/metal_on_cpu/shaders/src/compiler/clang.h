@@ -23,10 +23,12 @@ ProcessResult link_shared(const std::string& object, const std::filesystem::path
 /// What clang says was wrong with the shader.
 Error compile_error(const std::vector<Diagnostic>& errors, const ProcessResult& clang);
 
-/// For which processor; how C++ means what MSL means; what checked mode adds.
-const Words& target_flags();
+/// How C++ means what MSL means; for which processor; what checked mode adds.
 Words language_flags(const CompileOptions& options);
+const Words& target_flags();
 const Words& checking_flags();
+/// For a GPU with simdgroups of 32, with the headers of this processor; nothing is vectorized that a GPU does not have.
+const Words& gpu_flags();
 
 /// Compiles with a header of the prelude before the text, which clang reads once for each set of flags and then keeps in
 /// `folder`. `flags` hold for the header too, `more` for the text only.

@@ -1,6 +1,7 @@
 #include "compiler.h"
 
 #include <filesystem>
+#include <sstream>
 
 #include "../beside.h"
 #include "cache.h"
@@ -90,7 +91,7 @@ Result<std::string> compile(const Preprocessed& source, const ImageRequest& requ
       rewrite(tokenize(source.text), options.late_constants ? Rewriting::kCompileLate : Rewriting::kCompile, request.constants,
               request.range);
   if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
-  const Words language = language_flags(options);
+  const Words language = language_flags(options) + target_flags();
   const std::string key = digest(prelude_digest() + (request.checked ? "checked" : "fast") + join(language) +
                                  join(checking_flags()) + rewritten.text);
   const fs::path image = folder.value() / (key + ".so");
@@ -100,6 +101,31 @@ Result<std::string> compile(const Preprocessed& source, const ImageRequest& requ
     if (!publish(built, image)) return Error{image.string() + ": cannot be written"};
   }
   return image.string();
+}
+
+Result<Registers> count_registers(const Preprocessed& source, const ImageRequest& request, const CompileOptions& options) {
+  auto folder = cache_folder(options);
+  if (!folder) return folder.error();
+  const Rewritten rewritten = rewrite(tokenize(source.text), Rewriting::kCompile, request.constants, request.range);
+  if (!rewritten.errors.empty()) return Error{to_text(rewritten.errors)};
+  const Words flags = language_flags(options) + gpu_flags();
+  const fs::path kept = folder.value() / (digest(prelude_digest() + join(flags) + rewritten.text) + ".registers");
+  if (!fs::exists(kept)) {
+    const ProcessResult made = compile_behind(prelude_path() + "/msl/prelude.h", folder.value(), flags,
+                                              {"-fpass-plugin=" + pass_path(), "-S", "-o", "-"}, rewritten.text);
+    if (made.exit_code != 0) return compile_error(shader_errors(parse_messages(made.errors)), made);
+    const fs::path written = temporary_name(kept);
+    std::string numbers;
+    for (const char* what : {".vgpr_count:", ".private_segment_fixed_size:"}) {
+      const size_t at = made.output.rfind(what);
+      if (at == std::string::npos) return Error{std::string("the code for a GPU does not say ") + what};
+      numbers += std::to_string(std::stoul(made.output.substr(at + std::string(what).size()))) + " ";
+    }
+    if (!write_file(written, numbers) || !publish(written, kept)) return Error{kept.string() + ": cannot be written"};
+  }
+  Registers r;
+  std::istringstream(read_file(kept)) >> r.used >> r.memory;
+  return r;
 }
 
 }  // namespace metal_on_cpu

@@ -25,5 +25,7 @@ struct ImageRequest {
 };
 /// The path of the image. Several threads and processes may ask for the same at once.
 Result<std::string> compile(const Preprocessed& source, const ImageRequest& request, const CompileOptions& options);
+/// Compiles the one kernel of the request for a GPU.
+Result<Registers> count_registers(const Preprocessed& source, const ImageRequest& request, const CompileOptions& options);
 
 }  // namespace metal_on_cpu

@@ -1,7 +1,7 @@
 // The pass that clang loads for checked mode. Before anything is optimized it has everything inlined, as Apple's compiler does,
 // and marks variables without a value; behind the optimizer, before AddressSanitizer, it counts what each basic block computes
-// and makes it report itself to the runtime, and estimates registers; at the end it gives the sanitizers' hooks names of our
-// own, and makes the object.
+// and makes it report itself to the runtime; at the end it gives the sanitizers' hooks names of our own, and makes the object.
+// Where registers are counted, the pass says how many there are.
 #include <llvm/IR/CFG.h>
 #include <llvm/IR/IRBuilder.h>
 #include <llvm/IR/InstIterator.h>
@@ -16,13 +16,13 @@
 #include "language.h"
 #include "object.h"
 #include "operations.h"
-#include "registers.h"
 #include "uninitialized.h"
 
 namespace metal_on_cpu::pass {
 namespace {
 
 constexpr const char* kSection = "msl_kernels";
+constexpr const char* kRegisters = "128";                         // of 32 bits, of a thread of an Apple GPU
 constexpr const char* kLastPass = "RelLookupTableConverterPass";  // of clang -O2, behind AddressSanitizer
 
 llvm::cl::opt<bool> make_object("msl-object", llvm::cl::desc("Write a checked object to the standard output"));
@@ -55,6 +55,8 @@ void complete_lines(llvm::Function& f) {
 class Prepare : public llvm::PassInfoMixin<Prepare> {
  public:
   llvm::PreservedAnalyses run(llvm::Module& module, llvm::ModuleAnalysisManager&) {
+    if (llvm::StringRef(module.getTargetTriple()).starts_with("amdgcn"))
+      for (llvm::Function& f : module) f.addFnAttr("amdgpu-num-vgpr", kRegisters);
     const auto recursive = recursive_functions(module, true);
     for (llvm::Function& f : module) {
       if (!is_shader(f)) continue;
@@ -81,7 +83,6 @@ class Instrument : public llvm::PassInfoMixin<Instrument> {
     if (llvm::none_of(module, is_shader)) return llvm::PreservedAnalyses::all();  // fast mode
     for (llvm::Function& f : module) {
       if (!is_shader(f)) continue;
-      if (f.hasAddressTaken()) registers_.emplace_back(&f, estimate_registers(f));
       for (llvm::BasicBlock& block : f) announce(block);
       announce_alignments(f);
       report_uninitialized(f, f.hasAddressTaken());
@@ -110,26 +111,18 @@ class Instrument : public llvm::PassInfoMixin<Instrument> {
   void write_tables(llvm::Module& module) const {
     llvm::LLVMContext& c = module.getContext();
     auto* const word = llvm::Type::getInt32Ty(c);
-    auto* const pointer = llvm::PointerType::get(c, 0);
     std::vector<uint32_t> counts;
     for (const OperationCounts& block : blocks_) counts.insert(counts.end(), block.begin(), block.end());
-    auto* const kernel = llvm::StructType::get(pointer, word);
-    std::vector<llvm::Constant*> kernels;
-    for (const auto& [f, registers] : registers_)
-      kernels.push_back(llvm::ConstantStruct::get(kernel, f, llvm::ConstantInt::get(word, registers)));
     const auto global = [&](llvm::Constant* value, const char* name, llvm::GlobalValue::LinkageTypes linkage) {
       return new llvm::GlobalVariable(module, value->getType(), true, linkage, value, name);
     };
     llvm::Constant* const parts[] = {
-        llvm::ConstantInt::get(word, blocks_.size()), llvm::ConstantInt::get(word, kernels.size()),
-        global(llvm::ConstantDataArray::get(c, counts), "msl_block_operations", llvm::GlobalValue::InternalLinkage),
-        global(llvm::ConstantArray::get(llvm::ArrayType::get(kernel, kernels.size()), kernels), "msl_kernel_costs",
-               llvm::GlobalValue::InternalLinkage)};
+        llvm::ConstantInt::get(word, blocks_.size()),
+        global(llvm::ConstantDataArray::get(c, counts), "msl_block_operations", llvm::GlobalValue::InternalLinkage)};
     global(llvm::ConstantStruct::getAnon(parts), "msl_image_tables", llvm::GlobalValue::ExternalLinkage);
   }
 
   std::vector<OperationCounts> blocks_;
-  std::vector<std::pair<llvm::Function*, uint32_t>> registers_;
 };
 
 /// LLVM asks no plugin after the sanitizers, so this looks at each pass that has run.

@@ -45,7 +45,6 @@ Result<std::shared_ptr<const Image>> Image::load(const std::string& path) {
   if (const auto* tables = static_cast<const msl::Tables*>(dlsym(image->handle_, "msl_image_tables"))) {
     static_assert(sizeof(OperationCounts) == kOperationCount * sizeof(uint32_t));
     image->blocks_ = {reinterpret_cast<const OperationCounts*>(tables->operations), tables->block_count};
-    image->costs_ = {tables->kernels, tables->kernel_count};
   }
   return std::shared_ptr<const Image>(std::move(image));
 }
@@ -59,13 +58,6 @@ const msl::Kernel* Image::find(const std::string& name) const {
     if (name == kernel.name) return &kernel;
   }
   return nullptr;
-}
-
-uint32_t Image::registers(const msl::Kernel& kernel) const {
-  for (const msl::KernelCost& cost : costs_) {
-    if (cost.function == kernel.function) return cost.registers;
-  }
-  return 0;
 }
 
 }  // namespace metal_on_cpu

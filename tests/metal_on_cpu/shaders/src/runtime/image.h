@@ -35,8 +35,6 @@ class Image {
   }
   /// Operations of each basic block; none in fast mode.
   std::span<const OperationCounts> blocks() const { return blocks_; }
-  /// Registers of 32 bits that a thread of this kernel needs, as estimated; 0 in fast mode.
-  uint32_t registers(const msl::Kernel& kernel) const;
 
  private:
   Image() = default;
@@ -45,7 +43,6 @@ class Image {
   std::span<const msl::Kernel> kernels_;
   std::vector<Segment> segments_;  // of the file, where they were loaded
   std::span<const OperationCounts> blocks_;
-  std::span<const msl::KernelCost> costs_;
 };
 
 }  // namespace metal_on_cpu
