@@ -30,6 +30,14 @@ TEST_F(DeviceTest, DevicesAreListed) {
   EXPECT_CODE(describe(1).status(), MARLIN_E_NO_DEVICE);
 }
 
+// As in a session without a window server.
+TEST_F(DeviceTest, TheDefaultDeviceServesWhereNoneIsListed) {
+  metal_test_list_no_devices();
+  EXPECT_EQ(count_devices(), 1u);
+  open();
+  EXPECT_NE(kernel("scale"), nullptr);
+}
+
 TEST_F(DeviceTest, DevicesAreDescribedForTheBoundary) {
   ASSERT_EQ(device_count(), 1u);
   marlin_device_info info{};

@@ -1,7 +1,9 @@
 #include "backends/metal/metal_device.h"
 
+#import <TargetConditionals.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 
 #include "backends/metal/errors.h"
@@ -38,6 +40,11 @@ bool has_tensors(id<MTLDevice> device, int family) {
 // The family refuses nothing: the device of a virtual machine says Apple 5, and runs the kernels
 // of the GPU below it. A kernel serves once its probe has agreed.
 Result<Capabilities> capabilities_of(id<MTLDevice> device) {
+  if (TARGET_OS_SIMULATOR)
+    return Status::error(MARLIN_E_NO_DEVICE,
+                         "%s: the compiler of a simulator takes minutes for these kernels, so that "
+                         "the CPU serves there",
+                         device.name.UTF8String);
   const int family = apple_family(device);
   if (family == 0 || !device.hasUnifiedMemory) {
     return Status::error(
@@ -61,13 +68,14 @@ Result<Capabilities> capabilities_of(id<MTLDevice> device) {
   return c;
 }
 
+// iOS 17 has no list, and a session without a window server may have an empty one.
 NSArray<id<MTLDevice>>* all_devices() {
-#if TARGET_OS_IPHONE
-  id<MTLDevice> only = MTLCreateSystemDefaultDevice();  // iOS 17 has no list
-  return only == nil ? [NSArray array] : @[ only ];
-#else
-  return MTLCopyAllDevices();
+#if !TARGET_OS_IPHONE
+  NSArray<id<MTLDevice>>* listed = MTLCopyAllDevices();
+  if (listed.count != 0) return listed;
 #endif
+  id<MTLDevice> only = MTLCreateSystemDefaultDevice();
+  return only == nil ? [NSArray array] : @[ only ];
 }
 
 id<MTLDevice> device_at(uint32_t index) {
