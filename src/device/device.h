@@ -27,6 +27,7 @@ struct Capabilities {
   uint64_t memory_bytes = 0;
   uint64_t working_set_bytes =
       0;  ///< memory that may be in use at once before the system slows down; 0: unknown
+  uint64_t most_bytes = 0;  ///< memory that may be in use at once at all; 0: the device refuses it
   uint64_t max_buffer_bytes = 0;
   uint32_t max_threads = 1024;            ///< of a threadgroup
   uint32_t threadgroup_bytes = 32 << 10;  ///< of a threadgroup

@@ -22,6 +22,7 @@ TEST_F(DeviceTest, DevicesAreListed) {
   EXPECT_NE(found.value().name, "");
   EXPECT_GT(found.value().working_set_bytes, 0u);
   EXPECT_LE(found.value().working_set_bytes, found.value().memory_bytes);
+  EXPECT_EQ(found.value().most_bytes, found.value().memory_bytes / 20 * 19) << "and not half as much again as the working set";
   EXPECT_EQ(found.value().submission_seconds, 1) << "the system ends longer work";
   EXPECT_EQ(found.value().max_threads, 1024u);
   EXPECT_EQ(found.value().threadgroup_bytes, 32768u);

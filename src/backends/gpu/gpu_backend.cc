@@ -316,7 +316,7 @@ class GpuBackend final : public Backend {
   const std::string kernel_;
   const Logger logger_;
   const std::unique_ptr<TaskRunner> runner_;  // the CPU's: it packs weights
-  Memory memory_{*device_, [this] { return streams_.clear(); }};
+  Memory memory_{*device_, [this] { return streams_.clear(); }, logger_};
   KernelCache kernels_{*device_};
   KernelHealth health_;
   StreamCache streams_{*device_};

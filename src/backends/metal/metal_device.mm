@@ -37,6 +37,12 @@ bool has_tensors(id<MTLDevice> device, int family) {
   return false;
 }
 
+// A Mac pages beyond its working set, which is slow but works. iOS ends the program.
+uint64_t most_bytes(uint64_t memory, uint64_t working_set) {
+  if (TARGET_OS_IPHONE) return working_set;
+  return std::max(working_set, std::min(working_set / 2 * 3, memory / 20 * 19));
+}
+
 // The family refuses nothing: the device of a virtual machine says Apple 5, and runs the kernels
 // of the GPU below it. A kernel serves once its probe has agreed.
 Result<Capabilities> capabilities_of(id<MTLDevice> device) {
@@ -56,6 +62,7 @@ Result<Capabilities> capabilities_of(id<MTLDevice> device) {
   c.architecture = "apple" + std::to_string(family);
   c.memory_bytes = [NSProcessInfo processInfo].physicalMemory;
   c.working_set_bytes = device.recommendedMaxWorkingSetSize;
+  c.most_bytes = most_bytes(c.memory_bytes, c.working_set_bytes);
   c.max_buffer_bytes = device.maxBufferLength;
   c.max_threads = static_cast<uint32_t>(device.maxThreadsPerThreadgroup.width);
   c.threadgroup_bytes = static_cast<uint32_t>(device.maxThreadgroupMemoryLength);
