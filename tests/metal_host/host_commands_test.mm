@@ -278,6 +278,19 @@ TEST_F(HostRecords, AreOrderedByBuffersThatMetalTracks) {
   }
 }
 
+TEST_F(HostRecords, LabelsAreForACapture) {
+  open();
+  const KernelRef made = kernel("scale");
+  const BufferRef x = buffer(), y = buffer();
+  auto on = stream();
+  for (const bool capturing : {false, true}) {
+    metal_test_capture(capturing);
+    EXPECT_OK(scale(*on, made, x, y, 4));
+    EXPECT_EQ(metal_test_debug_groups(), capturing ? 1u : 0u);
+  }
+  EXPECT_OK(finish(*on));
+}
+
 // --- memory that stays resident ---------------------------------------------------------------------------------------------
 
 TEST_F(HostRecords, DestroyedMemoryIsLetGoAtOnce) {
