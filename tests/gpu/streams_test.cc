@@ -228,6 +228,29 @@ TEST_P(Prepare, LeavesNothingToDoLater) {
 }
 INSTANTIATE_TEST_SUITE_P(Forms, Prepare, testing::Range(0, 16));
 
+/// Kernels take long to compile on some devices, and where A is aligned those for other places of it are of no use.
+TEST(Prepare, CompilesForTheAlignmentOfTheOperands) {
+  const auto compiled = [](int64_t stride, uint64_t offset, bool known) {
+    World world;
+    const mm::weights w = abi_test::quantized(world.context, 64, 256);
+    const Matrix a(world.context, 8, 512, MARLIN_F16), c(world.context, 8, 64, MARLIN_F16);
+    const mm::stream stream(world.context);
+    auto d = mm::make<marlin_gemm_desc>();
+    d.weights = w.get();
+    d.a = a.view, d.c = c.view;
+    d.a.cols = 256, d.a.row_stride = stride, d.a.offset_bytes = offset;
+    if (!known) d.a.data = nullptr;
+    const marlin_gemm_desc* const one[] = {&d};
+    EXPECT_OK(marlin_prepare, stream.get(), one, 1u, int64_t{1}, nullptr);
+    return world.record.compilations;
+  };
+  const int aligned = compiled(512, 0, true);
+  EXPECT_EQ(compiled(257, 0, true), aligned);
+  EXPECT_EQ(compiled(512, 2, true), aligned);
+  EXPECT_EQ(compiled(257, 0, false), aligned) << "rows of this distance are aligned nowhere";
+  EXPECT_EQ(compiled(512, 0, false), aligned + 1);
+}
+
 /// What is reserved for several products holds all of their parts at once.
 TEST(Prepare, AddsUpTheScratchOfTheProducts) {
   World world;

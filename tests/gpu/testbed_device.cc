@@ -306,7 +306,7 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
   options.late_constants = source.defines.empty() && !options_.counted;  // only products need macros; what is counted is folded
   if (source.tensor) options.language = 17;
   const auto made = library_of(changed, options, MARLIN_SHADERS + folder + source.file);  // as the tests of the shaders name it
-  if (!made) return Status::error(MARLIN_E_DEVICE, "%s", made.message().c_str());
+  if (!made) return Status::error(MARLIN_E_UNSUPPORTED, "%s", made.message().c_str());
   const auto& names = made.value().kernel_names();
   if (std::find(names.begin(), names.end(), name) == names.end())
     return Status::error(MARLIN_E_NOT_FOUND, "%s has no kernel %s", source.file.c_str(), name.c_str());
@@ -321,8 +321,7 @@ Result<dv::KernelRef> TestbedDevice::kernel(std::string_view name, std::span<con
                                                                    : bed::ConstantValue(uint64_t{c.bits}));
   if (!options_.check) return dv::KernelRef(std::make_shared<TestbedKernel>(name, kernel, capabilities_.max_threads));
   const auto signature = kernel.signature();
-  if (!signature)
-    return Status::error(name.ends_with("_tensor") ? MARLIN_E_UNSUPPORTED : MARLIN_E_DEVICE, "%s", signature.message().c_str());
+  if (!signature) return Status::error(MARLIN_E_UNSUPPORTED, "%s", signature.message().c_str());
   return dv::KernelRef(std::make_shared<TestbedKernel>(name, kernel, signature.value().max_threads));
 }
 

@@ -32,13 +32,6 @@ TEST_F(Faults, CompilersFail) {
   EXPECT_NE(kernel("scale"), nullptr) << "a failure is not remembered";
 }
 
-TEST_F(Faults, PipelinesFail) {
-  open();
-  metal_test_fail_pipeline(1);
-  EXPECT_CODE(device->kernel("scale", kPlain).status(), MARLIN_E_DEVICE);
-  EXPECT_NE(kernel("scale"), nullptr);
-}
-
 TEST_F(Faults, QueuesCommandBuffersAndEncodersFail) {
   open();
   metal_test_fail_queue(1);
@@ -267,9 +260,9 @@ TEST_F(Cache, IsWrittenOnceAndReadAgain) {
 TEST_F(Cache, IsOfItsShadersOnly) {
   make("scale", cached());
   const std::string other = std::string(kShader) + "\n";
-  const std::string_view others[] = {other};
+  const ShaderFile others[] = {{kShaders[0].kernels, other}};
   DeviceOptions with = cached();
-  with.shaders.sources = others;
+  with.shaders = others;
   make("scale", with);
   EXPECT_EQ(files().size(), 2u);
 }

@@ -287,6 +287,10 @@ class GpuBackend final : public Backend {
     uint64_t bytes = 0, staged = 0;
     for (const auto& [problem, own] : products) {
       MARLIN_ASSIGN(const std::vector<int64_t> told, plan_breakpoints(problem, max_m, rules()));
+      for (const int64_t m : told) {
+        const auto likely = plan_gemm(problem, m, rules());
+        if (likely.ok()) GemmCall::expect(kernels_, problem, likely.value());
+      }
       uint64_t most = 0;
       for (const int64_t m : told) {
         MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, m));

@@ -94,6 +94,9 @@ Status no_such_device(uint32_t index) {
   return Status::error(MARLIN_E_NO_DEVICE, "Metal: there is no device %u", index);
 }
 
+// Apple 7 (M1) is the first family with simdgroup matrices, as Apple documents it.
+bool has_matrices(id<MTLDevice> device) { return [device supportsFamily:MTLGPUFamilyApple7]; }
+
 // Once for each device, because what follows from it may be a kernel that is slow or missing.
 void report_family(const Capabilities& device, bool has_matrices, const Logger& logger) {
   if (has_matrices) return;
@@ -167,6 +170,9 @@ class MetalDevice final : public device::Device {
   Result<device::KernelRef> kernel(std::string_view name,
                                    std::span<const device::Constant> constants) override {
     return shared_->pipelines.kernel(name, constants);
+  }
+  void expect(std::string_view name, std::span<const device::Constant> constants) override {
+    shared_->pipelines.expect(name, constants);
   }
 
   Result<std::unique_ptr<device::Stream>> stream(const device::StreamSource& source) override {

@@ -197,7 +197,7 @@ class MetalStream final : public device::Stream {
     const uint64_t groups = (bytes + kHelperThreads - 1) / kHelperThreads,
                    columns = std::min(groups, kMaxGroups);
     device::Dispatch made;
-    MARLIN_ASSIGN(made.kernel, shared_->pipelines.helper(name));
+    MARLIN_ASSIGN(made.kernel, shared_->pipelines.kernel(name, {}));
     made.arguments = arguments;
     made.groups = {static_cast<uint32_t>(columns),
                    static_cast<uint32_t>((groups + columns - 1) / columns), 1};
