@@ -116,6 +116,22 @@ def wrong_shaders(library, system):
     return wrong
 
 
+def wrong_targets(scratch):
+    """For which system shaders are compiled, by what a build says of itself; for a simulator they are not."""
+    script = scratch / "target.cmake"
+    script.write_text(f"include({ROOT}/cmake/compile_shaders.cmake)\nmetal_marlin_metal_target(sdk oldest 14.0 17.0)\n"
+                      'message("${sdk} ${oldest}")\n')
+    wrong = []
+    for system, sysroot, wanted in (("Darwin", "", "macosx -mmacosx-version-min=14.0"),
+                                    ("iOS", "iphoneos", "iphoneos -mios-version-min=17.0"), ("iOS", "iphonesimulator", ""),
+                                    ("iOS", "/Xcode/iPhoneSimulator.platform/Developer/SDKs/iPhoneSimulator.sdk", ""), ("tvOS", "appletvos", "")):
+        said = subprocess.run(["cmake", f"-DCMAKE_SYSTEM_NAME={system}", f"-DCMAKE_OSX_SYSROOT={sysroot}", "-P", script],
+                              capture_output=True, text=True).stderr.strip()
+        if said != wanted:
+            wrong.append(f"{system} {sysroot}: expected '{wanted}', found '{said}'")
+    return wrong
+
+
 def wrong_embedding(folder, tree, scratch):
     """Ends of embedded files are no atoms of their own, and an edit of a shader compiles them anew, even where no build system knows."""
     wrong = []
@@ -155,7 +171,7 @@ def planted(folder, scratch):
     undefined, _ = compile_text("an undefined symbol", 'extern "C" int marlin_nowhere();\nint call() { return marlin_nowhere(); }\n')
     said["an undefined symbol"] = run(*linker, undefined, "-o", out)
     unlisted, _ = compile_text("a symbol that is not listed",
-                               'extern "C" void* MTLCreateSystemDefaultDevice();\nvoid* f() { return MTLCreateSystemDefaultDevice(); }\n')
+                               'extern "C" void* MTLCopyAllDevicesWithObserver();\nvoid* f() { return MTLCopyAllDevicesWithObserver(); }\n')
     said["a symbol that is not listed"] = run(*linker, unlisted, "-o", out, "-framework", "Metal")
     leaking, _ = compile_text("a leaked export", '#include <cstdlib>\n#include <new>\nvoid* operator new(std::size_t n) { return malloc(n); }\n')
     failed = run(*linker, leaking, good, "-o", out)
@@ -182,6 +198,7 @@ def main():
         results["programs of the tests"] = programs(trees["macos"])
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
+        results["systems of shaders"] = wrong_targets(scratch)
         results["embedded shaders"] = wrong_embedding(folder, trees["macos"], scratch)
         results["installed"] = installed(trees["macos"], scratch / "prefix")
         results |= examples(folder, trees["macos"], scratch)

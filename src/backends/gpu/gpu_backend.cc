@@ -211,6 +211,7 @@ class GpuBackend final : public Backend {
       MARLIN_ASSIGN(const GemmPlan chosen, plan_gemm(problem, m, rules()));
       const RowBlockLayout& layout = weights_of(problem).layout;
       if (!options_.probe || chosen.health != KernelHealth::unknown) return chosen;
+      GemmCall::expect(kernels_, problem, chosen);  // while the first of them is checked
       MARLIN_RETURN_IF_ERROR(check(*chosen.kernel, chosen.activation, layout).status());
     }
   }
