@@ -317,5 +317,21 @@ TEST_F(HostRecords, MemoryOfTheDeviceIsResidentWithoutBeingBound) {
   EXPECT_EQ(floats(y)[0], 6);
 }
 
+TEST_F(HostRecords, MemoryStaysResidentForEncodersOfTheHost) {
+  @autoreleasepool {
+    id<MTLCommandBuffer> commands = [[MTLCreateSystemDefaultDevice() newCommandQueue] commandBuffer];
+    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+    auto on = stream(MARLIN_NATIVE_METAL_ENCODER, (__bridge void*)encoder);
+    const BufferRef x = buffer(64, Placement::device), y = buffer();
+    EXPECT_OK(scale(*on, kernel("scale"), x, y, 1));
+    EXPECT_EQ(metal_test_later_blocks(), 0u);
+    EXPECT_OK(on->commit());
+    EXPECT_EQ(metal_test_later_blocks(), 1u) << "the next request";
+    [encoder endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+  }
+}
+
 }  // namespace
 }  // namespace metal_marlin::metal

@@ -18,6 +18,7 @@ class Residency : public std::enable_shared_from_this<Residency> {
   /// Releases the buffer at once. No command that uses it may be running.
   void remove(id<MTLBuffer> buffer);
   /// Commits additions, and makes the memory resident for the commands and for three minutes more.
+  /// An encoder of the host has nil for its commands.
   void use(id<MTLCommandBuffer> commands);
 
  private:

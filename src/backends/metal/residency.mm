@@ -49,7 +49,7 @@ void Residency::use(id<MTLCommandBuffer> commands) {
     if (beats_left_ == 0) request_later();
     changed_ = false;
     beats_left_ = kBeats;
-    [commands useResidencySet:set];
+    if (commands != nil) [commands useResidencySet:set];
   }
 }
 
