@@ -1,6 +1,7 @@
-// swift-tools-version: 6.2
+// swift-tools-version: 6.2.1
 // The library from its sources, for apps on Apple's systems. On Linux it has the CPU alone, and is there to be tested; a system's
 // own library is what bindings/swift links.
+// SwiftPM 6.2.1 is the first whose tests and programs find the library of Span on macOS 15.
 import PackageDescription
 
 let settings: [CXXSetting] = [
@@ -30,7 +31,7 @@ let exclude = withList.map { "\($0)/CMakeLists.txt" } + tables
   let notMetal: [String] = []
   let linked: [LinkerSetting] = [.linkedLibrary("dl")]
 #else
-  // The Metal backend: the host in Objective-C++ and the shaders, which Metal compiles at run time.
+  // The Metal backend: the host in Objective-C++ and the text of the shaders, which Metal compiles at run time.
   let packages: [Package.Dependency] = [.package(url: "https://github.com/nlohmann/json", from: "3.12.0")]
   let needs: [Target.Dependency] = [.product(name: "json", package: "json")]
   let metal = ["backends/metal"]

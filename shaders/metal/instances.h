@@ -1,6 +1,6 @@
 // The list of compiled kernels: every kind of codes with every type of activations, but for floats
-// with INT8 activations. A build may define others. The kernels of tensor operations are compiled
-// for MARLIN_TENSOR_CODES, which 16 bits hold.
+// with INT8 activations. Who compiles one kernel alone defines others (the host's kernel_text.h).
+// The kernels of tensor operations are compiled for MARLIN_TENSOR_CODES, which 16 bits hold.
 #pragma once
 
 #define MARLIN_TENSOR_CODES(X, a_name, T) \

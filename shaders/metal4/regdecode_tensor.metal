@@ -161,6 +161,9 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
   }
 }
 
+#ifndef MARLIN_TENSOR_STEPS
+#define MARLIN_TENSOR_STEPS(X) X(16) X(32) X(64)
+#endif
 template <typename Codes, typename T>
 kernel void regdecode_tensor(PRODUCT_PARAMETERS(T)) {
   threadgroup Stage<T> stage;
@@ -170,16 +173,13 @@ kernel void regdecode_tensor(PRODUCT_PARAMETERS(T)) {
   scales = of_expert(scales, rows);
   zeros = of_expert(zeros, rows);
   const ushort thread_index = simdgroup * kLanes + lane;
-  if (group_shift == 4) {
-    multiply<Codes, T, 16>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, rows,
-                           group, thread_index);
-  } else if (group_shift == 5) {
-    multiply<Codes, T, 32>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, rows,
-                           group, thread_index);
-  } else {
-    multiply<Codes, T, 64>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, rows,
-                           group, thread_index);
-  }
+  // A compiler may refuse one of the steps, so that others are compiled without it.
+  const ushort step = min(ushort(kStage), ushort(1 << group_shift));
+#define MULTIPLY(STEP)                                                                           \
+  if (step == STEP)                                                                              \
+    multiply<Codes, T, STEP>(stage, codes, scales, zeros, factors, a, bias, c, partials, args,   \
+                             rows, group, thread_index);
+  MARLIN_TENSOR_STEPS(MULTIPLY)
 }
 
 #ifndef MARLIN_PRODUCTS

@@ -27,6 +27,7 @@ struct Capabilities {
   uint64_t memory_bytes = 0;
   uint64_t working_set_bytes =
       0;  ///< memory that may be in use at once before the system slows down; 0: unknown
+  uint64_t most_bytes = 0;  ///< memory that may be in use at once at all; 0: the device refuses it
   uint64_t max_buffer_bytes = 0;
   uint32_t max_threads = 1024;            ///< of a threadgroup
   uint32_t threadgroup_bytes = 32 << 10;  ///< of a threadgroup
@@ -156,10 +157,13 @@ class Device {
   /// its allocation; they are UINT64_MAX if the device cannot tell, and 0 if it knows of no memory
   /// there.
   virtual Result<BufferRef> wrap_native(void* native) = 0;
-  /// Compiles a kernel or takes it from a cache. This may take seconds the first time. A compiler
-  /// error is MARLIN_E_DEVICE with the compiler's message, including file and line. Values of
-  /// constants that the kernel does not have are ignored.
+  /// Compiles a kernel or takes it from a cache. This may take seconds the first time. What a
+  /// compiler refuses is MARLIN_E_UNSUPPORTED with its message, including file and line: other
+  /// kernels may serve. Values of constants that the kernel does not have are ignored.
   virtual Result<KernelRef> kernel(std::string_view name, std::span<const Constant> constants) = 0;
+  /// kernel() will be asked for this one: a device that compiles for long begins to, and returns at
+  /// once. Errors are those of kernel().
+  virtual void expect(std::string_view /*name*/, std::span<const Constant> /*constants*/) {}
   virtual Result<std::unique_ptr<Stream>> stream(const StreamSource& source) = 0;
 };
 

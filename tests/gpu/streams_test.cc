@@ -100,18 +100,25 @@ TEST(Streams, DestroyingDoesNotWaitAndNothingLeaks) {
   EXPECT_EQ(record.streams, 0);
 }
 
-TEST(Memory, TheBudgetIsTheWorkingSet) {
-  World world;
-  world.device->change().working_set_bytes = 100000;
+TEST(Memory, MoreThanTheWorkingSetIsWarnedOfOnceAndMoreThanTheMostRefused) {
+  std::vector<std::string> log;
+  World world({.probe = false}, {.logger = {[](void* user, int32_t level, const char* message) {
+                                              if (level == 2) static_cast<std::vector<std::string>*>(user)->push_back(message);
+                                            },
+                                            &log}});
+  world.device->change().working_set_bytes = 59999;
+  world.device->change().most_bytes = 100000;
   world.device->change().max_buffer_bytes = 90000;
   marlin_buffer* buffer = nullptr;
   EXPECT_FAILS(MARLIN_E_MEMORY, "at most 90000", marlin_buffer_create, world.context.get(), uint64_t{90001}, &buffer);
   mm::buffer first;
   EXPECT_OK(marlin_buffer_create, world.context.get(), uint64_t{60000}, first.out());
-  EXPECT_FAILS(MARLIN_E_MEMORY, "60000 are in use of the device's working set of 100000", marlin_buffer_create,
+  EXPECT_FAILS(MARLIN_E_MEMORY, "60000 are in use of the 100000 that the device may have", marlin_buffer_create,
                world.context.get(), uint64_t{40001}, &buffer);
   first = {};
   EXPECT_OK(marlin_buffer_create, world.context.get(), uint64_t{90000}, first.out());
+  ASSERT_EQ(log.size(), 1u);
+  EXPECT_NE(log[0].find("60000 bytes are in use, more than its working set of 59999"), std::string::npos) << log[0];
 }
 
 /// Scratch of calls without a stream is kept for the next of them, but not while somebody else lacks memory.
@@ -120,12 +127,12 @@ TEST(Memory, ThatIsKeptForLaterCallsIsFreedInNeed) {
   Product p(world, 5, 64, 8192);  // which splits K
   EXPECT_OK(marlin_gemm, nullptr, &p.desc);
   const int with_scratch = world.record.buffers;
-  world.device->change().working_set_bytes = 1;
+  world.device->change().most_bytes = 1;
   marlin_buffer* buffer = nullptr;
-  EXPECT_FAILS(MARLIN_E_MEMORY, "are in use of the device's working set of 1", marlin_buffer_create, world.context.get(),
+  EXPECT_FAILS(MARLIN_E_MEMORY, "are in use of the 1 that the device may have", marlin_buffer_create, world.context.get(),
                uint64_t{8}, &buffer);
   EXPECT_EQ(world.record.buffers, with_scratch - 1) << "even so, all was freed that could be";
-  world.device->change().working_set_bytes = 0;
+  world.device->change().most_bytes = 0;
   EXPECT_OK(marlin_gemm, nullptr, &p.desc);
   EXPECT_EQ(world.record.buffers, with_scratch);
   EXPECT_CALL(*world.mock, allocate(_, _, _))
@@ -220,6 +227,29 @@ TEST_P(Prepare, LeavesNothingToDoLater) {
   }
 }
 INSTANTIATE_TEST_SUITE_P(Forms, Prepare, testing::Range(0, 16));
+
+/// Kernels take long to compile on some devices, and where A is aligned those for other places of it are of no use.
+TEST(Prepare, CompilesForTheAlignmentOfTheOperands) {
+  const auto compiled = [](int64_t stride, uint64_t offset, bool known) {
+    World world;
+    const mm::weights w = abi_test::quantized(world.context, 64, 256);
+    const Matrix a(world.context, 8, 512, MARLIN_F16), c(world.context, 8, 64, MARLIN_F16);
+    const mm::stream stream(world.context);
+    auto d = mm::make<marlin_gemm_desc>();
+    d.weights = w.get();
+    d.a = a.view, d.c = c.view;
+    d.a.cols = 256, d.a.row_stride = stride, d.a.offset_bytes = offset;
+    if (!known) d.a.data = nullptr;
+    const marlin_gemm_desc* const one[] = {&d};
+    EXPECT_OK(marlin_prepare, stream.get(), one, 1u, int64_t{1}, nullptr);
+    return world.record.compilations;
+  };
+  const int aligned = compiled(512, 0, true);
+  EXPECT_EQ(compiled(257, 0, true), aligned);
+  EXPECT_EQ(compiled(512, 2, true), aligned);
+  EXPECT_EQ(compiled(257, 0, false), aligned) << "rows of this distance are aligned nowhere";
+  EXPECT_EQ(compiled(512, 0, false), aligned + 1);
+}
 
 /// What is reserved for several products holds all of their parts at once.
 TEST(Prepare, AddsUpTheScratchOfTheProducts) {

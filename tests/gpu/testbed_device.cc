@@ -1,15 +1,15 @@
 #include "testbed_device.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <functional>
 #include <random>
-#include <regex>
 #include <sstream>
 #include <utility>
+
+#include "backends/metal/kernel_text.h"
 
 namespace device_test {
 namespace {
@@ -180,42 +180,23 @@ class TestbedStream final : public dv::Stream {
   Status failure_;
 };
 
-struct Source {
-  std::string file;
-  std::vector<std::string> defines;
-  bool tensor = false;
-};
-
 std::string text_of(const std::string& file) {
   std::stringstream text;
   text << std::ifstream(MARLIN_SHADERS + file, std::ios::binary).rdbuf();
   return text.str();
 }
 
-/// Where a kernel is, and the macros that leave the others of its file out: compiling all of them takes minutes.
-Source source_of(const std::string& name) {
-  static const std::regex product("(gemv|regdecode)_(\\w+)_(f32|f16|bf16|i8)_m(\\d+)(?:_n(\\d+)_(direct|threadgroup|tensor))?");
-  static const std::map<std::string, std::string> types = {
-      {"f32", "float"}, {"f16", "half"}, {"bf16", "bfloat"}, {"i8", "char"}};
-  std::smatch parts;
-  if (!std::regex_match(name, parts, product)) {
-    const std::string family = name.substr(0, name.find('_'));
-    return {(family == "quantize" || family == "gather" ? "prepare" : family) + ".metal", {}};
+/// The host's macros that leave the other kernels of a file out, as "NAME=VALUE": compiling all of them takes minutes. Small
+/// files stay whole.
+std::vector<std::string> defines_of(const std::string& name, std::span<const dv::Constant> constants) {
+  std::vector<std::string> defines;
+  if (name.starts_with("unpack")) return defines;
+  std::istringstream lines(metal_marlin::metal::macros_of(name, constants));
+  for (std::string line; std::getline(lines, line);) {
+    line.erase(0, std::string("#define ").size());
+    defines.push_back(line.replace(line.find(") ") + 1, 1, "="));
   }
-  const std::string codes = parts[2], activation = parts[3], how = parts[6];
-  std::string type;  // of the codes: Fp4Sparse for fp4_sparse
-  for (size_t i = 0; i < codes.size(); ++i)
-    if (codes[i] != '_') type += i == 0 || codes[i - 1] == '_' ? static_cast<char>(std::toupper(codes[i])) : codes[i];
-  std::vector<std::string> defines = {"MARLIN_PRODUCTS(X)=X(" + codes + "," + type + "," + activation + "," +
-                                      types.at(activation) + ")"};
-  if (how == "tensor") return {"regdecode_tensor.metal", defines, true};
-  if (how.empty())
-    defines.push_back("MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + parts[4].str() + ")");
-  else
-    defines.push_back(
-        "MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" + std::string(how == "direct" ? "DIRECT" : "THREADGROUP") +
-        "(__VA_ARGS__," + parts[4].str() + "," + parts[5].str() + ")");
-  return {parts[1].str() + ".metal", defines};
+  return defines;
 }
 
 /// Puts the text of a header, and of those through which it is included, in the places of their #includes. False if the text
@@ -280,16 +261,19 @@ Result<dv::BufferRef> TestbedDevice::wrap_native(void* native) {
   return dv::BufferRef(std::make_shared<TestbedBuffer>(buffer->host(), buffer->bytes()));
 }
 
-Result<bed::Library> TestbedDevice::library(const std::string& name) {
+Result<bed::Library> TestbedDevice::library(const std::string& name, std::span<const dv::Constant> constants) {
   const std::lock_guard lock(mutex_);
-  if (const auto found = libraries_.find(name); found != libraries_.end()) return found->second;
-  const Source source = source_of(name);
-  const std::string folder = source.tensor ? "/metal4/" : "/metal/";
-  std::string changed = text_of(folder + source.file);
-  if (changed.empty())
-    return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), source.file.c_str());
+  const std::vector<std::string> defines = defines_of(name, constants);
+  const std::string key = name + (defines.empty() ? "" : defines.back());
+  if (const auto found = libraries_.find(key); found != libraries_.end()) return found->second;
+  const std::string family(metal_marlin::metal::family_of(name));
+  const bool tensor = family == "tensor", prepares = family == "quantize" || family == "gather";
+  const std::string file = (tensor ? "regdecode_tensor" : prepares ? "prepare" : family) + ".metal";
+  const std::string folder = tensor ? "/metal4/" : "/metal/";
+  std::string changed = text_of(folder + file);
+  if (changed.empty()) return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), file.c_str());
   for (const TestbedOptions::Change& change : options_.changes) {
-    if (change.file != source.file && !put_header(changed, change.file)) continue;
+    if (change.file != file && !put_header(changed, change.file)) continue;
     const size_t at = changed.find(change.from);
     if (at == std::string::npos)
       return Status::error(MARLIN_E_INTERNAL, "%s has no \"%s\"", change.file.c_str(), change.from.c_str());
@@ -301,28 +285,27 @@ Result<bed::Library> TestbedDevice::library(const std::string& name) {
       changed.insert(at += begin.size(), "group.x += " + std::to_string(skipped) + ";");
   }
   bed::CompileOptions options;
-  options.defines = source.defines;
+  options.defines = defines;
   options.contraction = options_.contraction;
-  options.late_constants = source.defines.empty() && !options_.counted;  // only products need macros; what is counted is folded
-  if (source.tensor) options.language = 17;
-  const auto made = library_of(changed, options, MARLIN_SHADERS + folder + source.file);  // as the tests of the shaders name it
-  if (!made) return Status::error(MARLIN_E_DEVICE, "%s", made.message().c_str());
+  options.late_constants = defines.empty() && !options_.counted;  // only products need macros; what is counted is folded
+  if (tensor) options.language = 17;
+  const auto made = library_of(changed, options, MARLIN_SHADERS + folder + file);  // as the tests of the shaders name it
+  if (!made) return Status::error(MARLIN_E_UNSUPPORTED, "%s", made.message().c_str());
   const auto& names = made.value().kernel_names();
   if (std::find(names.begin(), names.end(), name) == names.end())
-    return Status::error(MARLIN_E_NOT_FOUND, "%s has no kernel %s", source.file.c_str(), name.c_str());
-  return libraries_.emplace(name, made.value()).first->second;
+    return Status::error(MARLIN_E_NOT_FOUND, "%s has no kernel %s", file.c_str(), name.c_str());
+  return libraries_.emplace(key, made.value()).first->second;
 }
 
 Result<dv::KernelRef> TestbedDevice::kernel(std::string_view name, std::span<const dv::Constant> constants) {
-  MARLIN_ASSIGN(const bed::Library found, library(std::string(name)));
+  MARLIN_ASSIGN(const bed::Library found, library(std::string(name), constants));
   bed::Kernel kernel = found.kernel(std::string(name));
   for (const dv::Constant& c : constants)
     kernel.constant(c.index, c.type == dv::Constant::Type::boolean ? bed::ConstantValue(c.bits != 0)
                                                                    : bed::ConstantValue(uint64_t{c.bits}));
   if (!options_.check) return dv::KernelRef(std::make_shared<TestbedKernel>(name, kernel, capabilities_.max_threads));
   const auto signature = kernel.signature();
-  if (!signature)
-    return Status::error(name.ends_with("_tensor") ? MARLIN_E_UNSUPPORTED : MARLIN_E_DEVICE, "%s", signature.message().c_str());
+  if (!signature) return Status::error(MARLIN_E_UNSUPPORTED, "%s", signature.message().c_str());
   return dv::KernelRef(std::make_shared<TestbedKernel>(name, kernel, signature.value().max_threads));
 }
 

@@ -51,7 +51,7 @@ class TestbedDevice final : public dv::Device {
   void set_seed(uint64_t seed) { options_.seed = seed; }
 
  private:
-  Result<metal_on_cpu::Library> library(const std::string& name);
+  Result<metal_on_cpu::Library> library(const std::string& name, std::span<const dv::Constant> constants);
 
   TestbedOptions options_;
   dv::Capabilities capabilities_;

@@ -7,7 +7,7 @@ apple_compilers_ready() {
   export CCACHE_COMPILERTYPE=clang ZIG_GLOBAL_CACHE_DIR=$PWD/build/zig-cache ZIG_LOCAL_CACHE_DIR=$PWD/build/zig-cache
   python3 -B tests/macos/sdk.py build/apple "$zig" >build/apple.log 2>&1 || { cat build/apple.log; return 1; }
   CCACHE_COMPILERCHECK="string:$(cat packaging/requirements/zig.txt) $(cksum <build/apple/macos/bin/clang++)"
-  export CCACHE_COMPILERCHECK
+  export CCACHE_COMPILERCHECK PATH=$PWD/tests/macos/stand_in:$PATH
 }
 # configure_apple SYSTEM [CMAKE OPTION...]
 configure_apple() {

@@ -100,6 +100,57 @@ def programs(tree):
     return wrong if len(made) > 60 else wrong + [f"expected more than 60 programs of tests, found {len(made)}"]
 
 
+def wrong_shaders(library, system):
+    """Each file of kernels came compiled for its own system, but the one that the compiler refused; the text of all is there, too."""
+    data = library.read_bytes()
+    sdk_name, oldest = {"macos": ("macosx", "-mmacosx-version-min="), "ios": ("iphoneos", "-mios-version-min=")}[system]
+    versions = {"metal": ("metal3.1", {"macos": "14.0", "ios": "17.0"}[system]), "metal4": ("metal4.0", "26.0")}
+    wrong = []
+    for path in sorted((ROOT / "shaders").glob("metal*/*.metal")):
+        language, version = versions[path.parent.name]
+        made = f"stand-in: -sdk {sdk_name} metal -std={language} {oldest}{version} -O2 -fno-fast-math {path.name}\n"
+        if (made.encode() in data) == (path.name == "route.metal"):
+            wrong.append(f"{path.name}: " + ("an empty library was expected" if path.name == "route.metal" else f"not found: {made}"))
+        if path.read_bytes() not in data:
+            wrong.append(f"{path.name}: its text is missing")
+    return wrong
+
+
+def wrong_targets(scratch):
+    """For which system shaders are compiled, by what a build says of itself; for a simulator they are not."""
+    script = scratch / "target.cmake"
+    script.write_text(f"include({ROOT}/cmake/compile_shaders.cmake)\nmetal_marlin_metal_target(sdk oldest 14.0 17.0)\n"
+                      'message("${sdk} ${oldest}")\n')
+    wrong = []
+    for system, sysroot, wanted in (("Darwin", "", "macosx -mmacosx-version-min=14.0"),
+                                    ("iOS", "iphoneos", "iphoneos -mios-version-min=17.0"), ("iOS", "iphonesimulator", ""),
+                                    ("iOS", "/Xcode/iPhoneSimulator.platform/Developer/SDKs/iPhoneSimulator.sdk", ""), ("tvOS", "appletvos", "")):
+        said = subprocess.run(["cmake", f"-DCMAKE_SYSTEM_NAME={system}", f"-DCMAKE_OSX_SYSROOT={sysroot}", "-P", script],
+                              capture_output=True, text=True).stderr.strip()
+        if said != wanted:
+            wrong.append(f"{system} {sysroot}: expected '{wanted}', found '{said}'")
+    return wrong
+
+
+def wrong_embedding(folder, tree, scratch):
+    """Ends of embedded files are no atoms of their own, and an edit of a shader compiles them anew, even where no build system knows."""
+    wrong = []
+    objects = list(tree.rglob("embedded_shaders.cc.o"))
+    listed = subprocess.run(["llvm-nm-19", "--format=darwin", *objects], check=True, capture_output=True, text=True).stdout
+    ends = [line for line in listed.splitlines() if line.endswith("_end")]
+    wrong += [line for line in ends if "alt entry" not in line]
+    if len(ends) < 20:
+        wrong.append(f"expected 20 and more ends of embedded files, found {len(ends)}")
+    needed = scratch / "embedded.d"
+    wrong.append(run(folder / "macos/bin/clang++", "-std=c++20", "-MD", "-MF", needed, f"-I{ROOT}", f"-I{ROOT}/src", f"-I{ROOT}/include",
+                     "-c", ROOT / "src/backends/metal/embedded_shaders.cc", "-o", scratch / "embedded.o"))
+    text = needed.read_text() if needed.exists() else ""
+    for part in ("metal", "metal4", "common"):
+        wrong += [f"{path.name} is no dependency" for path in sorted((ROOT / "shaders" / part).iterdir())
+                  if f"shaders/{part}/{path.name}" not in text and path.name != "cuda_parameters.h"]
+    return [line for line in wrong if line]
+
+
 def planted(folder, scratch):
     """Mistakes, by name: what is said against each of them. Silence is a failure."""
     said = {}
@@ -120,7 +171,7 @@ def planted(folder, scratch):
     undefined, _ = compile_text("an undefined symbol", 'extern "C" int marlin_nowhere();\nint call() { return marlin_nowhere(); }\n')
     said["an undefined symbol"] = run(*linker, undefined, "-o", out)
     unlisted, _ = compile_text("a symbol that is not listed",
-                               'extern "C" void* MTLCreateSystemDefaultDevice();\nvoid* f() { return MTLCreateSystemDefaultDevice(); }\n')
+                               'extern "C" void* MTLCopyAllDevicesWithObserver();\nvoid* f() { return MTLCopyAllDevicesWithObserver(); }\n')
     said["a symbol that is not listed"] = run(*linker, unlisted, "-o", out, "-framework", "Metal")
     leaking, _ = compile_text("a leaked export", '#include <cstdlib>\n#include <new>\nvoid* operator new(std::size_t n) { return malloc(n); }\n')
     failed = run(*linker, leaking, good, "-o", out)
@@ -141,11 +192,14 @@ def main():
     for system, tree in trees.items():
         library = macho.File((tree / "libmetal-marlin.dylib").resolve())
         results[f"library ({system})"] = macho.wrong_library(library, system, EXPORTS, ROOT)
+        results[f"shaders ({system})"] = wrong_shaders((tree / "libmetal-marlin.dylib").resolve(), system)
         results[f"Apple's symbols ({system})"] = wrong_symbols(sdk.apple_symbols(system), library.imports(), Apple())
     if "METAL_MARLIN_TESTS:BOOL=ON" in (trees["macos"] / "CMakeCache.txt").read_text():  # in the long form
         results["programs of the tests"] = programs(trees["macos"])
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
+        results["systems of shaders"] = wrong_targets(scratch)
+        results["embedded shaders"] = wrong_embedding(folder, trees["macos"], scratch)
         results["installed"] = installed(trees["macos"], scratch / "prefix")
         results |= examples(folder, trees["macos"], scratch)
         for mistake, said in planted(folder, scratch).items():

@@ -6,17 +6,10 @@
 
 #include "examples/llm/model.h"
 #include "examples/llm/sampler.h"
-#include "few_kernels.h"
 #include "fixture.h"
 #include "unit/checkpoint_files.h"
 
 namespace metal_marlin::metal {
-
-// What the decoder multiplies: activations as given and rounded, prompts of up to 4 tokens.
-const char* const kFewKernels =
-    "#define MARLIN_PRODUCTS(X) X(u4, U4, f32, float) X(i8, I8, f32, float) X(u4, U4, i8, char) X(i8, I8, i8, char)\n"
-    "#define MARLIN_GEMV_ROWS(X, ...) X(__VA_ARGS__, 1) X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4)\n"
-    "#define MARLIN_REGDECODE_TILES(DIRECT, THREADGROUP, ...) DIRECT(__VA_ARGS__, 16, 32)\n";
 
 namespace {
 

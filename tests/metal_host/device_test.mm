@@ -22,12 +22,21 @@ TEST_F(DeviceTest, DevicesAreListed) {
   EXPECT_NE(found.value().name, "");
   EXPECT_GT(found.value().working_set_bytes, 0u);
   EXPECT_LE(found.value().working_set_bytes, found.value().memory_bytes);
+  EXPECT_EQ(found.value().most_bytes, found.value().memory_bytes / 20 * 19) << "and not half as much again as the working set";
   EXPECT_EQ(found.value().submission_seconds, 1) << "the system ends longer work";
   EXPECT_EQ(found.value().max_threads, 1024u);
   EXPECT_EQ(found.value().threadgroup_bytes, 32768u);
   EXPECT_TRUE(found.value().matrix && found.value().bfloat && found.value().unified_memory);
   EXPECT_FALSE(found.value().tensor);
   EXPECT_CODE(describe(1).status(), MARLIN_E_NO_DEVICE);
+}
+
+// As in a session without a window server.
+TEST_F(DeviceTest, TheDefaultDeviceServesWhereNoneIsListed) {
+  metal_test_list_no_devices();
+  EXPECT_EQ(count_devices(), 1u);
+  open();
+  EXPECT_NE(kernel("scale"), nullptr);
 }
 
 TEST_F(DeviceTest, DevicesAreDescribedForTheBoundary) {
@@ -70,17 +79,6 @@ TEST_F(DeviceTest, TheFamilyAloneRefusesNothing) {
   EXPECT_NE(kernel("scale"), nullptr);
   EXPECT_NE(kernel("narrow"), nullptr);
   EXPECT_THAT(log, ::testing::ElementsAre(HasSubstr("family apple5, expected Apple 7")));
-}
-
-// What such a device lacks is unsupported, so that a probe lets another kernel serve. From Apple 7 on it is a failure.
-TEST_F(DeviceTest, KernelsThatAnOlderFamilyCannotCompileAreUnsupported) {
-  for (const auto& [family, expected] : {std::pair{5, MARLIN_E_UNSUPPORTED}, std::pair{7, MARLIN_E_DEVICE}}) {
-    metal_test_apple_family(family);
-    open();
-    metal_test_fail_pipeline(1);
-    EXPECT_CODE(device->kernel("scale", kPlain).status(), expected);
-    EXPECT_NE(kernel("scale"), nullptr);
-  }
 }
 
 TEST_F(DeviceTest, TensorOperationsAreThereFromApple10On) {
@@ -183,86 +181,6 @@ TEST_F(DeviceTest, KernelsTakeConstants) {
   EXPECT_OK(scale(*on, made, x, y, 64));
   EXPECT_OK(finish(*on));
   for (int i = 0; i < 64; ++i) ASSERT_EQ(floats(y)[i], -static_cast<float>(10 * i + 4));
-}
-
-TEST_F(DeviceTest, KernelsThatAreNotThere) {
-  open();
-  const Status status = device->kernel("absent", {}).status();
-  EXPECT_EQ(status.code(), MARLIN_E_NOT_FOUND);
-  EXPECT_THAT(status.message(), HasSubstr("absent"));
-}
-
-TEST_F(DeviceTest, SourcesThatDoNotCompile) {
-  DeviceOptions broken;
-  constexpr std::string_view kBroken[] = {"kernel void half_a_kernel( {"};
-  broken.shaders.sources = kBroken;
-  open(broken);
-  const Status status = device->kernel("half_a_kernel", {}).status();
-  EXPECT_EQ(status.code(), MARLIN_E_DEVICE);
-  EXPECT_EQ(status.native_code(), static_cast<int32_t>(MTLLibraryErrorCompileFailure));
-  EXPECT_THAT(status.message(), HasSubstr("MTLLibraryErrorDomain 3: "));
-}
-
-TEST_F(DeviceTest, TensorSourcesThatDoNotCompileCostTheirKernelsAlone) {
-  DeviceOptions broken = options();
-  constexpr std::string_view kBroken[] = {"kernel void half_a_tensor( {"};
-  broken.shaders.tensor_sources = kBroken;
-  open(broken);
-  for (const char* const name : {"half_a_tensor", "another_tensor"}) {
-    const Status status = device->kernel(name, {}).status();
-    EXPECT_EQ(status.code(), MARLIN_E_UNSUPPORTED);
-    EXPECT_THAT(status.message(), HasSubstr("MTLLibraryErrorDomain 3: "));
-  }
-  EXPECT_NE(kernel("scale"), nullptr);
-}
-
-TEST_F(DeviceTest, SourcesAreCompiledWhenTheyAreNeeded) {
-  constexpr std::string_view kTwo[] = {kShader, "kernel void other( {"};
-  DeviceOptions two;
-  two.shaders.sources = kTwo;
-  open(two);
-  EXPECT_NE(kernel("scale"), nullptr);
-  EXPECT_NE(kernel("narrow"), nullptr);
-  EXPECT_CODE(device->kernel("other", {}).status(), MARLIN_E_DEVICE);
-  EXPECT_CODE(device->kernel("absent", {}).status(), MARLIN_E_DEVICE);
-}
-
-TEST_F(DeviceTest, NoKernelsAtAll) {
-  open({});
-  EXPECT_CODE(device->kernel("scale", {}).status(), MARLIN_E_NOT_FOUND);
-}
-
-TEST_F(DeviceTest, ShadersThatWereBuiltIn) {
-  DeviceOptions built_in;
-  built_in.shaders = embedded_shaders();
-  ASSERT_EQ(built_in.shaders.sources.size(), 2u) << "headers are part of what includes them";
-  open(built_in);
-  BufferRef y = buffer(64);
-  auto on = stream();
-  const Argument arguments[] = {{0, y, 0, {}}};
-  EXPECT_OK(on->dispatch({kernel("first", {}), arguments, {}, {16, 1, 1}, nullptr}));
-  EXPECT_OK(on->barrier());
-  EXPECT_OK(on->dispatch({kernel("second", {}), arguments, {}, {16, 1, 1}, nullptr}));
-  EXPECT_OK(finish(*on));
-  EXPECT_EQ(floats(y)[15], 21);
-}
-
-TEST_F(DeviceTest, CompiledLibraries) {
-  std::vector<char> bytes(metal_test_make_library(std::string(kShader).c_str(), nullptr, 0));
-  metal_test_make_library(std::string(kShader).c_str(), bytes.data(), bytes.size());
-  DeviceOptions compiled;
-  compiled.shaders.library = std::as_bytes(std::span(bytes));
-  open(compiled);
-  constexpr std::string_view kMore[] = {"kernel void more() {}"};
-  compiled.shaders.sources = kMore;
-  EXPECT_NE(kernel("scale"), nullptr);
-  EXPECT_CODE(device->kernel("more", {}).status(), MARLIN_E_NOT_FOUND);
-  open(compiled);
-  EXPECT_NE(kernel("scale"), nullptr);
-  EXPECT_NE(kernel("more"), nullptr) << "sources have what the library does not";
-  bytes[0] = 'X';
-  open(compiled);
-  EXPECT_CODE(device->kernel("scale", kPlain).status(), MARLIN_E_DEVICE);
 }
 
 TEST_F(DeviceTest, BarriersOrderDispatches) {

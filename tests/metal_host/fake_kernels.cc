@@ -20,8 +20,6 @@ bool define_all() {
     if (t.position.x == 0) *t.buffer<float>(0) = *t.buffer<float>(0) * 2 + t.value<float>(1);
   });
   define("follow", [](const Thread& t) { t.buffer<float>(1)[0] = **t.buffer<const float* const>(0); });
-  define("first", [](const Thread& t) { t.buffer<float>(0)[t.position.x] = 7; });
-  define("second", [](const Thread& t) { t.buffer<float>(0)[t.position.x] *= 3; });
   define("marlin_copy_bytes", [](const Thread& t) {
     const uint64_t i = (t.position.y * t.dispatch.groups.x) * 256 + t.position.x;
     if (i < t.value<uint64_t>(2)) t.buffer<uint8_t>(1)[i] = t.buffer<const uint8_t>(0)[i];

@@ -32,13 +32,6 @@ TEST_F(Faults, CompilersFail) {
   EXPECT_NE(kernel("scale"), nullptr) << "a failure is not remembered";
 }
 
-TEST_F(Faults, PipelinesFail) {
-  open();
-  metal_test_fail_pipeline(1);
-  EXPECT_CODE(device->kernel("scale", kPlain).status(), MARLIN_E_DEVICE);
-  EXPECT_NE(kernel("scale"), nullptr);
-}
-
 TEST_F(Faults, QueuesCommandBuffersAndEncodersFail) {
   open();
   metal_test_fail_queue(1);
@@ -177,6 +170,40 @@ TEST_F(Faults, MemoryOfTheDeviceIsResidentWhileItLives) {
   EXPECT_EQ(resident(), 2u);
 }
 
+TEST_F(Faults, MemoryStaysResidentThroughAPauseButNotForEver) {
+  open();
+  auto on = stream();
+  BufferRef y = buffer(64, Placement::device);
+  const auto requested = [&] {
+    EXPECT_OK(on->fill(y, 0, 64, 1));
+    EXPECT_OK(finish(*on));
+    return metal_test_requested_allocations();
+  };
+  EXPECT_EQ(requested(), 1u);
+  EXPECT_EQ(metal_test_later_blocks(), 1u);
+  metal_test_unwire();
+  metal_test_pass_time(0.9);
+  EXPECT_EQ(requested(), 1u) << "the system takes memory back after a second";
+  metal_test_pass_time(200);
+  EXPECT_EQ(metal_test_later_blocks(), 0u) << "others may have the memory of a program that does nothing";
+  metal_test_unwire();
+  EXPECT_EQ(requested(), 1u) << "the first work after that asks for it again";
+  on.reset(), y.reset(), device.reset();
+  metal_test_pass_time(1);
+  EXPECT_EQ(metal_test_later_blocks(), 0u);
+}
+
+// With API validation Metal ends the program there.
+TEST_F(Faults, OlderFamiliesAreNotAskedForResidencySets) {
+  metal_test_apple_family(5);
+  open();
+  auto on = stream();
+  BufferRef y = buffer(64, Placement::device);
+  EXPECT_OK(on->fill(y, 0, 64, 1));
+  EXPECT_OK(finish(*on));
+  EXPECT_EQ(y->host()[63], std::byte{1});
+}
+
 TEST_F(Faults, ResidencyIsNoNeed) {
   metal_test_fail_residency_set(1);
   open();
@@ -233,9 +260,9 @@ TEST_F(Cache, IsWrittenOnceAndReadAgain) {
 TEST_F(Cache, IsOfItsShadersOnly) {
   make("scale", cached());
   const std::string other = std::string(kShader) + "\n";
-  const std::string_view others[] = {other};
+  const ShaderFile others[] = {{kShaders[0].kernels, other}};
   DeviceOptions with = cached();
-  with.shaders.sources = others;
+  with.shaders = others;
   make("scale", with);
   EXPECT_EQ(files().size(), 2u);
 }

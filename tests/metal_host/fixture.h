@@ -42,7 +42,7 @@ inline constexpr std::string_view kShader =
     "kernel void follow(constant Pointer& p [[buffer(0)]], device float* y [[buffer(1)]]) { y[0] = p.to[0]; }\n"
     "[[max_total_threads_per_threadgroup(64)]] kernel void narrow(device float* y [[buffer(0)]]) { y[0] = 1; }\n";
 
-inline constexpr std::string_view kShaders[] = {kShader};
+inline constexpr ShaderFile kShaders[] = {{"scale append follow narrow", kShader}};
 
 inline const std::vector<Constant> kPlain = {
     {0, Constant::Type::boolean, 0}, {1, Constant::Type::uint32, 0}, {2, Constant::Type::uint32, 2}};
@@ -75,7 +75,7 @@ class DeviceTest : public ::testing::Test {
 
   static DeviceOptions options() {
     DeviceOptions made;
-    made.shaders.sources = kShaders;
+    made.shaders = kShaders;
     return made;
   }
   device::Device& open(const DeviceOptions& with = options()) {

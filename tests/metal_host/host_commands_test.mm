@@ -278,6 +278,19 @@ TEST_F(HostRecords, AreOrderedByBuffersThatMetalTracks) {
   }
 }
 
+TEST_F(HostRecords, LabelsAreForACapture) {
+  open();
+  const KernelRef made = kernel("scale");
+  const BufferRef x = buffer(), y = buffer();
+  auto on = stream();
+  for (const bool capturing : {false, true}) {
+    metal_test_capture(capturing);
+    EXPECT_OK(scale(*on, made, x, y, 4));
+    EXPECT_EQ(metal_test_debug_groups(), capturing ? 1u : 0u);
+  }
+  EXPECT_OK(finish(*on));
+}
+
 // --- memory that stays resident ---------------------------------------------------------------------------------------------
 
 TEST_F(HostRecords, DestroyedMemoryIsLetGoAtOnce) {
@@ -302,6 +315,22 @@ TEST_F(HostRecords, MemoryOfTheDeviceIsResidentWithoutBeingBound) {
   EXPECT_OK(own->dispatch({kernel("follow", {}), arguments, {}, {1, 1, 1}, nullptr}));
   EXPECT_OK(finish(*own));
   EXPECT_EQ(floats(y)[0], 6);
+}
+
+TEST_F(HostRecords, MemoryStaysResidentForEncodersOfTheHost) {
+  @autoreleasepool {
+    id<MTLCommandBuffer> commands = [[MTLCreateSystemDefaultDevice() newCommandQueue] commandBuffer];
+    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+    auto on = stream(MARLIN_NATIVE_METAL_ENCODER, (__bridge void*)encoder);
+    const BufferRef x = buffer(64, Placement::device), y = buffer();
+    EXPECT_OK(scale(*on, kernel("scale"), x, y, 1));
+    EXPECT_EQ(metal_test_later_blocks(), 0u);
+    EXPECT_OK(on->commit());
+    EXPECT_EQ(metal_test_later_blocks(), 1u) << "the next request";
+    [encoder endEncoding];
+    [commands commit];
+    [commands waitUntilCompleted];
+  }
 }
 
 }  // namespace

@@ -87,6 +87,15 @@ TEST_F(Products, AtOnce) {
   expect_product();
 }
 
+TEST_F(Products, HaveSeveralTextsCompiledAtOnceWhenTheyArePrepared) {
+  metal_test_slow_compile(0.1);
+  const GemmProblem once = problem();
+  const auto prepared = backend->prepare(nullptr, without_plans({&once, 1}), 2);
+  EXPECT_TRUE(prepared.ok()) << prepared.status().message();
+  EXPECT_EQ(metal_test_most_compiling(), 2u) << "gemv for one row, and for two";
+  EXPECT_EQ(metal_test_compiled(), 2u);
+}
+
 // An app goes to the background and comes back. Nothing is remembered of the time in between: neither kernels as wrong, nor
 // streams.
 TEST_F(Products, InTheBackgroundAreErrorsAndInTheForegroundRightAgain) {

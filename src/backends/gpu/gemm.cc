@@ -16,6 +16,33 @@ bool is_aligned(const GemmProblem& problem, const Matrix& a) {
   return a.place.address() % 16 == 0 && static_cast<uint64_t>(a.stride) * element % 16 == 0;
 }
 
+/// Whether rows of A may all begin at multiples of 16 bytes, or may not, as far as a product tells
+/// that is not run yet.
+bool may_be(bool aligned, const GemmProblem& problem) {
+  const MatrixView& a = problem.a;
+  const bool rows = static_cast<uint64_t>(a.stride) * float_bytes(a.dtype) % 16 == 0;
+  if (a.memory == MARLIN_MEM_HOST) return aligned || !rows;  // it is copied, or begins at a page
+  const bool is_address = a.memory == MARLIN_MEM_CUDA;
+  if (rows && a.data == nullptr && a.buffer == nullptr && a.native == nullptr) return true;
+  const uint64_t at = is_address ? reinterpret_cast<uintptr_t>(a.data) : a.offset;
+  return aligned == (rows && at % 16 == 0);
+}
+
+/// All kernels of a product.
+std::vector<Variant> variants(const GemmProblem& problem, const GemmPlan& plan) {
+  std::vector<Variant> all;
+  if (plan.partial) all.push_back(finish_variant(problem));
+  if (plan.dispatches(plan.sorts)) all.push_back(route_variant(problem));
+  for (const bool aligned : {true, false}) {
+    if (!may_be(aligned, problem)) continue;
+    if (plan.dispatches(plan.prepared)) all.push_back(prepare_variant(problem, plan, aligned));
+    if (plan.dispatches(plan.sums_groups))
+      all.push_back(group_sums_variant(problem, plan, aligned));
+    all.push_back(multiply_variant(problem, plan, aligned));
+  }
+  return all;
+}
+
 int64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
   if (plan.activation == ActivationKind::i8) return 1;
   const bool rounded = problem.compute == MARLIN_COMPUTE_FP8;
@@ -140,17 +167,13 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
 }
 
 Status GemmCall::compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan) {
-  if (plan.partial) MARLIN_RETURN_IF_ERROR(kernels.get(finish_variant(problem)).status());
-  if (plan.dispatches(plan.sorts))
-    MARLIN_RETURN_IF_ERROR(kernels.get(route_variant(problem)).status());
-  for (const bool aligned : {false, true}) {
-    if (plan.dispatches(plan.prepared))
-      MARLIN_RETURN_IF_ERROR(kernels.get(prepare_variant(problem, plan, aligned)).status());
-    if (plan.dispatches(plan.sums_groups))
-      MARLIN_RETURN_IF_ERROR(kernels.get(group_sums_variant(problem, plan, aligned)).status());
-    MARLIN_RETURN_IF_ERROR(kernels.get(multiply_variant(problem, plan, aligned)).status());
-  }
+  for (const Variant& variant : variants(problem, plan))
+    MARLIN_RETURN_IF_ERROR(kernels.get(variant).status());
   return {};
+}
+
+void GemmCall::expect(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan) {
+  for (const Variant& variant : variants(problem, plan)) kernels.expect(variant);
 }
 
 Result<device::KernelRef> GemmCall::multiply_kernel(KernelCache& kernels,

@@ -43,8 +43,11 @@ class GemmCall {
   /// Records with scratch memory of the stream, which grows from `memory`.
   Status record(GpuStream& stream, Memory& memory) const;
 
-  /// Compiles the kernels that add() would compile, for operands of any alignment.
+  /// Compiles the kernels that add() would compile for these operands, or for operands of any
+  /// alignment where it is not known yet.
   static Status compile(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan);
+  /// Begins to, if that takes long, and returns at once.
+  static void expect(KernelCache& kernels, const GemmProblem& problem, const GemmPlan& plan);
   /// The kernel that multiplies, compiled for aligned operands.
   static Result<device::KernelRef> multiply_kernel(KernelCache& kernels, const GemmProblem& problem,
                                                    const GemmPlan& plan);

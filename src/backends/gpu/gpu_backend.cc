@@ -211,6 +211,7 @@ class GpuBackend final : public Backend {
       MARLIN_ASSIGN(const GemmPlan chosen, plan_gemm(problem, m, rules()));
       const RowBlockLayout& layout = weights_of(problem).layout;
       if (!options_.probe || chosen.health != KernelHealth::unknown) return chosen;
+      GemmCall::expect(kernels_, problem, chosen);  // while the first of them is checked
       MARLIN_RETURN_IF_ERROR(check(*chosen.kernel, chosen.activation, layout).status());
     }
   }
@@ -287,6 +288,10 @@ class GpuBackend final : public Backend {
     uint64_t bytes = 0, staged = 0;
     for (const auto& [problem, own] : products) {
       MARLIN_ASSIGN(const std::vector<int64_t> told, plan_breakpoints(problem, max_m, rules()));
+      for (const int64_t m : told) {
+        const auto likely = plan_gemm(problem, m, rules());
+        if (likely.ok()) GemmCall::expect(kernels_, problem, likely.value());
+      }
       uint64_t most = 0;
       for (const int64_t m : told) {
         MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, m));
@@ -316,7 +321,7 @@ class GpuBackend final : public Backend {
   const std::string kernel_;
   const Logger logger_;
   const std::unique_ptr<TaskRunner> runner_;  // the CPU's: it packs weights
-  Memory memory_{*device_, [this] { return streams_.clear(); }};
+  Memory memory_{*device_, [this] { return streams_.clear(); }, logger_};
   KernelCache kernels_{*device_};
   KernelHealth health_;
   StreamCache streams_{*device_};

@@ -153,6 +153,8 @@ class KernelCache {
  public:
   explicit KernelCache(device::Device& device) : device_(device) {}
   Result<device::KernelRef> get(const Variant& variant);
+  /// get() will be asked for it.
+  void expect(const Variant& variant) { device_.expect(variant.name(), variant.constants()); }
 
  private:
   device::Device& device_;

@@ -27,9 +27,10 @@ struct Charged {
 
 }  // namespace
 
-Memory::Memory(device::Device& device, std::function<bool()> release)
+Memory::Memory(device::Device& device, std::function<bool()> release, Logger logger)
     : device_(device),
       release_(std::move(release)),
+      logger_(logger),
       used_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 
 Result<device::BufferRef> Memory::allocate(uint64_t bytes, device::Placement placement,
@@ -48,16 +49,28 @@ Result<device::BufferRef> Memory::try_allocate(uint64_t bytes, device::Placement
                          label, bytes, device.max_buffer_bytes);
   const uint64_t before = used_->fetch_add(bytes, std::memory_order_relaxed);
   Charge charge(used_, bytes);
-  if (device.working_set_bytes != 0 &&
-      (bytes > device.working_set_bytes || before > device.working_set_bytes - bytes))
+  if (device.most_bytes != 0 && (bytes > device.most_bytes || before > device.most_bytes - bytes))
     return Status::error(MARLIN_E_MEMORY,
-                         "%s: %" PRIu64 " bytes, and %" PRIu64
-                         " are in use of the device's working set of %" PRIu64,
-                         label, bytes, before, device.working_set_bytes);
+                         "%s: %" PRIu64 " bytes, and %" PRIu64 " are in use of the %" PRIu64
+                         " that the device may have",
+                         label, bytes, before, device.most_bytes);
   MARLIN_ASSIGN(device::BufferRef buffer, device_.allocate(bytes, placement, label));
+  if (device.working_set_bytes != 0 && before + bytes > device.working_set_bytes)
+    warn(before + bytes);
   auto charged = std::make_shared<Charged>(std::move(charge), std::move(buffer));
   device::Buffer* const inner = charged->buffer.get();
   return device::BufferRef(std::move(charged), inner);
+}
+
+void Memory::warn(uint64_t used) {
+  if (warned_.exchange(true)) return;
+  const device::Capabilities& device = device_.capabilities();
+  logger_(LogLevel::warning,
+          Status::error(MARLIN_E_MEMORY,
+                        "%s: %" PRIu64 " bytes are in use, more than its working set of %" PRIu64
+                        ": the system may page, and work becomes slow",
+                        device.name.c_str(), used, device.working_set_bytes)
+              .message());
 }
 
 }  // namespace metal_marlin::gpu

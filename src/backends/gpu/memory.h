@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 
+#include "base/log.h"
 #include "core/backend.h"
 #include "device/device.h"
 
@@ -23,11 +24,12 @@ struct DevicePointer {
 class Memory {
  public:
   /// `release` frees memory that nobody needs now, and returns false if there is none. It is called
-  /// by allocate() and must not call it.
-  explicit Memory(device::Device& device, std::function<bool()> release = {});
-  /// MARLIN_E_MEMORY, with the numbers, if the size exceeds a buffer or the budget, which is the
-  /// working set of the device, although `release` was called. The bytes count until the last
-  /// reference is gone; recorded work holds references, too.
+  /// by allocate() and must not call it. `logger` gets a warning of the first allocation beyond the
+  /// working set of the device.
+  explicit Memory(device::Device& device, std::function<bool()> release = {}, Logger logger = {});
+  /// MARLIN_E_MEMORY, with the numbers, if the size exceeds a buffer, or all sizes what the device
+  /// may have in use, although `release` was called. The bytes count until the last reference is
+  /// gone; recorded work holds references, too.
   Result<device::BufferRef> allocate(uint64_t bytes, device::Placement placement,
                                      const char* label);
   /// Host and device reach the same memory at full speed.
@@ -38,8 +40,12 @@ class Memory {
   Result<device::BufferRef> try_allocate(uint64_t bytes, device::Placement placement,
                                          const char* label);
 
+  void warn(uint64_t used);
+
   device::Device& device_;
   const std::function<bool()> release_;
+  const Logger logger_;
+  std::atomic<bool> warned_{false};
   const std::shared_ptr<std::atomic<uint64_t>> used_;
 };
 

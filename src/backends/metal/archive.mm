@@ -19,12 +19,12 @@ void add(Hash& hash, NSString* text) {
 
 // The name contains all that machine code depends on: the shaders, the GPU, and the system whose
 // compiler made it.
-std::string file_name(id<MTLDevice> device, const Shaders& shaders) {
+std::string file_name(id<MTLDevice> device, Shaders shaders) {
   Hash hash;
-  for (const auto library : {shaders.library, shaders.tensor_library})
-    hash.add(library.data(), library.size());
-  for (const auto sources : {shaders.sources, shaders.tensor_sources})
-    for (const std::string_view source : sources) hash.add(source.data(), source.size());
+  for (const ShaderFile& file : shaders) {
+    hash.add(file.library.data(), file.library.size());
+    hash.add(file.text.data(), file.text.size());
+  }
   add(hash, device.architecture.name);
   add(hash, [NSProcessInfo processInfo].operatingSystemVersionString);
   char name[64];
@@ -35,8 +35,7 @@ std::string file_name(id<MTLDevice> device, const Shaders& shaders) {
 
 }  // namespace
 
-Archive::Archive(id<MTLDevice> device, const std::string& folder, const Shaders& shaders,
-                 Logger logger)
+Archive::Archive(id<MTLDevice> device, const std::string& folder, Shaders shaders, Logger logger)
     : device_(device), logger_(logger) {
   if (folder.empty()) return;
   path_ = folder + "/" + file_name(device, shaders);

@@ -57,6 +57,7 @@ bool Commands::update(id<MTLFence> fence) {
 }
 
 Status Commands::finish(const std::shared_ptr<Residency>& residency) {
+  if (buffer_ == nil) residency->use(nil);
   if (buffer_ == nil || !unfinished_) return {};
   end_encoder();
   MARLIN_RETURN_IF_ERROR(check_open());

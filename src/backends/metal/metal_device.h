@@ -15,17 +15,20 @@
 
 namespace metal_marlin::metal {
 
-/// The kernels: compiled (the contents of a .metallib, or nothing) and sources that Metal compiles
-/// at run time. A source is compiled at the first request for a kernel that neither the library nor
-/// the sources before it have. Everything must outlive the device.
-struct Shaders {
-  std::span<const std::byte> library;
-  std::span<const std::string_view> sources;
-  /// The kernels whose names end with "_tensor", in the language of Metal 4. If they do not
-  /// compile, only these kernels are missing.
-  std::span<const std::byte> tensor_library;
-  std::span<const std::string_view> tensor_sources;
+/// A file of kernels: text, and perhaps what a compiler made of it for this system when the library
+/// was built. Everything must outlive the device.
+struct ShaderFile {
+  /// What the names of its kernels begin with, up to the first '_' of a name, separated by spaces.
+  /// A file of kernels whose names end with "_tensor" has that word instead of all others.
+  std::string_view kernels;
+  /// With its headers in the places of their #includes. Metal compiles it at run time, for one
+  /// kernel at a time (kernel_text.h), where `library` is empty or does not load.
+  std::string_view text;
+  std::span<const std::byte> library = {};  ///< the contents of a .metallib
+
+  bool has_tensors() const { return kernels == "tensor"; }
 };
+using Shaders = std::span<const ShaderFile>;
 /// The shaders that are built into this library.
 Shaders embedded_shaders();
 

@@ -1,7 +1,9 @@
 #include "backends/metal/metal_device.h"
 
+#import <TargetConditionals.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 
 #include "backends/metal/errors.h"
@@ -35,9 +37,20 @@ bool has_tensors(id<MTLDevice> device, int family) {
   return false;
 }
 
+// A Mac pages beyond its working set, which is slow but works. iOS ends the program.
+uint64_t most_bytes(uint64_t memory, uint64_t working_set) {
+  if (TARGET_OS_IPHONE) return working_set;
+  return std::max(working_set, std::min(working_set / 2 * 3, memory / 20 * 19));
+}
+
 // The family refuses nothing: the device of a virtual machine says Apple 5, and runs the kernels
 // of the GPU below it. A kernel serves once its probe has agreed.
 Result<Capabilities> capabilities_of(id<MTLDevice> device) {
+  if (TARGET_OS_SIMULATOR)
+    return Status::error(MARLIN_E_NO_DEVICE,
+                         "%s: the compiler of a simulator takes minutes for these kernels, so that "
+                         "the CPU serves there",
+                         device.name.UTF8String);
   const int family = apple_family(device);
   if (family == 0 || !device.hasUnifiedMemory) {
     return Status::error(
@@ -49,6 +62,7 @@ Result<Capabilities> capabilities_of(id<MTLDevice> device) {
   c.architecture = "apple" + std::to_string(family);
   c.memory_bytes = [NSProcessInfo processInfo].physicalMemory;
   c.working_set_bytes = device.recommendedMaxWorkingSetSize;
+  c.most_bytes = most_bytes(c.memory_bytes, c.working_set_bytes);
   c.max_buffer_bytes = device.maxBufferLength;
   c.max_threads = static_cast<uint32_t>(device.maxThreadsPerThreadgroup.width);
   c.threadgroup_bytes = static_cast<uint32_t>(device.maxThreadgroupMemoryLength);
@@ -61,13 +75,14 @@ Result<Capabilities> capabilities_of(id<MTLDevice> device) {
   return c;
 }
 
+// iOS 17 has no list, and a session without a window server may have an empty one.
 NSArray<id<MTLDevice>>* all_devices() {
-#if TARGET_OS_IPHONE
-  id<MTLDevice> only = MTLCreateSystemDefaultDevice();  // iOS 17 has no list
-  return only == nil ? [NSArray array] : @[ only ];
-#else
-  return MTLCopyAllDevices();
+#if !TARGET_OS_IPHONE
+  NSArray<id<MTLDevice>>* listed = MTLCopyAllDevices();
+  if (listed.count != 0) return listed;
 #endif
+  id<MTLDevice> only = MTLCreateSystemDefaultDevice();
+  return only == nil ? [NSArray array] : @[ only ];
 }
 
 id<MTLDevice> device_at(uint32_t index) {
@@ -78,6 +93,9 @@ id<MTLDevice> device_at(uint32_t index) {
 Status no_such_device(uint32_t index) {
   return Status::error(MARLIN_E_NO_DEVICE, "Metal: there is no device %u", index);
 }
+
+// Apple 7 (M1) is the first family with simdgroup matrices, as Apple documents it.
+bool has_matrices(id<MTLDevice> device) { return [device supportsFamily:MTLGPUFamilyApple7]; }
 
 // Once for each device, because what follows from it may be a kernel that is slow or missing.
 void report_family(const Capabilities& device, bool has_matrices, const Logger& logger) {
@@ -152,6 +170,9 @@ class MetalDevice final : public device::Device {
   Result<device::KernelRef> kernel(std::string_view name,
                                    std::span<const device::Constant> constants) override {
     return shared_->pipelines.kernel(name, constants);
+  }
+  void expect(std::string_view name, std::span<const device::Constant> constants) override {
+    shared_->pipelines.expect(name, constants);
   }
 
   Result<std::unique_ptr<device::Stream>> stream(const device::StreamSource& source) override {

@@ -6,18 +6,12 @@
 #import <Metal/Metal.h>
 
 #include <string>
-#include <vector>
 
+#include "backends/metal/libraries.h"
 #include "backends/metal/metal_device.h"
 #include "device/compiled_kernels.h"
 
 namespace metal_marlin::metal {
-
-/// Whether all kernels but those with tensors must compile. Apple 7 (M1) is the first family with
-/// simdgroup matrices, as Apple documents it.
-inline bool has_matrices(id<MTLDevice> device) {
-  return [device supportsFamily:MTLGPUFamilyApple7];
-}
 
 class MetalKernel final : public device::Kernel {
  public:
@@ -41,7 +35,7 @@ class MetalKernel final : public device::Kernel {
 class Archive {
  public:
   /// If `folder` is empty, nothing is kept.
-  Archive(id<MTLDevice> device, const std::string& folder, const Shaders& shaders, Logger logger);
+  Archive(id<MTLDevice> device, const std::string& folder, Shaders shaders, Logger logger);
   ~Archive() { save(); }
   Archive(const Archive&) = delete;
   Archive& operator=(const Archive&) = delete;
@@ -66,28 +60,16 @@ class Pipelines {
   Pipelines(id<MTLDevice> device, const DeviceOptions& options);
   Result<device::KernelRef> kernel(std::string_view name,
                                    std::span<const device::Constant> constants);
-  /// One of the kernels that copy and fill bytes if Metal's own commands cannot.
-  Result<device::KernelRef> helper(std::string_view name);
+  /// Begins to compile what the kernel is made of, if that takes long, and returns at once.
+  void expect(std::string_view name, std::span<const device::Constant> constants);
 
  private:
-  /// Kernels of one language: compiled, and sources, which are compiled one by one when needed.
-  struct Unit {
-    std::span<const std::byte> library;
-    std::span<const std::string_view> sources;
-    MTLLanguageVersion language;
-    std::vector<id<MTLLibrary>> loaded;
-    Status refused;  // of tensors: sources that failed to compile once are not tried again
-  };
-  /// The library of the unit that has the kernel. Loads as many libraries as needed.
-  Result<id<MTLLibrary>> library_with(Unit& unit, std::string_view name);
   Result<device::KernelRef> compile(id<MTLLibrary> library, std::string_view name,
                                     std::span<const device::Constant> constants);
 
   id<MTLDevice> device_;
-  // Only the thread that compiles uses the next three members.
-  Unit base_, tensor_;
-  id<MTLLibrary> helpers_ = nil;
-  Archive archive_;
+  Libraries libraries_;
+  Archive archive_;                                // which only the thread that compiles uses
   device::CompiledKernels<std::string> compiled_;  // by name and constants
 };
 

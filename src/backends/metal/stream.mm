@@ -51,7 +51,10 @@ class MetalStream final : public device::Stream {
       MARLIN_RETURN_IF_ERROR(open_commands());
       MARLIN_RETURN_IF_ERROR(commands_->open_compute());
       id<MTLComputeCommandEncoder> compute = commands_->compute();
-      if (dispatch.label != nullptr) [compute pushDebugGroup:to_string(dispatch.label)];
+      // A string for each dispatch takes longer than to record the dispatch.
+      const bool labelled =
+          dispatch.label != nullptr && MTLCaptureManager.sharedCaptureManager.isCapturing;
+      if (labelled) [compute pushDebugGroup:to_string(dispatch.label)];
       [compute
           setComputePipelineState:static_cast<const MetalKernel&>(*dispatch.kernel).pipeline()];
       commands_->keep(dispatch.kernel);
@@ -63,7 +66,7 @@ class MetalStream final : public device::Stream {
       }
       [compute dispatchThreadgroups:native(dispatch.groups)
               threadsPerThreadgroup:native(dispatch.threads)];
-      if (dispatch.label != nullptr) [compute popDebugGroup];
+      if (labelled) [compute popDebugGroup];
       return {};
     }
   }
@@ -194,7 +197,7 @@ class MetalStream final : public device::Stream {
     const uint64_t groups = (bytes + kHelperThreads - 1) / kHelperThreads,
                    columns = std::min(groups, kMaxGroups);
     device::Dispatch made;
-    MARLIN_ASSIGN(made.kernel, shared_->pipelines.helper(name));
+    MARLIN_ASSIGN(made.kernel, shared_->pipelines.kernel(name, {}));
     made.arguments = arguments;
     made.groups = {static_cast<uint32_t>(columns),
                    static_cast<uint32_t>((groups + columns - 1) / columns), 1};

@@ -60,6 +60,22 @@ void metal_test_require_safe_math(bool on);
 size_t metal_test_resident_allocations(void);
 /* Of how many of these requestResidency was called, after they were committed and before the command buffer was. */
 size_t metal_test_requested_allocations(void);
+/* The system takes the memory back that it had made resident, as after a pause, until residency is requested again. */
+void metal_test_unwire(void);
+/* Runs what dispatch_after was given for the time until then, on this thread; no time passes else. */
+void metal_test_pass_time(double seconds);
+/* How much of that is still to be run. */
+size_t metal_test_later_blocks(void);
+/* How many texts were compiled, and how many at once at most. */
+size_t metal_test_compiled(void);
+size_t metal_test_most_compiling(void);
+/* Each compilation by completion handler takes so much longer. */
+void metal_test_slow_compile(double seconds);
+/* From now on MTLCopyAllDevices lists none, as in a session without a window server. */
+void metal_test_list_no_devices(void);
+/* How many debug groups were pushed, and whether the capture manager says that it is capturing. */
+size_t metal_test_debug_groups(void);
+void metal_test_capture(bool on);
 /* How many waits for fences have run. */
 size_t metal_test_fence_waits(void);
 

@@ -87,4 +87,9 @@ typedef void (^MTLCommandBufferHandler)(id<MTLCommandBuffer> buffer);
 - (nullable id<MTLCommandBuffer>)commandBufferWithUnretainedReferences;
 @end
 
+@interface MTLCaptureManager : NSObject
++ (MTLCaptureManager*)sharedCaptureManager;
+@property(readonly) BOOL isCapturing;
+@end
+
 NS_ASSUME_NONNULL_END

@@ -4,11 +4,13 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
-typedef NS_ENUM(NSInteger, MTLGPUFamily) { MTLGPUFamilyApple1 = 1001, MTLGPUFamilyApple7 = 1007, MTLGPUFamilyMetal4 = 5002 };
+typedef NS_ENUM(NSInteger, MTLGPUFamily) { MTLGPUFamilyApple1 = 1001, MTLGPUFamilyApple6 = 1006, MTLGPUFamilyApple7 = 1007, MTLGPUFamilyMetal4 = 5002 };
 
 @interface MTLArchitecture : NSObject
 @property(nonatomic, readonly) NSString* name;
 @end
+
+typedef void (^MTLNewLibraryCompletionHandler)(id<MTLLibrary> _Nullable library, NSError* _Nullable error);
 
 @protocol MTLDevice <NSObject>
 @property(readonly) NSString* name;
@@ -30,6 +32,9 @@ typedef NS_ENUM(NSInteger, MTLGPUFamily) { MTLGPUFamilyApple1 = 1001, MTLGPUFami
 - (nullable id<MTLLibrary>)newLibraryWithSource:(NSString*)source
                                         options:(nullable MTLCompileOptions*)options
                                           error:(NSError* _Nullable __autoreleasing* _Nullable)error;
+- (void)newLibraryWithSource:(NSString*)source
+                     options:(nullable MTLCompileOptions*)options
+           completionHandler:(MTLNewLibraryCompletionHandler)completionHandler;
 - (nullable id<MTLLibrary>)newLibraryWithData:(dispatch_data_t)data error:(NSError* _Nullable __autoreleasing* _Nullable)error;
 - (nullable id<MTLComputePipelineState>)
     newComputePipelineStateWithDescriptor:(MTLComputePipelineDescriptor*)descriptor

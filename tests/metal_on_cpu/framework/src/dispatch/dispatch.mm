@@ -2,8 +2,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <map>
 
 #include "dispatch/serial_thread.h"
+#include "metal_test_hooks.h"
 
 using Clock = std::chrono::steady_clock;
 
@@ -76,4 +79,61 @@ dispatch_data_t dispatch_data_create(const void* bytes, size_t size, dispatch_qu
   data->size = size;
   data->destructor = destructor;
   return data;
+}
+
+// --- what is to be done later: time passes as a test wants --------------------------------------------------------------------
+
+namespace {
+
+struct Later {
+  std::mutex mutex;
+  uint64_t now = 0;
+  std::multimap<uint64_t, dispatch_block_t> blocks;
+};
+Later& later() {
+  static Later* const all = new Later;
+  return *all;
+}
+
+}  // namespace
+
+dispatch_time_t dispatch_time(dispatch_time_t when, int64_t nanoseconds) {
+  const std::lock_guard<std::mutex> lock(later().mutex);
+  return (when == DISPATCH_TIME_NOW ? later().now : when) + static_cast<uint64_t>(nanoseconds);
+}
+
+dispatch_queue_t dispatch_get_global_queue(intptr_t, uintptr_t) { return nil; }
+
+void dispatch_after(dispatch_time_t when, dispatch_queue_t, dispatch_block_t block) {
+  const std::lock_guard<std::mutex> lock(later().mutex);
+  later().blocks.emplace(when, block);
+}
+
+void metal_test_pass_time(double seconds) {
+  std::unique_lock<std::mutex> lock(later().mutex);
+  const uint64_t end = later().now + static_cast<uint64_t>(seconds * 1e9);
+  while (!later().blocks.empty() && later().blocks.begin()->first <= end) {
+    const auto first = later().blocks.extract(later().blocks.begin());
+    later().now = first.key();
+    lock.unlock();
+    @autoreleasepool {
+      first.mapped()();
+    }
+    lock.lock();
+  }
+  later().now = end;
+}
+
+namespace metal_framework {
+
+void forget_later() {
+  const std::lock_guard<std::mutex> lock(later().mutex);
+  later().blocks.clear();
+}
+
+}  // namespace metal_framework
+
+size_t metal_test_later_blocks(void) {
+  const std::lock_guard<std::mutex> lock(later().mutex);
+  return later().blocks.size();
 }

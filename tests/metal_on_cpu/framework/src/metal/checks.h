@@ -29,7 +29,20 @@ bool safe_math_required();
 std::string os_version();
 /// Notes how many allocations the residency sets of a command buffer hold, and of how many residency was requested.
 void note_resident(size_t allocations, size_t requested);
+/// Drops what dispatch_after was given.
+void forget_later();
+/// Which of its wirings the system has taken back: what was requested under another number is not resident.
+size_t wired_since();
+bool devices_listed();
+bool capturing();
+void note_debug_group();
 void note_fence_wait();
+void note_compiled();  // one more text
+/// Counts the compilations that run at once, and makes each take the time that a test wants.
+struct Compiling {
+  Compiling();
+  ~Compiling();
+};
 int apple_family();
 std::chrono::duration<double> completion_delay();
 std::chrono::duration<double> wait_timeout();

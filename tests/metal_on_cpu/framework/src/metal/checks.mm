@@ -10,6 +10,7 @@
 #include <iostream>
 #include <map>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "dispatch/serial_thread.h"
@@ -39,6 +40,10 @@ struct State {
   CommandBufferFault command_buffer{0, false};
   long refusal = 0;  // the error of every command buffer, or 0
   size_t resident = 0, requested = 0, fence_waits = 0;
+  size_t compiled = 0, compiling = 0, most_compiling = 0;
+  size_t wired_since = 1, debug_groups = 0;
+  double compile_seconds = 0;
+  bool listed = true, capturing = false;
   bool removed = false, safe_math = false;
   int family = kFamily;
   double delay = 0, timeout = kTimeout;
@@ -152,6 +157,31 @@ void note_resident(size_t allocations, size_t requested) {
 void note_fence_wait() {
   change([](State& s) { ++s.fence_waits; });
 }
+size_t wired_since() {
+  return read([](State& s) { return s.wired_since; });
+}
+bool devices_listed() {
+  return read([](State& s) { return s.listed; });
+}
+bool capturing() {
+  return read([](State& s) { return s.capturing; });
+}
+void note_debug_group() {
+  change([](State& s) { ++s.debug_groups; });
+}
+void note_compiled() {
+  change([](State& s) { ++s.compiled; });
+}
+Compiling::Compiling() {
+  const double seconds = read([](State& s) {
+    s.most_compiling = std::max(s.most_compiling, ++s.compiling);
+    return s.compile_seconds;
+  });
+  std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+}
+Compiling::~Compiling() {
+  change([](State& s) { --s.compiling; });
+}
 std::string os_version() {
   return read([](State& s) { return s.os_version; });
 }
@@ -202,6 +232,7 @@ size_t metal_test_report(char* text, size_t capacity) {
 }
 
 void metal_test_reset(void) {
+  metal_framework::forget_later();
   change([](State& s) {
     s.findings.clear();
     s.countdown.clear();
@@ -210,6 +241,9 @@ void metal_test_reset(void) {
     s.removed = false;
     s.refusal = 0;
     s.resident = s.requested = s.fence_waits = 0;
+    s.compiled = s.most_compiling = s.debug_groups = 0;
+    s.compile_seconds = 0;
+    s.listed = true, s.capturing = false;
     s.safe_math = false;
     s.family = metal_framework::kFamily;
     s.os_version = metal_framework::kOsVersion;
@@ -265,6 +299,27 @@ void metal_test_fail_command_buffer(size_t nth, long code, bool late) {
 }
 void metal_test_refuse_command_buffers(long code) {
   change([&](State& s) { s.refusal = code; });
+}
+void metal_test_unwire(void) {
+  change([](State& s) { ++s.wired_since; });
+}
+size_t metal_test_compiled(void) {
+  return read([](State& s) { return s.compiled; });
+}
+size_t metal_test_most_compiling(void) {
+  return read([](State& s) { return s.most_compiling; });
+}
+void metal_test_slow_compile(double seconds) {
+  change([&](State& s) { s.compile_seconds = seconds; });
+}
+void metal_test_list_no_devices(void) {
+  change([](State& s) { s.listed = false; });
+}
+size_t metal_test_debug_groups(void) {
+  return read([](State& s) { return s.debug_groups; });
+}
+void metal_test_capture(bool on) {
+  change([&](State& s) { s.capturing = on; });
 }
 size_t metal_test_fence_waits(void) {
   return read([](State& s) { return s.fence_waits; });

@@ -161,7 +161,7 @@ const char* name_of(long code) {
     find("encoding-not-ended", "commit of " + [self describe] + " while an encoder is open");
     [open finish];
   }
-  const auto requested = [](const auto& storage) { return storage->requested.load(); };
+  const auto requested = [](const auto& storage) { return storage->requested == metal_framework::wired_since(); };
   metal_framework::note_resident(resident.size(),
                                  static_cast<size_t>(std::count_if(resident.begin(), resident.end(), requested)));
   // Before the queue may begin: its thread sets later states.

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "dispatch/dispatch_data.h"
+#include "dispatch/serial_thread.h"
 #include "metal/objects.h"
 #include "metal/source_library.h"
 #include "runtime/object.h"
@@ -150,6 +151,7 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
     metal_framework::set(out, error(MTLLibraryErrorDomain, static_cast<NSInteger>(code), why));
     return (id<MTLLibrary>)nil;
   };
+  metal_framework::note_compiled();
   if (metal_framework::fails(Fault::kCompile)) return refuse(MTLLibraryErrorInternal, "compiler failed (planted)");
   const auto version = static_cast<int>((options == nil ? MTLLanguageVersion3_2 : options.languageVersion) >> 16);
   const bool safe = metal_framework::safe_math_required();
@@ -165,6 +167,22 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
   made->library = std::move(library);
   made->identity = text(source) + "\n" + std::to_string(version);
   return made;
+}
+// Each on a thread of its own: Metal compiles several at once.
+- (void)newLibraryWithSource:(NSString*)source
+                     options:(MTLCompileOptions*)options
+           completionHandler:(MTLNewLibraryCompletionHandler)completionHandler {
+  const auto thread = std::make_shared<metal_framework::SerialThread>();
+  MTLNewLibraryCompletionHandler handler = completionHandler;
+  thread->run([=] {
+    @autoreleasepool {
+      const metal_framework::Compiling compiling;
+      NSError* error = nil;
+      id<MTLLibrary> made = [self newLibraryWithSource:source options:options error:&error];
+      handler(made, error);
+    }
+    (void)thread;  // ends with its work
+  });
 }
 - (id<MTLLibrary>)newLibraryWithData:(dispatch_data_t)data error:(NSError* __autoreleasing*)out {
   MOCDispatchData* given = (MOCDispatchData*)data;
@@ -216,6 +234,8 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
 }
 - (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
                                                error:(NSError* __autoreleasing*)out {
+  if (metal_framework::apple_family() < 6)
+    find("residency-unsupported", "newResidencySetWithDescriptor: on a device of a family before Apple 6");
   if (!metal_framework::fails(Fault::kResidencySet)) return [[MOCResidencySet alloc] initWithLabel:descriptor.label];
   metal_framework::set(out, error(@"NSPOSIXErrorDomain", ENOMEM, "no residency set could be made (planted)"));
   return nil;
@@ -249,5 +269,5 @@ id<MTLDevice> device() {
 
 id<MTLDevice> MTLCreateSystemDefaultDevice(void) { return metal_framework::device_removed() ? nil : metal_framework::device(); }
 NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) {
-  return metal_framework::device_removed() ? @[] : @[ metal_framework::device() ];
+  return metal_framework::device_removed() || !metal_framework::devices_listed() ? @[] : @[ metal_framework::device() ];
 }

@@ -40,6 +40,7 @@ using metal_framework::text;
 }
 - (void)pushDebugGroup:(NSString*)name {
   if (![self accepts:"pushDebugGroup:"]) return;
+  metal_framework::note_debug_group();
   ++open_groups;
 }
 - (void)popDebugGroup {
@@ -65,5 +66,14 @@ using metal_framework::text;
     if (!waited->updated) find("fence-not-updated", "fence '" + text(waited.label) + "' is waited for before it is updated");
     return std::nullopt;
   }];
+}
+@end
+
+@implementation MTLCaptureManager
++ (MTLCaptureManager*)sharedCaptureManager {
+  return [[self alloc] init];
+}
+- (BOOL)isCapturing {
+  return metal_framework::capturing();
 }
 @end
