@@ -42,8 +42,9 @@ reliability() {
   install_packages build test package reliability
   environment differential >&2 || true
   (install_packages testbed) || true
-  local targets && targets=$(python3 -B tests/reliability/rows.py "$@") || exit 1
-  # shellcheck disable=SC2086  # each word is a target
-  [ -z "$targets" ] || build tests $targets >&2 || exit 1
+  local lines words
+  lines=$(python3 -B tests/reliability/rows.py "$@") || exit 1
+  # shellcheck disable=SC2086  # a preset and its targets
+  while read -r words; do [ -z "$words" ] || build $words </dev/null >&2 || exit 1; done <<<"$lines"
   python3 -B tests/reliability/reliability.py "$@"
 }

@@ -1,5 +1,5 @@
 # about: the chat on several ranks over MPI: one process's answers, ranks that die, hang or have another model
-# inputs: examples/distributed examples/llm tests/distributed include
+# inputs: examples/distributed examples/llm tests/distributed include tests/told.py
 # seconds: 120
 # when: changed
 # packages: mpi

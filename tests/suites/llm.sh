@@ -1,5 +1,5 @@
 # about: the chat of examples/llm: its parts, and a real model against the Python packages of others
-# inputs: examples/llm tests/llm include
+# inputs: examples/llm tests/llm include tests/told.py
 # seconds: 190
 # when: changed
 . ./examples/llm/chat.sh

@@ -1,5 +1,5 @@
 # about: files that the command writes, read by the Python packages of others; the tool that plants mistakes; the parts of the race
-# inputs: src/layouts src/checkpoints tools tests/roundtrip tests/mutation tests/races
+# inputs: src/layouts src/checkpoints tools tests/roundtrip tests/mutation tests/races tests/told.py
 # seconds: 20
 # when: changed
 built tests metal-marlin metal_marlin
