@@ -1,5 +1,12 @@
 # The campaigns that go on for as long as one likes, sourced by ./dev, and the table of all of them.
 
+mutate() {
+  install_packages build test
+  (install_packages testbed) || true  # without them the shaders' tests are left out
+  environment mutation || exit 1
+  exec build/env/mutation/bin/python -B tests/mutation/mutate.py "$@"
+}
+
 # fuzz [TARGET] [SECONDS]
 fuzz() {
   install_packages build fuzz
@@ -12,7 +19,7 @@ soak() {
   local seconds=${1:-240} test filter log=build/soak.log status=0
   case $seconds in '' | *[!0-9]*) die "soak: expected a number of seconds, found $seconds" ;; esac
   install_packages build test
-  build release -DMETAL_MARLIN_TESTS=ON kernels_covering_test abi_threads_test abi_plugin_test >&2 || exit 1
+  build tests kernels_covering_test abi_threads_test abi_plugin_test >&2 || exit 1
   export METAL_MARLIN_SOAK_SECONDS=$(((seconds + 3) / 4))
   while read -r test filter; do
     if "build/release/tests/$test" --gtest_filter="$filter" --gtest_output="json:build/soak.json" </dev/null >"$log" 2>&1; then
@@ -33,10 +40,11 @@ END
 # reliability [--long] [ROW...]
 reliability() {
   install_packages build test package reliability
-  environment differential || say "$(why_not differential)" >&2
+  environment differential >&2 || true
   (install_packages testbed) || true
-  local targets && targets=$(python3 -B tests/reliability/rows.py "$@") || exit 1
-  # shellcheck disable=SC2086  # each word is a target
-  [ -z "$targets" ] || build release -DMETAL_MARLIN_TESTS=ON $targets >&2 || exit 1
+  local lines words
+  lines=$(python3 -B tests/reliability/rows.py "$@") || exit 1
+  # shellcheck disable=SC2086  # a preset and its targets
+  while read -r words; do [ -z "$words" ] || build $words </dev/null >&2 || exit 1; done <<<"$lines"
   python3 -B tests/reliability/reliability.py "$@"
 }

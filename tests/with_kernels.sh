@@ -1,12 +1,10 @@
 #!/bin/sh
-# with_kernels.sh TREE COMPILER ARGUMENT...: compiles, as the launcher of a build. The kernels of the CPU take a third of the time
-# that compiling the library takes, and every tree would make machine code of the same sources. This script takes the object of a
-# kernel from TREE, a build of the release, if it is newer than all sources of the library. It still preprocesses the source, so that
+# with_kernels.sh COMPILER ARGUMENT...: compiles, as the launcher of a build. The kernels of the CPU take a third of the time that
+# compiling the library takes, and every tree would make machine code of the same sources. This script takes the object of a kernel
+# from build/release, if it is newer than all sources of the library. It still preprocesses the source, so that
 # a header that is missing stays an error. A kernel that shall have sanitizers is compiled.
 set -eu
 top=$(cd "$(dirname "$0")/.." && pwd)
-tree=$1
-shift
 before="" object="" source="" sanitized=no
 for word; do
   case $before in -o) object=$word ;; -c) source=$word ;; esac
@@ -14,7 +12,7 @@ for word; do
   before=$word
 done
 name=src/${source##*/src/}
-made=$tree/CMakeFiles/metal_marlin_objects.dir/$name.o
+made=$top/build/release/CMakeFiles/metal_marlin_objects.dir/$name.o
 case $name in
   src/backends/cpu/*.cc) ;;
   *) exec "$@" ;;

@@ -1,10 +1,10 @@
 #!/bin/sh
-# test.sh PREFIX: tests the Python package with the library that is installed in PREFIX. The suite has made ready build/env/pip,
+# test.sh PREFIX: tests the Python package with the library that is installed in PREFIX. The suite has made ready
 # build/env/python, and build/python/wheels for what pip has to find without a network.
 cd "$(dirname "$0")" || exit 1
 . ../checks.sh
 python=$top/build/env/python/bin/python
-pip() { "$top/build/env/pip/bin/pip" --python "$python" "$@"; }
+pip() { "$python" -m pip "$@"; }
 # Two pools of threads, numpy's and ours, would wait for each other.
 export OPENBLAS_NUM_THREADS=1
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INDEX=1 PIP_FIND_LINKS="$build/wheels" PIP_QUIET=1 PYTHONDONTWRITEBYTECODE=1

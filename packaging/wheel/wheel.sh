@@ -38,12 +38,11 @@ wheel_library() {
   shift
   zig=$(ls -d "$PWD"/build/env/zig/lib/python3*/site-packages/ziglang)/zig || return 1
   zig_compilers "$processor" "$zig"
-  use_ccache
-  configure_tree "wheel-$processor" . -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$processor" -DMETAL_MARLIN_TOOLS=OFF \
+  cmake --preset release -B "build/wheel-$processor" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$processor" -DMETAL_MARLIN_TOOLS=OFF \
     -DCMAKE_C_COMPILER="$bin/cc" -DCMAKE_CXX_COMPILER="$bin/c++" -DCMAKE_AR="$bin/ar" -DCMAKE_RANLIB="$bin/ranlib" \
     -DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_PROJECT_INCLUDE="$PWD/packaging/json.cmake" \
-    -DMARLIN_JSON_INCLUDE="$PWD/build/wheel/include" -DMETAL_MARLIN_XXHASH_INCLUDE="$PWD/build/wheel/include" "$@" &&
-    show_steps=yes build_tree "wheel-$processor" metal_marlin || return 1
+    -DMARLIN_JSON_INCLUDE="$PWD/build/wheel/include" -DMETAL_MARLIN_XXHASH_INCLUDE="$PWD/build/wheel/include" "$@" >/dev/null &&
+    cmake --build "build/wheel-$processor" -j "$jobs" --target metal_marlin || return 1
   rm -rf "$ZIG_LOCAL_CACHE_DIR"  # which keeps each object that it ever made
 }
 
@@ -56,11 +55,10 @@ linux_wheel() {
   mkdir -p $wheel_folder
   # The name of a package for another processor: what Python would say on that one.
   _PYTHON_HOST_PLATFORM=linux-$processor METAL_MARLIN_LIBRARY=$PWD/build/wheel-$processor/libmetal-marlin.so \
-    quietly "wheel-$processor-pack" pip_in wheel wheel --no-deps --no-build-isolation -w "$raw" . \
+    build/env/wheel/bin/pip wheel -q --no-deps --no-build-isolation -w "$raw" . \
     --config-settings "build-dir=build/wheel/$processor/pack" || return 1
   # auditwheel gives the name of the oldest systems that the wheel runs on. By --plat it takes none of another processor.
-  PATH=$PWD/build/env/wheel/bin:$PATH quietly "wheel-$processor-audit" \
-    build/env/wheel/bin/auditwheel repair --plat auto -w $wheel_folder "$raw"/*.whl || return 1
+  PATH=$PWD/build/env/wheel/bin:$PATH build/env/wheel/bin/auditwheel repair --plat auto -w $wheel_folder "$raw"/*.whl || return 1
   wheel=$(ls $wheel_folder/*manylinux_"${wheel_glibc/./_}_$processor".whl) ||
     die "wheel: expected a wheel for glibc $wheel_glibc, found $(ls $wheel_folder/*_"$processor".whl)"
   say "$wheel: $(($(wc -c <"$wheel") / 1000)) kB, glibc $wheel_glibc or newer, $words"
@@ -69,7 +67,7 @@ linux_wheel() {
 # The deployment target is the one that CMakeLists.txt chooses for the library.
 macos_wheel() {
   rm -rf $wheel_folder/*.whl
-  MACOSX_DEPLOYMENT_TARGET=14.0 METAL_MARLIN_LIBRARY=COMPILE quietly wheel pip_in python wheel --no-deps -w $wheel_folder . ||
+  MACOSX_DEPLOYMENT_TARGET=14.0 METAL_MARLIN_LIBRARY=COMPILE build/env/python/bin/pip wheel -q --no-deps -w $wheel_folder . ||
     return 1
   say "$(ls $wheel_folder/*.whl): macOS 14 or newer"
 }
@@ -87,17 +85,16 @@ wheel() {
   install_packages build
   if [ "$(uname -s)" = Darwin ]; then
     [ -z "$processors" ] && [ "$words" = "without CUDA kernels" ] || die "wheel: on macOS the wheel is for this machine, without CUDA"
-    environment python || die "$(why_not python)"
+    environment python || exit 1
     macos_wheel
     return
   fi
   install_packages wheel
-  environment zig || die "$(why_not zig)"
-  environment wheel || die "$(why_not wheel)"
+  environment zig || exit 1
+  environment wheel || exit 1
   if [ "$words" = "with CUDA kernels" ]; then
-    . ./tests/cuda/timing.sh
-    environment nvcc || die "$(why_not nvcc)"
-    cuda="-DMETAL_MARLIN_NVCC=$(nvcc_path)"
+    environment nvcc || exit 1
+    cuda="-DMETAL_MARLIN_NVCC=$PWD/tests/cuda/nvcc.sh"
   fi
   for argument in ${processors:-x86_64 aarch64}; do
     linux_wheel "$argument" "$words" -DMETAL_MARLIN_CUDA=$([ -n "$cuda" ] && echo ON || echo OFF) ${cuda:+"$cuda"} || die "wheel failed"

@@ -22,9 +22,8 @@ class CudaContext : public CudaDevice {
     BackendOptions backend;
     backend.threads = 1;
     backend.kernel = kernel_;
-    auto made = gpu::make_gpu_backend(make(), backend, {.probe = false, .policy = &cuda::policy()});
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    context = metal_marlin::context(new marlin_context(MARLIN_BACKEND_CUDA, made.take(), {}));
+    auto made = must(gpu::make_gpu_backend(make(), backend, {.probe = false, .policy = &cuda::policy()}));
+    context = metal_marlin::context(new marlin_context(MARLIN_BACKEND_CUDA, std::move(made), {}));
   }
   void TearDown() override {
     context = {};

@@ -62,8 +62,7 @@ TEST_F(CudaDevice, SaysWhyThereIsNone) {
 TEST_F(CudaDevice, LeavesTheCurrentContextAsItWas) {
   const auto device = make();
   driver->current = reinterpret_cast<void*>(fake_cuda::kHosts);
-  const auto buffer = device->allocate(16, Placement::device, "test");
-  ASSERT_TRUE(buffer.ok());
+  const auto buffer = must(device->allocate(16, Placement::device, "test"));
   EXPECT_EQ(driver->current, reinterpret_cast<void*>(fake_cuda::kHosts));
   driver->current = nullptr;
 }
@@ -100,16 +99,14 @@ TEST_F(CudaDevice, WrapsMemoryOfTheHost) {
   const auto device = make();
   alignas(4096) static std::byte page[4096];
   {
-    const auto wrapped = device->wrap(page, sizeof page);
-    ASSERT_TRUE(wrapped.ok());
-    EXPECT_EQ(wrapped.value()->host(), page);
+    const auto wrapped = must(device->wrap(page, sizeof page));
+    EXPECT_EQ(wrapped->host(), page);
     EXPECT_EQ(driver->live_registered, 1);
   }
   fail("cuMemHostGetDevicePointer_v2", 700);
   EXPECT_FALSE(device->wrap(page, sizeof page).ok());
-  const auto native = device->wrap_native(page);
-  ASSERT_TRUE(native.ok());
-  EXPECT_EQ(native.value()->address(), reinterpret_cast<uintptr_t>(page));
+  const auto native = must(device->wrap_native(page));
+  EXPECT_EQ(native->address(), reinterpret_cast<uintptr_t>(page));
 }
 
 TEST_F(CudaDevice, FindsKernelsInTheirModules) {
@@ -126,15 +123,14 @@ TEST_F(CudaDevice, FindsKernelsInTheirModules) {
 
 TEST_F(CudaDevice, PrefersKernelsOfAForm) {
   const auto device = make();
-  const auto stream = device->stream({});
-  ASSERT_TRUE(stream.ok());
+  const auto stream = must(device->stream({}));
   const auto launched = [&](uint32_t scale, uint32_t zero, uint32_t shift) {
     const device::Constant constants[] = {{MARLIN_CONSTANT_SCALE_TYPE, device::Constant::Type::uint32, scale},
                                           {MARLIN_CONSTANT_ZERO_KIND, device::Constant::Type::uint32, zero},
                                           {MARLIN_CONSTANT_GROUP_SHIFT, device::Constant::Type::uint32, shift}};
     const auto kernel = device->kernel("gemv_u4_f16_m8", constants);
     EXPECT_TRUE(kernel.ok());
-    EXPECT_TRUE(stream.value()->dispatch({kernel.value(), {}, {}, {}, nullptr}).ok());
+    EXPECT_TRUE(stream->dispatch({kernel.value(), {}, {}, {}, nullptr}).ok());
     return driver->launches.back().kernel;
   };
   EXPECT_EQ(launched(1, 0, 7), "gemv_u4_f16_m8_s1z0g7");
@@ -149,12 +145,10 @@ class CudaStream : public CudaDevice {
     CudaDevice::SetUp();
     device = make();
     const device::Constant constants[] = {{3, device::Constant::Type::uint32, 2}, {5, device::Constant::Type::boolean, 1}};
-    auto found = device->kernel("finish", constants);
-    ASSERT_TRUE(found.ok());
-    kernel = found.take();
-    auto made = device->allocate(4096, Placement::shared, "test");
-    ASSERT_TRUE(made.ok());
-    buffer = made.take();
+    auto found = must(device->kernel("finish", constants));
+    kernel = std::move(found);
+    auto made = must(device->allocate(4096, Placement::shared, "test"));
+    buffer = std::move(made);
     stream = open({});
   }
   void TearDown() override {
@@ -164,11 +158,7 @@ class CudaStream : public CudaDevice {
     device = nullptr;
     CudaDevice::TearDown();
   }
-  std::unique_ptr<device::Stream> open(const device::StreamSource& source) {
-    auto made = device->stream(source);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.ok() ? made.take() : nullptr;
-  }
+  std::unique_ptr<device::Stream> open(const device::StreamSource& source) { return must(device->stream(source)); }
   Status dispatch(device::Size3 groups = {3, 2, 1}) {
     const uint32_t value[] = {7, 8};
     const device::Argument arguments[] = {{4, buffer, 64, {}}, {9, nullptr, 0, std::as_bytes(std::span(value))}};
@@ -247,19 +237,17 @@ TEST_F(CudaStream, LaunchesKernelsOfHopperByTheirRules) {
   EXPECT_FALSE(launched("gemv_u4_f16_m8", true).overlaps);
   fail("cuTensorMapEncodeTiled", 1);
   const device::Argument none[] = {{MARLIN_BUFFER_A, buffer, 0, {}}};
-  auto mapped = device->kernel("wgmma_u4_f16_m64_n256", form(true));
-  ASSERT_TRUE(mapped.ok());
-  EXPECT_EQ(stream->dispatch({mapped.value(), none, {1, 1, 1}, {384, 1, 1}, "test"}).native_code(), 1);
+  auto mapped = must(device->kernel("wgmma_u4_f16_m64_n256", form(true)));
+  EXPECT_EQ(stream->dispatch({mapped, none, {1, 1, 1}, {384, 1, 1}, "test"}).native_code(), 1);
   fail("cuFuncSetAttribute", 1);
   EXPECT_EQ(device->kernel("ring_u4_f16_m8", form(true)).status().native_code(), 1);
 }
 
 TEST_F(CudaStream, CopiesAndFills) {
-  auto other = device->allocate(64, Placement::device, "test");
-  ASSERT_TRUE(other.ok());
+  auto other = must(device->allocate(64, Placement::device, "test"));
   ASSERT_TRUE(stream->fill(buffer, 16, 8, 0x5a).ok());
-  ASSERT_TRUE(stream->copy(buffer, 16, other.value(), 8, 8).ok());
-  EXPECT_EQ(reinterpret_cast<const uint8_t*>(other.value()->address())[8], 0x5a);
+  ASSERT_TRUE(stream->copy(buffer, 16, other, 8, 8).ok());
+  EXPECT_EQ(reinterpret_cast<const uint8_t*>(other->address())[8], 0x5a);
 }
 
 TEST_F(CudaStream, KeepsBuffersUntilTheirWorkIsDone) {
@@ -284,9 +272,8 @@ TEST_F(CudaStream, ReleasesBuffersOnceItHasWaited) {
 
 TEST_F(CudaStream, ThatNobodyWaitsForReleasesBuffers) {
   for (int i = 0; i < 1000; ++i) {
-    auto made = device->allocate(8, Placement::shared, "test");
-    ASSERT_TRUE(made.ok());
-    buffer = made.take();
+    auto made = must(device->allocate(8, Placement::shared, "test"));
+    buffer = std::move(made);
     ASSERT_TRUE(dispatch().ok());
     ASSERT_TRUE(stream->commit().ok());
   }

@@ -10,6 +10,7 @@
 
 #include "backends/cuda/cuda_device.h"
 #include "fake_driver.h"
+#include "must.h"
 
 namespace cuda_test {
 
@@ -44,11 +45,7 @@ class CudaDevice : public testing::Test {
       EXPECT_EQ(live, 0);
     EXPECT_EQ(driver->current, nullptr);
   }
-  std::unique_ptr<device::Device> make() {
-    auto made = cuda::create_device(options);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.ok() ? made.take() : nullptr;
-  }
+  std::unique_ptr<device::Device> make() { return must(cuda::create_device(options)); }
   void fail(const char* function, int error, int skip = 0) {
     driver->failing = function;
     driver->error = error;

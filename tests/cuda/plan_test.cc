@@ -11,6 +11,7 @@
 #include "backends/gpu/choice.h"
 #include "backends/gpu/pack.h"
 #include "backends/gpu/plan.h"
+#include "must.h"
 
 namespace {
 
@@ -38,9 +39,7 @@ class CudaPlan : public testing::Test {
   }
   /// The plan of m rows of A.
   gpu::GemmPlan plan(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
-    auto made = try_plan(model, m, dtype);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.take();
+    return must(try_plan(model, m, dtype));
   }
   Result<gpu::GemmPlan> try_plan(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
     std::optional<Result<gpu::GemmPlan>> made;
@@ -244,9 +243,8 @@ TEST_F(CudaPlan, NeedsHopperForItsKernels) {
 TEST_F(CudaPlan, KeepsOneKernelForRowInvariantProducts) {
   const Model deep(MARLIN_INT4, 128, ScaleType::f16, 512, 8192);
   for (const Model* const model : {&mxfp4, &int4, &deep}) {
-    auto packed = gpu::plan_packing(model->meta, gpu::Exponents::bytes, cuda::policy().order);
-    ASSERT_TRUE(packed.ok());
-    const gpu::GpuWeights weights(model->meta, packed.value().layout, {}, {}, 0);
+    auto packed = must(gpu::plan_packing(model->meta, gpu::Exponents::bytes, cuda::policy().order));
+    const gpu::GpuWeights weights(model->meta, packed.layout, {}, {}, 0);
     GemmProblem problem;
     problem.weights = &weights;
     problem.row_invariant = true;
@@ -256,9 +254,8 @@ TEST_F(CudaPlan, KeepsOneKernelForRowInvariantProducts) {
     for (int64_t m = 1; m < 600; m += m < 20 ? 1 : 37) {
       problem.a = {nullptr, m, model->meta.k, model->meta.k, MARLIN_BF16};
       problem.c = {nullptr, m, model->meta.n, model->meta.n, MARLIN_BF16};
-      const auto made = gpu::plan_gemm(problem, m, rules);
-      ASSERT_TRUE(made.ok()) << made.status().message();
-      plans.insert({made.value().kernel, made.value().split_blocks, made.value().partial});
+      const auto made = must(gpu::plan_gemm(problem, m, rules));
+      plans.insert({made.kernel, made.split_blocks, made.partial});
     }
     EXPECT_EQ(plans.size(), 1u);
     const gpu::GemmPlan one = gpu::plan_gemm(problem, 1, rules).take();
@@ -343,9 +340,7 @@ TEST_F(CudaPlan, ChoosesTilesForTheRowsOfAnExpert) {
   const ExpertProblem experts({MARLIN_MXFP4, 32, ScaleType::e8m0, 2880, 2880}, 128);
   const gpu::KernelHealth health;
   const auto plan_of = [&](int64_t tokens) {
-    auto made = gpu::plan_gemm(experts.of(tokens, 4), tokens, {hopper, health, cuda::policy(), {}});
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.value();
+    return must(gpu::plan_gemm(experts.of(tokens, 4), tokens, {hopper, health, cuda::policy(), {}}));
   };
   const auto name_of = [](const gpu::GemmPlan& made) { return made.kernel->name(gpu::KernelCodes::fp4, made.activation); };
   EXPECT_EQ(name_of(plan_of(1)), "ring_fp4_bf16_m8");
@@ -432,19 +427,16 @@ TEST_F(CudaPlan, PreparesForEveryNumberOfTokens) {
   const gpu::KernelHealth health;
   const gpu::PlanRules rules{hopper, health, cuda::policy(), {}};
   constexpr int64_t kMost = 700;
-  const auto told = gpu::plan_breakpoints(experts.of(1, 3), kMost, rules);
-  ASSERT_TRUE(told.ok());
+  const auto told = must(gpu::plan_breakpoints(experts.of(1, 3), kMost, rules));
   std::map<const gpu::ProductKernel*, uint64_t> prepared;
-  for (const int64_t t : told.value()) {
-    const auto made = gpu::plan_gemm(experts.of(t, 3), t, rules);
-    ASSERT_TRUE(made.ok());
-    prepared[made.value().kernel] = std::max(prepared[made.value().kernel], made.value().scratch_bytes());
+  for (const int64_t t : told) {
+    const auto made = must(gpu::plan_gemm(experts.of(t, 3), t, rules));
+    prepared[made.kernel] = std::max(prepared[made.kernel], made.scratch_bytes());
   }
-  EXPECT_LT(told.value().size(), 60u);
+  EXPECT_LT(told.size(), 60u);
   for (int64_t t = 1; t <= kMost; ++t) {
-    const auto made = gpu::plan_gemm(experts.of(t, 3), t, rules);
-    ASSERT_TRUE(made.ok());
-    EXPECT_GE(prepared[made.value().kernel], made.value().scratch_bytes()) << t;
+    const auto made = must(gpu::plan_gemm(experts.of(t, 3), t, rules));
+    EXPECT_GE(prepared[made.kernel], made.scratch_bytes()) << t;
   }
 }
 

@@ -3,7 +3,7 @@
 
     distributed_test.py CHAT CHAT_MPI METAL_MARLIN
 
-Models are small and made here. Each test prints "passed NAME" or "FAILED NAME: why".
+Models are small and made here.
 """
 
 import os
@@ -12,7 +12,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -20,8 +19,9 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 import numpy as np
 
 CHAT, CHAT_MPI, MARLIN = sys.argv[1:4]
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "llm"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1]), str(pathlib.Path(__file__).resolve().parents[1] / "llm")]
 from made_models import made
+from told import expect, run_tests, test
 
 TEXT = "The quick brown fox jumps over the lazy dog; 0123456789 times.\n"
 # Sums over ranks add in another order. A logit of these models is of the size 1.
@@ -29,12 +29,6 @@ ROUNDING = 1e-3
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMP_NUM_THREADS": "1",
                "OMPI_MCA_rmaps_base_oversubscribe": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
                "OMPI_MCA_mpi_yield_when_idle": "1"}
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
 
 
 def mpirun(ranks, *arguments, text=b"", code=0, timeout=None, wait=120):
@@ -57,11 +51,6 @@ def one(model, *arguments):
     done = subprocess.run([CHAT, model, *arguments, "--threads", "1"], capture_output=True, timeout=120)
     expect(done.returncode == 0, f"exit status {done.returncode}: {done.stderr[-300:]}")
     return done.stdout
-
-
-def expect(holds, otherwise):
-    if not holds:
-        raise AssertionError(otherwise)
 
 
 def logits(scratch, run, model):
@@ -186,18 +175,4 @@ def a_rank_that_hangs_is_named(scratch):
     expect("rank 0 of 2" in error and "no answer of rank 1" in error, error[-600:])
 
 
-def main():
-    failed = False
-    for function in TESTS:
-        name = function.__name__.replace("_", " ")
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                function(pathlib.Path(folder))
-                print("passed", name, flush=True)
-            except Exception as error:
-                print(f"FAILED {name}: {error}".replace("\n", " | "), flush=True)
-                failed = True
-    sys.exit(failed)
-
-
-main()
+sys.exit(run_tests() > 0)

@@ -14,6 +14,7 @@
 #include "backends/gpu/pack.h"
 #include "gpu.h"
 #include "kernels/formats_under_test.h"
+#include "must.h"
 #include "problem/memory_source.h"
 #include "unit/planned.h"
 
@@ -61,9 +62,7 @@ MatrixView view_of(const dv::BufferRef& memory, int64_t rows, int64_t cols, int6
 }
 
 std::unique_ptr<mm::Backend> backend_on(const std::shared_ptr<TestbedDevice>& device) {
-  auto made = gpu::make_gpu_backend(device, {.threads = 1}, {.probe = false});
-  EXPECT_TRUE(made.ok());
-  return made.take();
+  return must(gpu::make_gpu_backend(device, {.threads = 1}, {.probe = false}));
 }
 
 constexpr int64_t kK = 64;
@@ -121,13 +120,12 @@ TEST(FarRows, GiveTheBitsOfNearOnes) {
       for (const int64_t m : {3, 12, 20}) {
         SCOPED_TRACE("M = " + std::to_string(m) + ", compute " + std::to_string(compute));
         const mm::MemorySource source = source_of(kN, MARLIN_INT4, 3, order);
-        auto packed = backend->pack(source);
-        ASSERT_TRUE(packed.ok()) << packed.status().message();
+        auto packed = must(backend->pack(source));
         const auto multiply = [&](const Rows& a, const Rows& c) {
           a.fill(5), c.fill(6);
           const dv::BufferRef a_memory = a.on(*device), c_memory = c.on(*device);
           GemmProblem problem;
-          problem.weights = packed.value().get();
+          problem.weights = packed.get();
           problem.a = a.view(a_memory), problem.c = c.view(c_memory);
           problem.compute = compute, problem.accumulate = true;
           const Status ran = mm::plan_and_run(*backend, nullptr, problem);
@@ -146,13 +144,12 @@ TEST(FarRows, AreUnpackedTo) {
   const auto device = std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}});
   const auto backend = backend_on(device);
   const mm::MemorySource source = source_of(5, MARLIN_INT4, 3);
-  auto packed = backend->pack(source);
-  ASSERT_TRUE(packed.ok());
+  auto packed = must(backend->pack(source));
   const Rows near_rows(5, kK, kK, MARLIN_F32), far_rows(5, kK, (int64_t{1} << 30) + 4, MARLIN_F32);
   if (!far_rows.there()) GTEST_SKIP() << "this system gives no 20 GB of addresses";
   for (const Rows* rows : {&near_rows, &far_rows}) {
     const dv::BufferRef memory = rows->on(*device);
-    EXPECT_TRUE(backend->unpack(nullptr, *packed.value(), mm::RowSelection::from(0), rows->view(memory)).ok());
+    EXPECT_TRUE(backend->unpack(nullptr, *packed, mm::RowSelection::from(0), rows->view(memory)).ok());
   }
   EXPECT_TRUE(far_rows.equals(near_rows));
 }
@@ -173,9 +170,8 @@ TEST(FarExperts, GiveTheBitsOfNearOnes) {
   constexpr int64_t kN = 40, kStride = kFour + (int64_t{1} << 30), kTopK = 2;
   std::vector<std::unique_ptr<mm::WeightSource>> sources;
   for (const uint32_t seed : {1, 2, 3}) sources.push_back(std::make_unique<mm::MemorySource>(source_of(kN, MARLIN_INT4, seed)));
-  auto packed = backend->pack_experts(sources);
-  ASSERT_TRUE(packed.ok()) << packed.status().message();
-  const mm::ExpertStack& near_stack = packed.value();
+  auto packed = must(backend->pack_experts(sources));
+  const mm::ExpertStack& near_stack = packed;
   const Sparse memory(3 * kStride);
   if (!memory.there()) GTEST_SKIP() << "this system gives no 15 GB of addresses";
   const dv::BufferRef buffer = memory.on(*device);
@@ -216,14 +212,12 @@ class ManyRows : public testing::Test {
   void SetUp() override {
     device = std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}, .tensor = false});
     const mm::MemorySource source = source_of(kRows, MARLIN_INT8, 4);
-    auto packed = backend_on(device)->pack(source);
-    ASSERT_TRUE(packed.ok()) << packed.status().message();
-    last = packed.take();
+    auto packed = must(backend_on(device)->pack(source));
+    last = std::move(packed);
     mm::WeightMeta meta = source.meta();
     meta.n = kN;
-    const auto plan = gpu::plan_packing(meta);
-    ASSERT_TRUE(plan.ok()) << plan.status().message();
-    const gpu::RowBlockLayout &layout = plan.value().layout, &small = layout_of(*last);
+    const auto plan = must(gpu::plan_packing(meta));
+    const gpu::RowBlockLayout &layout = plan.layout, &small = layout_of(*last);
     ASSERT_GT(static_cast<int64_t>(layout.scales_at), kFour);
     memory.emplace(static_cast<int64_t>(layout.bytes));
     if (!memory->there()) GTEST_SKIP() << "this system gives no 5 GB of addresses";

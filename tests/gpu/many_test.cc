@@ -6,6 +6,7 @@
 
 #include "api/buffer.h"
 #include "backends/gpu/pack.h"
+#include "must.h"
 #include "recorded.h"
 
 namespace {
@@ -279,11 +280,10 @@ TEST(PartialSums, StayWithinTheirBudget) {
   kernel.activation_bytes = kernel.rows * 2 * kBlockSlots;
   const gpu::GpuWeights weights = unpacked_weights(65536, 8 * kBlockSlots);
   for (const int64_t m : {4, 32, 33, 1000}) {
-    const auto plan = gpu::plan_with(kernel, problem_of(weights), m, {});
-    ASSERT_TRUE(plan.ok());
-    EXPECT_EQ(plan.value().splits, 8);
-    EXPECT_EQ(plan.value().m_block, std::min<int64_t>(m, 32));
-    EXPECT_LE(plan.value().partial_bytes, uint64_t{64} << 20);
+    const auto plan = must(gpu::plan_with(kernel, problem_of(weights), m, {}));
+    EXPECT_EQ(plan.splits, 8);
+    EXPECT_EQ(plan.m_block, std::min<int64_t>(m, 32));
+    EXPECT_LE(plan.partial_bytes, uint64_t{64} << 20);
   }
 }
 
@@ -329,22 +329,19 @@ TEST(PlanBreakpoints, HaveTheMostScratchAndEveryVariant) {
           uint64_t most = 0;
           Variants variants;
           for (int64_t m = 1; m <= 400; ++m) {
-            const auto plan = gpu::plan_gemm(problem, m, rules);
-            ASSERT_TRUE(plan.ok());
-            most = std::max(most, plan.value().scratch_bytes());
-            variants.emplace(plan.value().kernel, plan.value().partial);
+            const auto plan = must(gpu::plan_gemm(problem, m, rules));
+            most = std::max(most, plan.scratch_bytes());
+            variants.emplace(plan.kernel, plan.partial);
             if (m % 40 != 0 && m > 20) continue;
-            const auto told = gpu::plan_breakpoints(problem, m, rules);
-            ASSERT_TRUE(told.ok());
-            EXPECT_LE(told.value().size(), 200u) << "few";
+            const auto told = must(gpu::plan_breakpoints(problem, m, rules));
+            EXPECT_LE(told.size(), 200u) << "few";
             uint64_t most_told = 0;
             Variants variants_told;
-            for (const int64_t each : told.value()) {
+            for (const int64_t each : told) {
               EXPECT_LE(each, m);
-              const auto of = gpu::plan_gemm(problem, each, rules);
-              ASSERT_TRUE(of.ok());
-              most_told = std::max(most_told, of.value().scratch_bytes());
-              variants_told.emplace(of.value().kernel, of.value().partial);
+              const auto of = must(gpu::plan_gemm(problem, each, rules));
+              most_told = std::max(most_told, of.scratch_bytes());
+              variants_told.emplace(of.kernel, of.partial);
             }
             EXPECT_EQ(most_told, most) << "n " << n << ", k " << k << ", form " << form << ", up to M = " << m;
             EXPECT_EQ(variants_told, variants) << "n " << n << ", k " << k << ", form " << form << ", up to M = " << m;

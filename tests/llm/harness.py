@@ -1,8 +1,4 @@
-"""What the tests of the chat share: a test is a function of a scratch folder that raises when something is wrong.
-
-A script of tests is called with CHAT MODEL.gguf and prints a line for each, "passed NAME" or "FAILED NAME: why"; the exit status
-is 1 when one failed. What a test returns, if anything, is printed behind its name.
-"""
+"""What the tests of the chat share, beside tests/told.py. A script of them is called with CHAT MODEL.gguf."""
 
 import json
 import pathlib
@@ -10,15 +6,11 @@ import signal
 import struct
 import subprocess
 import sys
-import tempfile
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from told import expect, run_tests, test  # noqa: E402, F401
 
 CHAT, MODEL = sys.argv[1:]
-TESTS = []
-
-
-def test(function):
-    TESTS.append(function)
-    return function
 
 
 def run(*arguments, model=MODEL, code=0, text=b""):
@@ -27,11 +19,6 @@ def run(*arguments, model=MODEL, code=0, text=b""):
     out, err = done.stdout.decode(), done.stderr.decode()
     expect(done.returncode == code, f"exit status {done.returncode}, expected {code}: {err[-300:]}")
     return out, err
-
-
-def expect(holds, otherwise):
-    if not holds:
-        raise AssertionError(otherwise)
 
 
 def expect_equal(found, wanted, what=""):
@@ -58,14 +45,4 @@ def write_safetensors(path, tensors):
 
 def main():
     signal.alarm(1200)  # a program that does not end is a failure as well
-    failed = 0
-    for function in TESTS:
-        name = function.__name__.replace("_", " ")
-        with tempfile.TemporaryDirectory() as scratch:
-            try:
-                found = function(pathlib.Path(scratch))
-                print(f"passed {name}" + (f": {found}" if found else ""))
-            except Exception as error:  # whatever it is, the others are still to run
-                failed = 1
-                print(f"FAILED {name}: {type(error).__name__}: {error}")
-    sys.exit(failed)
+    sys.exit(run_tests() > 0)

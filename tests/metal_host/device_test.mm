@@ -16,18 +16,17 @@ using ::testing::StartsWith;
 
 TEST_F(DeviceTest, DevicesAreListed) {
   ASSERT_EQ(count_devices(), 1u);
-  const auto found = describe(0);
-  ASSERT_TRUE(found.ok()) << found.status().message();
-  EXPECT_EQ(found.value().architecture, "apple9");
-  EXPECT_NE(found.value().name, "");
-  EXPECT_GT(found.value().working_set_bytes, 0u);
-  EXPECT_LE(found.value().working_set_bytes, found.value().memory_bytes);
-  EXPECT_EQ(found.value().most_bytes, found.value().memory_bytes / 20 * 19) << "and not half as much again as the working set";
-  EXPECT_EQ(found.value().submission_seconds, 1) << "the system ends longer work";
-  EXPECT_EQ(found.value().max_threads, 1024u);
-  EXPECT_EQ(found.value().threadgroup_bytes, 32768u);
-  EXPECT_TRUE(found.value().matrix && found.value().bfloat && found.value().unified_memory);
-  EXPECT_FALSE(found.value().tensor);
+  const auto found = must(describe(0));
+  EXPECT_EQ(found.architecture, "apple9");
+  EXPECT_NE(found.name, "");
+  EXPECT_GT(found.working_set_bytes, 0u);
+  EXPECT_LE(found.working_set_bytes, found.memory_bytes);
+  EXPECT_EQ(found.most_bytes, found.memory_bytes / 20 * 19) << "and not half as much again as the working set";
+  EXPECT_EQ(found.submission_seconds, 1) << "the system ends longer work";
+  EXPECT_EQ(found.max_threads, 1024u);
+  EXPECT_EQ(found.threadgroup_bytes, 32768u);
+  EXPECT_TRUE(found.matrix && found.bfloat && found.unified_memory);
+  EXPECT_FALSE(found.tensor);
   EXPECT_CODE(describe(1).status(), MARLIN_E_NO_DEVICE);
 }
 
@@ -121,11 +120,10 @@ TEST_F(DeviceTest, HostMemoryIsWrappedNotCopied) {
   auto* const pages =
       static_cast<std::byte*>(mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   {
-    auto wrapped = device->wrap(pages, 2 * page);
-    ASSERT_TRUE(wrapped.ok()) << wrapped.status().message();
-    EXPECT_EQ(wrapped.value()->host(), pages);
+    auto wrapped = must(device->wrap(pages, 2 * page));
+    EXPECT_EQ(wrapped->host(), pages);
     auto on = stream();
-    EXPECT_OK(on->fill(wrapped.value(), page, page, 5));
+    EXPECT_OK(on->fill(wrapped, page, page, 5));
     EXPECT_OK(finish(*on));
     EXPECT_EQ(pages[page - 1], std::byte{0});
     EXPECT_EQ(pages[page], std::byte{5});
@@ -144,9 +142,8 @@ TEST_F(DeviceTest, BuffersOfTheHostAreRetained) {
     BufferRef wrapped;
     @autoreleasepool {
       id<MTLBuffer> its = [hosts newBufferWithLength:64 options:MTLResourceStorageModeShared];
-      auto made = device->wrap_native((__bridge void*)its);
-      ASSERT_TRUE(made.ok()) << made.status().message();
-      wrapped = made.take();
+      auto made = must(device->wrap_native((__bridge void*)its));
+      wrapped = std::move(made);
       EXPECT_EQ(wrapped->address(), its.gpuAddress);
     }
     EXPECT_EQ(metal_test_live_objects("MTLBuffer"), 1);
@@ -154,9 +151,8 @@ TEST_F(DeviceTest, BuffersOfTheHostAreRetained) {
     wrapped.reset();
     EXPECT_EQ(metal_test_live_objects("MTLBuffer"), 0);
     id<MTLBuffer> hidden = [hosts newBufferWithLength:64 options:MTLResourceStorageModePrivate];
-    auto made = device->wrap_native((__bridge void*)hidden);
-    ASSERT_TRUE(made.ok());
-    EXPECT_EQ(made.value()->host(), nullptr);
+    auto made = must(device->wrap_native((__bridge void*)hidden));
+    EXPECT_EQ(made->host(), nullptr);
     EXPECT_CODE(device->wrap_native((__bridge void*)[hosts newCommandQueue]).status(), MARLIN_E_ARGUMENT);
     EXPECT_CODE(device->wrap_native(nullptr).status(), MARLIN_E_ARGUMENT);
   }

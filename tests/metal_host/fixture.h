@@ -14,6 +14,7 @@
 
 #include "backends/metal/metal_device.h"
 #include "metal_on_cpu/framework/include/metal_test_hooks.h"
+#include "must.h"
 
 namespace metal_marlin::metal {
 
@@ -79,25 +80,17 @@ class DeviceTest : public ::testing::Test {
     return made;
   }
   device::Device& open(const DeviceOptions& with = options()) {
-    auto made = create_device(with);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    device = made.take();
+    device = must(create_device(with));
     return *device;
   }
   BufferRef buffer(uint64_t bytes = 256, Placement placement = Placement::shared) {
-    auto made = device->allocate(bytes, placement, "test");
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.ok() ? made.take() : nullptr;
+    return must(device->allocate(bytes, placement, "test"));
   }
   KernelRef kernel(std::string_view name, std::span<const Constant> constants = kPlain) {
-    auto made = device->kernel(name, constants);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.ok() ? made.take() : nullptr;
+    return must(device->kernel(name, constants));
   }
   std::unique_ptr<device::Stream> stream(marlin_native kind = MARLIN_NATIVE_NONE, void* native = nullptr) {
-    auto made = device->stream({kind, native});
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.take();
+    return must(device->stream({kind, native}));
   }
   static float* floats(const BufferRef& buffer) { return reinterpret_cast<float*>(buffer->host()); }
   template <class T>

@@ -21,18 +21,16 @@ class Products : public DeviceTest {
     BackendOptions options;
     options.threads = 1;
     options.logger = {[](void* user, int32_t, const char* message) { static_cast<Products*>(user)->log += message; }, this};
-    auto made = gpu::make_gpu_backend(std::shared_ptr<device::Device>(std::move(device)), options);
-    ASSERT_TRUE(made.ok()) << made.status().message();
-    backend = made.take();
+    auto made = must(gpu::make_gpu_backend(std::shared_ptr<device::Device>(std::move(device)), options));
+    backend = std::move(made);
     std::mt19937 random(1);
     WeightMeta& meta = source.mutable_meta();
     meta.format = MARLIN_MXFP4, meta.scale_type = ScaleType::e8m0;
     meta.n = kN, meta.k = kK, meta.group_size = 32;
     set_groups(meta, Order::plain, random);
     fill_randomly(source, random, true);
-    auto packed = backend->pack(source);
-    ASSERT_TRUE(packed.ok()) << packed.status().message();
-    weights = packed.take();
+    auto packed = must(backend->pack(source));
+    weights = std::move(packed);
     a = memory(kK * 2), c = memory(kN * 4);
     for (int64_t k = 0; k < kK; ++k) reinterpret_cast<_Float16*>(a->host())[k] = static_cast<_Float16>(k % 7 - 3);
   }
@@ -40,11 +38,7 @@ class Products : public DeviceTest {
     a.reset(), c.reset(), weights.reset(), backend.reset();
     DeviceTest::TearDown();
   }
-  std::unique_ptr<SharedMemory> memory(uint64_t bytes) {
-    auto made = backend->allocate(bytes);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.take();
-  }
+  std::unique_ptr<SharedMemory> memory(uint64_t bytes) { return must(backend->allocate(bytes)); }
   static MatrixView view(const SharedMemory& of, int64_t cols, marlin_dtype dtype) {
     MatrixView made;
     made.data = of.host(), made.rows = 1, made.cols = made.stride = cols, made.dtype = dtype;
@@ -58,9 +52,8 @@ class Products : public DeviceTest {
   }
   void expect_product() {
     EXPECT_EQ(log, "") << "every kernel computes right when it is probed";
-    const auto chosen = plan_and_explain(*backend, problem());
-    ASSERT_TRUE(chosen.ok()) << chosen.status().message();
-    EXPECT_THAT(chosen.value(), ::testing::StartsWith("kernel: gemv_fp4_f16_m1\n"));
+    const auto chosen = must(plan_and_explain(*backend, problem()));
+    EXPECT_THAT(chosen, ::testing::StartsWith("kernel: gemv_fp4_f16_m1\n"));
     constexpr double kE2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
     for (int64_t n = 0; n < kN; ++n) {
       double want = 0;
@@ -118,11 +111,10 @@ TEST_F(Products, InTheBackgroundAreErrorsAndInTheForegroundRightAgain) {
 TEST_F(Products, OnTheHostsCommandBuffer) {
   @autoreleasepool {
     id<MTLCommandBuffer> commands = [[MTLCreateSystemDefaultDevice() newCommandQueue] commandBuffer];
-    auto on = backend->create_stream({.kind = MARLIN_NATIVE_METAL_COMMAND_BUFFER, .native = (__bridge void*)commands});
-    ASSERT_TRUE(on.ok()) << on.status().message();
+    auto on = must(backend->create_stream({.kind = MARLIN_NATIVE_METAL_COMMAND_BUFFER, .native = (__bridge void*)commands}));
     const GemmProblem once = problem();
-    EXPECT_OK(plan_and_run(*backend, on.value().get(), once));
-    EXPECT_OK(backend->flush(*on.value()));
+    EXPECT_OK(plan_and_run(*backend, on.get(), once));
+    EXPECT_OK(backend->flush(*on));
     [commands commit];
     [commands waitUntilCompleted];
     EXPECT_TRUE(commands.error == nil);
@@ -143,14 +135,13 @@ TEST_F(Products, OnAHostsCommandBufferThatRetainsNothing) {
     id<MTLCommandQueue> queue = [MTLCreateSystemDefaultDevice() newCommandQueue];
     id<MTLCommandBuffer> commands = [queue commandBufferWithUnretainedReferences];
     @autoreleasepool {
-      auto on = backend->create_stream({.kind = MARLIN_NATIVE_METAL_COMMAND_BUFFER, .native = (__bridge void*)commands});
-      ASSERT_TRUE(on.ok()) << on.status().message();
-      EXPECT_OK(plan_and_run(*backend, on.value().get(), gated));
+      auto on = must(backend->create_stream({.kind = MARLIN_NATIVE_METAL_COMMAND_BUFFER, .native = (__bridge void*)commands}));
+      EXPECT_OK(plan_and_run(*backend, on.get(), gated));
       GemmProblem both[] = {gated, gated};
       both[0].c.data = first->host(), both[0].c.buffer = first.get();
       both[1].c.data = second->host(), both[1].c.buffer = second.get();
-      EXPECT_OK(plan_and_run(*backend, on.value().get(), both));
-      EXPECT_OK(backend->flush(*on.value()));
+      EXPECT_OK(plan_and_run(*backend, on.get(), both));
+      EXPECT_OK(backend->flush(*on));
     }
     a.reset(), weights.reset();
     metal_test_slow_completion(0.02);

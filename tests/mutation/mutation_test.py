@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""The tool that plants mistakes, tested on a small C++ file. Prints "passed NAME" or "FAILED NAME: why" for each test."""
+"""The tool that plants mistakes, tested on a small C++ file."""
 import pathlib
 import subprocess
 import sys
 import tempfile
-import traceback
 
 import campaign
 import edits
 import mutate
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+from told import run_tests  # noqa: E402
 
 SOURCE = b"""\
 #include <array>
@@ -121,19 +122,6 @@ def test_equivalent_edits_need_a_reason():
         raise AssertionError("an entry without a reason was read")
 
 
-def main():
-    failed = 0
-    for name, test in list(globals().items()):
-        if name.startswith("test_"):
-            try:
-                test()
-                print("passed", name)
-            except Exception as error:  # the next test runs too
-                traceback.print_exc()
-                print(f"FAILED {name}: {error!r}")
-                failed = 1
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    tests = [(name, lambda _, each=each: each()) for name, each in globals().items() if name.startswith("test_")]
+    sys.exit(run_tests(tests) > 0)

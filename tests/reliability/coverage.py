@@ -9,7 +9,6 @@ import concurrent.futures
 import json
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
@@ -51,8 +50,6 @@ def measured(which):
     report = TREE / "coverage.json"
     # Longer tests reach no more lines.
     environment = {name: value for name, value in os.environ.items() if name != "METAL_MARLIN_WHOLE"}
-    if shutil.which("ccache"):
-        environment |= {"CMAKE_CXX_COMPILER_LAUNCHER": "ccache", "CCACHE_SLOPPINESS": "pch_defines,time_macros"}
     run = lambda *command: subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
     run("cmake", "--preset", "coverage", "-DMETAL_MARLIN_TOOLS=OFF")
     run("cmake", "--build", "build/coverage", "-j2", "--target", *PARSERS_TESTS, *(REST if which == "rest" else ()))

@@ -1,8 +1,9 @@
 """One row a campaign. A row that needs what a machine has not falls short there, and says why.
 
-usage: rows.py [--long] [ROW...]: prints the targets of build/release that these rows (without any: all) run
+usage: rows.py [--long] [ROW...]: prints the presets and their targets that these rows (without any: all) run, a line for each preset
 """
 
+import collections
 import dataclasses
 import pathlib
 import re
@@ -89,8 +90,8 @@ ROWS = [
     Row("6.2", "coverage of the rest", "% of lines", 90, 90, ["python3 -B tests/reliability/coverage.py rest"],
         measure=printed_number(r"lines: (\d+)"), what="measured on the same tests"),
     Row("7", "threads with one context under ThreadSanitizer: mixed calls", "calls", 400, 10**5,
-        ["python3 -B tests/reliability/sanitized.py tsan"],
-        measure=printed_number(r"cases: (\d+)"), what="no report"),
+        [gtest("TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1 setarch -R build/tsan/tests/abi/abi_threads_test",
+               "ThreadsTest.AnyNumberOfThreadsShareAContext")], what="no report"),
     Row("8.1", "AddressSanitizer and UBSan on everything", "tests", 1000, 1000, ["./dev test sanitizers"], ["./dev test whole sanitizers asan-gcc"],
         measure=printed_number(r"(\d+) passed, \d+ failed, \d+ skipped$"), what="no report"),
     Row("8.2", "the C ABI under valgrind with AVX2", "tests", 10, 60,
@@ -98,8 +99,9 @@ ROWS = [
         [gtest(f"METAL_MARLIN_ISA=avx2 valgrind -q --error-exitcode=9 {ABI}/abi_calls_test", "*-*Modes*:*LinearTime:*ManyLayers*:*Pairs*")],
         tests, "no report"),
     Row("8.3", "the parsers under Clang's sanitizers of integers: no overflow, signed or unsigned, and no value that a conversion "
-        "changes", "tests", 200, 200, ["python3 -B tests/reliability/sanitized.py integer"],
-        measure=printed_number(r"passed: (\d+)"), what="no report"),
+        "changes", "tests", 200, 200,
+        [gtest(f"UBSAN_OPTIONS=print_stacktrace=1 build/integer/tests/{program}", "*")
+         for program in ("unit/unit_checkpoints_test", "fuzz/fuzz_replay_test")], measure=tests, what="no report"),
     Row("9", "decoding of every code with every scale, bit for bit", "tests", 20, 20,
         [gtest(f"{UNIT}/unit_formats_test", "Decode.*", "Codecs.*")], measure=tests),
     Row("10", "products against float64: a 3-way covering array, and every M from 1 to 257 for each kernel", "products", 1500, 2300,
@@ -138,21 +140,20 @@ ROWS = [
 ]
 
 
-def release_targets(arguments):
-    """What these rows run of build/release, as targets of its build."""
+def targets(arguments):
+    """What these rows run, as targets of a build, by its preset."""
     wanted = set(arguments) - {"--long"}
-    targets = set()
-    for row in ROWS:
-        if wanted and row.number not in wanted:
-            continue
+    found = collections.defaultdict(set)
+    for row in (row for row in ROWS if not wanted or row.number in wanted):
         for command in row.commands("--long" in arguments):
-            for folder, program in re.findall(r"build/release/tests/(\w+)(?:/(\w+))?", command):
+            for tree, folder, program in re.findall(r"build/(release|tsan|integer)/tests/(\w+)(?:/(\w+))?", command):
                 # Programs of the shader test-bed are no targets where it is not installed.
-                targets.add(program if program and "testbed" not in program else f"tests/{folder}/all")
+                found[tree.replace("release", "tests")].add(program if program and "testbed" not in program else f"tests/{folder}/all")
             if "build/release" in command:
-                targets |= {"metal_marlin"} | ({"metal-marlin", "container_test"} if "programs.py" in command else set())
-    return sorted(targets)
+                found["tests"] |= {"metal_marlin"} | ({"metal-marlin", "container_test"} if "programs.py" in command else set())
+    return found
 
 
 if __name__ == "__main__":
-    print(*release_targets(sys.argv[1:]))
+    for preset, names in targets(sys.argv[1:]).items():
+        print(preset, *sorted(names))

@@ -3,7 +3,7 @@
 usage: round_trip.py COMMAND
 
 Each check writes a file, has a package of PyPI decode it, and compares every value, bit for bit, with what `metal-marlin unpack`
-says of the same file. (Files of bitsandbytes are those of tests/data, because the library does not write them.) Prints "passed NAME", "FAILED NAME: why" or "skipped NAME: why", a line each; exit status 1 when one failed.
+says of the same file. (Files of bitsandbytes are those of tests/data, because the library does not write them.)
 """
 import ctypes
 import importlib.util
@@ -12,18 +12,16 @@ import pathlib
 import re
 import subprocess
 import sys
-import tempfile
 
 import numpy as np
 from safetensors import safe_open
 from safetensors.numpy import load_file, save, save_file
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from told import Skip, run_tests  # noqa: E402
+
 command = sys.argv[1]
 LAYER = "model.layers.0.mlp.up_proj"
-
-
-class Skip(Exception):
-    pass
 
 
 def run(*arguments):
@@ -297,20 +295,5 @@ CHECKS = [
 ]
 
 
-def main():
-    failed = False
-    for name, check, *arguments in CHECKS:
-        try:
-            with tempfile.TemporaryDirectory() as folder:
-                check(pathlib.Path(folder), *arguments)
-            print(f"passed {name}")
-        except Skip as reason:
-            print(f"skipped {name}: {reason}")
-        except Exception as error:  # one broken check must not hide the others
-            failed = True
-            print(f"FAILED {name}: {type(error).__name__}: {error}")
-    return failed
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tests(CHECKS) > 0)

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "kinds.h"
+#include "must.h"
 
 namespace shaders {
 namespace {
@@ -81,11 +82,9 @@ TEST(Layout, OfKQuantsIsNearTheFilesSize) {
     const Kind* const kind =
         std::find_if(std::begin(kKinds), std::end(kKinds), [&](const Kind& k) { return k.name == std::string(bytes.name); });
     Problem problem(case_of(*kind, 1, 256, 2048));
-    const auto plan = metal_marlin::gpu::plan_packing(problem.source.meta());
-    ASSERT_TRUE(plan.ok()) << plan.status().message();
-    const bool codebook = plan.value().layout.codes == metal_marlin::gpu::KernelCodes::lut4;
-    EXPECT_EQ(plan.value().layout.bytes,
-              static_cast<uint64_t>(256 * 8 * bytes.packed + (codebook ? metal_marlin::gpu::kPartAlign : 0)))
+    const auto plan = must(metal_marlin::gpu::plan_packing(problem.source.meta()));
+    const bool codebook = plan.layout.codes == metal_marlin::gpu::KernelCodes::lut4;
+    EXPECT_EQ(plan.layout.bytes, static_cast<uint64_t>(256 * 8 * bytes.packed + (codebook ? metal_marlin::gpu::kPartAlign : 0)))
         << bytes.name;
     if (bytes.name != std::string("q3_k")) {
       EXPECT_LE(bytes.packed * 100, bytes.file * 103) << bytes.name;
@@ -101,10 +100,9 @@ TEST(Layout, OfNestedScalesIsNearTheFilesSize) {
   spec.group = 64;
   Problem problem(spec);
   problem.source.mutable_meta().factor_groups = 64;
-  const auto plan = metal_marlin::gpu::plan_packing(problem.source.meta());
-  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  const auto plan = must(metal_marlin::gpu::plan_packing(problem.source.meta()));
   constexpr uint64_t kElements = 256 * 4096, kFile = kElements / 2 + kElements / 64 + kElements / 16384 * 4 + 256 * 4;
-  EXPECT_LE(plan.value().layout.bytes * 100, kFile * 101);
+  EXPECT_LE(plan.layout.bytes * 100, kFile * 101);
 }
 
 /// Floats have a byte of scale, a row factor and a row origin for each row besides: 21 bytes.
@@ -112,9 +110,8 @@ TEST(Layout, OfFloatsIsNearTheFilesSize) {
   for (const Kind& kind : kKinds) {
     if (!is_float(kind)) continue;
     Problem problem(case_of(kind, 1, 256, 2048));
-    const auto plan = metal_marlin::gpu::plan_packing(problem.source.meta());
-    ASSERT_TRUE(plan.ok()) << plan.status().message();
-    EXPECT_EQ(plan.value().layout.bytes, problem.source.all().codes.size() + 256 * 21) << kind.name;
+    const auto plan = must(metal_marlin::gpu::plan_packing(problem.source.meta()));
+    EXPECT_EQ(plan.layout.bytes, problem.source.all().codes.size() + 256 * 21) << kind.name;
   }
 }
 

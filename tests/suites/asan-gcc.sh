@@ -4,4 +4,4 @@
 # when: whole
 built asan-gcc all
 ASAN_OPTIONS=detect_stack_use_after_return=1:allocator_may_return_null=1 UBSAN_OPTIONS=print_stacktrace=1 \
-  programs build/asan-gcc "unit|abi|container|gpu|cuda|fuzz|kernels|tools|llm" --but '^abi\.(headers|bindings|table)'
+  programs build/asan-gcc "unit|abi|container|gpu|cuda|fuzz|kernels|tools|llm" -E '^abi\.(headers|bindings|table)'

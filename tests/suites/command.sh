@@ -3,5 +3,5 @@
 # seconds: 90
 # when: core
 # data: tools docs/metal-marlin.1
-built release tests/tools/all metal-marlin
+built tests tests/tools/all metal-marlin
 programs build/release tools

@@ -4,6 +4,5 @@
 # when: changed
 # packages: testbed
 # data: shaders docs
-keep_images
-built release marlin_tests_shaders_counted
+built tests marlin_tests_shaders_counted
 programs build/release shaders_counted

@@ -2,17 +2,13 @@
 # inputs: shaders/cuda shaders/common src/backends/cuda tests/cuda
 # seconds: 250
 # when: changed
-. ./tests/cuda/timing.sh
-use_ccache
-environment nvcc || { left_out "$(why_not nvcc)"; exit 0; }
+needs environment nvcc
 # Where there is no GPU to run the kernels, Hopper's machine code stands for all targets in the short form, and a part of the kernels
 # for all (tests/cuda/few_products.cu). Under sanitizers, the core tests the host's part, which needs no compiler of CUDA.
-if [ -n "${METAL_MARLIN_WHOLE:-}" ] || has_nvidia_gpu; then
-  configure_cuda "$cuda_targets"
-  one_at_a_time build_tree cuda cuda_tests
+if [ -n "${METAL_MARLIN_WHOLE:-}" ] || [ -e /dev/nvidiactl ]; then
+  built cuda cuda_tests
   programs build/cuda cuda
 else
-  configure_cuda sm_90a
-  one_at_a_time build_tree cuda metal_marlin_few_kernels
+  built cuda-short metal_marlin_few_kernels
   echo "1 passed, 0 failed, 0 skipped"
 fi

@@ -4,6 +4,6 @@
 # when: core
 # data: include cmake pkgconfig src/api tests/install README.md examples
 # shellcheck disable=SC2086
-built release $release_targets
-programs build/release install --only '\.(prefix|pkg_config|find_package|dlopen)$'
-script python3 -B tests/libcxx/sources_test.py src/backends/cpu/arm64
+built tests $release_targets
+programs build/release install -R '\.(prefix|pkg_config|find_package|dlopen)$'
+python3 -B tests/libcxx/sources_test.py src/backends/cpu/arm64

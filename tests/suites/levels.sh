@@ -2,11 +2,12 @@
 # inputs: .
 # seconds: 1100
 # when: whole
-built release all
+built tests all
 for METAL_MARLIN_ISA in generic avx2; do
   ! [ "$METAL_MARLIN_ISA" = avx2 ] || grep -q -w avx2 /proc/cpuinfo 2>/dev/null || continue
   export METAL_MARLIN_ISA
-  programs build/release "unit|abi" --but 'checkpoints|formats|huge|kernels|guard|^abi\.'
+  programs build/release "unit|abi" -E 'checkpoints|formats|huge|kernels|guard|^abi\.'
 done
 unset METAL_MARLIN_ISA
-programs build/release "unit|abi|container|gpu|cuda|fuzz" --but '^abi\.|^gpu_(?!(mock|memory|forced_kernel)_test)'
+programs build/release "unit|abi|container|cuda|fuzz" -E '^abi\.'
+programs build/release gpu -R '^gpu_(mock|memory|forced_kernel)_test$'

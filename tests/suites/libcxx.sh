@@ -3,4 +3,4 @@
 # seconds: 200
 # when: changed
 # packages: arm64
-script python3 -B tests/libcxx/sources_test.py
+python3 -B tests/libcxx/sources_test.py

@@ -3,15 +3,15 @@
 # seconds: 230
 # when: changed
 # packages: macos
-. ./tests/macos/apple.sh
-[ "$(uname -s)" = Linux ] || { left_out "the other suites are of this system"; exit 0; }
-[ -z "$(missing_packages macos)" ] || { left_out "the packages of group macos cannot be installed"; exit 0; }
-apple_compilers_ready || { left_out "$(why_not zig)"; exit 0; }
-use_ccache
-# Nothing of it runs: it compiles and links. Only the long form compiles the C++ tests.
-configure_apple macos -DMETAL_MARLIN_TESTS="$([ -n "${METAL_MARLIN_WHOLE:-}" ] && echo ON || echo OFF)"
-configure_apple ios -DCMAKE_SYSTEM_NAME=iOS -DMETAL_MARLIN_TOOLS=OFF -DCMAKE_PROJECT_INCLUDE="$PWD/tests/macos/precompile.cmake"
-one_at_a_time build_tree ios metal_marlin
-one_at_a_time build_tree macos all metal-marlin-chat
+[ "$(uname -s)" = Linux ] || left_out "the other suites are of this system"
+needs packages macos
+needs environment zig
+# Nothing of it runs: it compiles and links. ccache takes the version and the script of the compilers for the compiler.
+export CCACHE_COMPILERTYPE=clang ZIG_GLOBAL_CACHE_DIR=$PWD/build/zig-cache ZIG_LOCAL_CACHE_DIR=$PWD/build/zig-cache
+python3 -B tests/macos/sdk.py build/apple "$(ls -d "$PWD"/build/env/zig/lib/python3*/site-packages/ziglang)"
+CCACHE_COMPILERCHECK="string:$(cat packaging/requirements/zig.txt) $(cksum <build/apple/macos/bin/clang++)"
+export CCACHE_COMPILERCHECK PATH=$PWD/tests/macos/stand_in:$PATH  # an xcrun that compiles no shaders
+built ios metal_marlin
+built macos all metal-marlin-chat
 rm -rf "$ZIG_LOCAL_CACHE_DIR"  # which keeps each object that it ever made
-script python3 -B tests/macos/macos_test.py build/apple build/macos build/ios
+python3 -B tests/macos/macos_test.py build/apple build/macos build/ios

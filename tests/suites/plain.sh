@@ -3,5 +3,5 @@
 # seconds: 45
 # when: core
 # data: include src/api bindings tests/abi
-built release metal_marlin abi_pinned abi_stack_test abi_plugin_test abi_threads_test abi_table_files unit_huge_test
-programs build/release "unit|abi" --only '^unit_huge|^abi_(stack|plugin|threads)|^abi\.'
+built tests metal_marlin abi_pinned abi_stack_test abi_plugin_test abi_threads_test abi_table_files unit_huge_test
+programs build/release "unit|abi" -R '^unit_huge|^abi_(stack|plugin|threads)|^abi\.'

@@ -4,6 +4,5 @@
 # when: changed
 # packages: testbed
 # data: shaders
-keep_images
-built release marlin_tests_shaders_more
+built tests marlin_tests_shaders_more
 programs build/release shaders_more

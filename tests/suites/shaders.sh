@@ -4,6 +4,5 @@
 # when: core
 # packages: testbed
 # data: shaders
-keep_images
-built release marlin_tests_shaders_core
+built tests marlin_tests_shaders_core
 programs build/release shaders_core

@@ -3,5 +3,5 @@
 # seconds: 15
 # when: core
 # data: .
-built release tests/structure/all
+built tests tests/structure/all
 programs build/release structure

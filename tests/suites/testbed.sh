@@ -3,6 +3,5 @@
 # seconds: 160
 # when: changed
 # packages: testbed
-keep_images
-built release tests/metal_on_cpu/shaders/all
+built tests tests/metal_on_cpu/shaders/all
 programs build/release/tests/metal_on_cpu/shaders ".*"

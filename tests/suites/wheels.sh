@@ -4,6 +4,6 @@
 # when: whole
 # packages: wheel arm64
 . ./packaging/wheel/wheel.sh
-[ "$(uname -s)" = Linux ] || { left_out "the workflow installs the wheel of this system"; exit 0; }
+[ "$(uname -s)" = Linux ] || left_out "the workflow installs the wheel of this system"
 one_at_a_time wheel x86_64 aarch64
-script build/env/wheel/bin/python -B packaging/wheel/wheel_test.py $wheel_folder/*.whl
+build/env/wheel/bin/python -B packaging/wheel/wheel_test.py $wheel_folder/*.whl

@@ -15,6 +15,7 @@
 #include "checkpoints/tensor_table.h"
 #include "checkpoints/unread.h"
 #include "formats/codecs.h"
+#include "must.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -46,9 +47,8 @@ TEST(Account, OfTheTestData) {
   size_t folders = 0;
   for (const auto& entry : std::filesystem::directory_iterator(MARLIN_TEST_DATA)) {
     if (!entry.is_directory()) continue;
-    const auto opened = Checkpoint::open(entry.path().string(), MARLIN_LAYOUT_AUTO);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    EXPECT_EQ(check(*opened.value()), "") << entry.path();
+    const auto opened = must(Checkpoint::open(entry.path().string(), MARLIN_LAYOUT_AUTO));
+    EXPECT_EQ(check(*opened), "") << entry.path();
     ++folders;
   }
   EXPECT_GT(folders, 50u);
@@ -307,16 +307,13 @@ void expect_values(const Checkpoint& checkpoint, size_t index, const Drawn& draw
   const Layer layer = checkpoint.layer(index);
   for (uint32_t e = 0; e < layer.experts; ++e) {
     const float* const expected = drawn.values.data() + drawn.at(e, 0, 0);
-    const auto source = checkpoint.source(index, e, {});
-    ASSERT_TRUE(source.ok()) << source.status().message();
-    const auto values = decode_all(*source.value(), 32);
-    ASSERT_TRUE(values.ok()) << values.status().message();
-    ASSERT_TRUE(std::equal(values.value().begin(), values.value().end(), expected)) << "expert " << e;
-    const auto floats = floats_of(checkpoint, index, e, {});
-    ASSERT_TRUE(floats.ok()) << floats.status().message();
+    const auto source = must(checkpoint.source(index, e, {}));
+    const auto values = must(decode_all(*source, 32));
+    ASSERT_TRUE(std::equal(values.begin(), values.end(), expected)) << "expert " << e;
+    const auto floats = must(floats_of(checkpoint, index, e, {}));
     std::vector<double> row(static_cast<size_t>(layer.k));
     for (int64_t r = 0; r < layer.n; ++r) {
-      ASSERT_TRUE(read_finite_row(floats.value().matrix, r, row).ok());
+      ASSERT_TRUE(read_finite_row(floats.matrix, r, row).ok());
       ASSERT_TRUE(std::equal(row.begin(), row.end(), expected + r * layer.k)) << "expert " << e << " row " << r;
     }
   }
@@ -346,17 +343,15 @@ TEST(Account, OfFilesDrawnByChance) {
     const bool odd = tensors.back().name.ends_with("odd_scale") && !bare;
     std::shuffle(tensors.begin(), tensors.end(), random);
     const std::string text = config(random, kind, hidden, experts);
-    const auto opened = open_memory({{"model.safetensors", safetensors(tensors)}, {"config.json", text}});
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    const Checkpoint& checkpoint = *opened.value();
+    const auto checkpoint = must(open_memory({{"model.safetensors", safetensors(tensors)}, {"config.json", text}}));
     std::string all;
     for (const TestTensor& t : tensors) all += t.name + " " + t.dtype + " [" + t.shape + "]\n";
     SCOPED_TRACE(std::to_string(file) + ": " + text + "\n" + all);
-    ASSERT_EQ(check(checkpoint), "");
+    ASSERT_EQ(check(*checkpoint), "");
     for (const auto& [name, drawn] : {std::pair{&up_name, &up}, {&down_name, &down}}) {
-      const auto index = checkpoint.find_layer(*name);
+      const auto index = checkpoint->find_layer(*name);
       ASSERT_TRUE(index.has_value()) << *name;
-      const Layer layer = checkpoint.layer(*index);
+      const Layer layer = checkpoint->layer(*index);
       if (odd && name == &up_name) {
         EXPECT_FALSE(layer.status.ok()) << "a scale beside it is known to nobody";
         ++refused;
@@ -365,7 +360,7 @@ TEST(Account, OfFilesDrawnByChance) {
       ASSERT_TRUE(layer.status.ok()) << layer.status.message();
       ASSERT_EQ(layer.n, drawn->n);
       ASSERT_EQ(layer.k, drawn->k);
-      ASSERT_NO_FATAL_FAILURE(expect_values(checkpoint, *index, *drawn)) << *name;
+      ASSERT_NO_FATAL_FAILURE(expect_values(*checkpoint, *index, *drawn)) << *name;
       ++read;
     }
   }

@@ -215,19 +215,16 @@ TEST(CheckpointAwqGemv, FilesTellTheGroupSizeByConfigOrByPadding) {
     const std::string head = std::string(R"({"quantization_config":{"quant_method":"awq","version":")") + version + "\"";
     for (const std::string& config : {head + R"(,"bits":4,"group_size":64}})", head + "}}", std::string("{}")}) {
       SCOPED_TRACE(config);
-      const auto opened = open(file, config.c_str());
-      ASSERT_TRUE(opened.ok()) << opened.status().message();
-      const Layer& layer = opened.value()->layers()[0];
+      const auto opened = must(open(file, config.c_str()));
+      const Layer& layer = opened->layers()[0];
       ASSERT_TRUE(layer.status.ok()) << layer.status.message();
       EXPECT_EQ(layer.layout, layout);
       EXPECT_EQ(layer.group_size, 64);
-      const auto source = opened.value()->source(0, 0, {});
-      ASSERT_TRUE(source.ok()) << source.status().message();
-      EXPECT_EQ(decode_all(*source.value()).value(), values);
+      const auto source = must(opened->source(0, 0, {}));
+      EXPECT_EQ(decode_all(*source).value(), values);
     }
-    const auto wrong = open(file, (head + R"(,"group_size":32}})").c_str());
-    ASSERT_TRUE(wrong.ok());
-    EXPECT_THAT(wrong.value()->layers()[0].status, Fails(MARLIN_E_SHAPE, HasSubstr("l.scales")));
+    const auto wrong = must(open(file, (head + R"(,"group_size":32}})").c_str()));
+    EXPECT_THAT(wrong->layers()[0].status, Fails(MARLIN_E_SHAPE, HasSubstr("l.scales")));
     const auto bits = open(file, (head + R"(,"bits":3}})").c_str());
     EXPECT_EQ(bits.value()->layers()[0].status.code(), MARLIN_E_UNSUPPORTED);
   }

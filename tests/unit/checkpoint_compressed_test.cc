@@ -95,14 +95,13 @@ TEST(CheckpointCompressed, EveryWidthDenseAndPadded) {
         if (zeros && bits == 8) continue;
         SCOPED_TRACE(std::to_string(bits) + (padded ? " padded" : " dense") + (zeros ? " asymmetric" : ""));
         const PackedLayer layer(13, 200, bits, padded, zeros);
-        const auto opened = open_tensors(layer.tensors(), config_of(std::to_string(bits), ""));
-        ASSERT_TRUE(opened.ok()) << opened.status().message();
-        const Layer found = opened.value()->layers()[0];
+        const auto opened = must(open_tensors(layer.tensors(), config_of(std::to_string(bits), "")));
+        const Layer found = opened->layers()[0];
         ASSERT_TRUE(found.status.ok()) << found.status.message();
         EXPECT_EQ(found.format, format);
         EXPECT_EQ(found.layout, MARLIN_LAYOUT_ROWS);
         EXPECT_EQ(found.k, 200);
-        const auto values = decode_all(*opened.value()->source(0, 0, {}).value(), 5).value();
+        const auto values = decode_all(*opened->source(0, 0, {}).value(), 5).value();
         for (size_t at = 0; at < values.size(); ++at) ASSERT_EQ(values[at], layer.value(at)) << at;
       }
     }
@@ -114,15 +113,13 @@ TEST(CheckpointCompressed, ShardsOfPaddedWordsAreTheWhole) {
   for (const size_t bits : {3, 5, 6}) {
     for (const bool zeros : {false, true}) {
       const PackedLayer layer(13, 200, bits, true, zeros);
-      const auto opened = open_tensors(layer.tensors(), config_of(std::to_string(bits), "0.17.1"));
-      ASSERT_TRUE(opened.ok()) << opened.status().message();
+      const auto opened = must(open_tensors(layer.tensors(), config_of(std::to_string(bits), "0.17.1")));
       for (const auto& [first, count] :
            {std::pair<size_t, size_t>{0, 96}, {64, 64}, {96, 104}, {160, 40}, {33, 70}, {101, 99}}) {
         SCOPED_TRACE(std::to_string(bits) + " bits, columns " + std::to_string(first) + " + " + std::to_string(count));
-        const auto shard = make_shard(opened.value()->source(0, 0, {}).take(), 0, 13, static_cast<int64_t>(first),
-                                      static_cast<int64_t>(count));
-        ASSERT_TRUE(shard.ok()) << shard.status().message();
-        const auto values = decode_all(*shard.value()).value();
+        const auto shard =
+            must(make_shard(opened->source(0, 0, {}).take(), 0, 13, static_cast<int64_t>(first), static_cast<int64_t>(count)));
+        const auto values = decode_all(*shard).value();
         ASSERT_EQ(values.size(), 13 * count);
         for (size_t at = 0; at < values.size(); ++at)
           ASSERT_EQ(values[at], layer.value(at / count * 200 + first + at % count)) << at;
@@ -165,10 +162,9 @@ TEST(CheckpointCompressed, TheVersionDecidesWhereTheWordsDoNot) {
 TEST(CheckpointCompressed, UnreadKindsNameTheReason) {
   const auto refused = [](std::vector<TestTensor> tensors, const std::string& config, marlin_status code, const char* tensor,
                           const char* what) {
-    const auto opened = open_tensors(tensors, config);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    ASSERT_EQ(opened.value()->layers().size(), 1u);
-    EXPECT_THAT(opened.value()->layers()[0].status,
+    const auto opened = must(open_tensors(tensors, config));
+    ASSERT_EQ(opened->layers().size(), 1u);
+    EXPECT_THAT(opened->layers()[0].status,
                 Fails(code, AllOf(HasSubstr("f.safetensors: byte "), HasSubstr(tensor), HasSubstr(what))));
   };
   const auto seven = PackedLayer(2, 96, 7, false, false).tensors();

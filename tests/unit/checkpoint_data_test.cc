@@ -89,22 +89,18 @@ constexpr DataRow kFolders[] = {
 };
 
 std::unique_ptr<Checkpoint> open_data(const std::string& name) {
-  auto opened = Checkpoint::open(data_path(name), MARLIN_LAYOUT_AUTO);
-  EXPECT_TRUE(opened.ok()) << name << ": " << opened.status().message();
-  return opened.ok() ? opened.take() : nullptr;
+  SCOPED_TRACE(name);
+  return must(Checkpoint::open(data_path(name), MARLIN_LAYOUT_AUTO));
 }
 
 /// The true values of one layer (of one expert).
 std::vector<float> true_values(const std::string& folder, const std::string& layer, uint32_t expert, int64_t n, int64_t k) {
-  auto decoded = Checkpoint::open(data_path(folder) + "/decoded.safetensors", MARLIN_LAYOUT_AUTO);
-  EXPECT_TRUE(decoded.ok()) << decoded.status().message();
-  const auto tensor = decoded.value()->tensor(layer);
-  EXPECT_TRUE(tensor.ok()) << tensor.status().message();
-  if (!tensor.ok()) return {};
+  const auto decoded = must(Checkpoint::open(data_path(folder) + "/decoded.safetensors", MARLIN_LAYOUT_AUTO));
+  const auto tensor = must(decoded->tensor(layer));
   std::vector<float> values(static_cast<size_t>(n * k));
   const uint64_t bytes = values.size() * sizeof(float);
-  EXPECT_LE((expert + 1) * bytes, tensor.value().bytes);
-  std::memcpy(values.data(), tensor.value().data + expert * bytes, bytes);
+  EXPECT_LE((expert + 1) * bytes, tensor.bytes);
+  std::memcpy(values.data(), tensor.data + expert * bytes, bytes);
   return values;
 }
 
@@ -127,12 +123,10 @@ void expect_true_values(const std::string& folder, const Checkpoint& checkpoint,
   ASSERT_TRUE(layer.status.ok()) << layer.status.message();
   for (uint32_t e = 0; e < layer.experts; ++e) {
     const auto expected = true_values(folder, layer.name, e, layer.n, layer.k);
-    const auto source = checkpoint.source(index, e, {});
-    ASSERT_TRUE(source.ok()) << source.status().message();
+    const auto source = must(checkpoint.source(index, e, {}));
     for (const int64_t stripe : {int64_t{1}, int64_t{7}, int64_t{64}, layer.n}) {
-      const auto found = decode_all(*source.value(), stripe);
-      ASSERT_TRUE(found.ok()) << found.status().message();
-      EXPECT_EQ(difference(found.value(), expected, layer.k), "") << layer.name << " expert " << e << " stripe " << stripe;
+      const auto found = must(decode_all(*source, stripe));
+      EXPECT_EQ(difference(found, expected, layer.k), "") << layer.name << " expert " << e << " stripe " << stripe;
     }
   }
 }
@@ -142,7 +136,6 @@ class DataFolder : public ::testing::TestWithParam<DataRow> {};
 TEST_P(DataFolder, DecodesBitForBit) {
   const DataRow& folder = GetParam();
   const auto checkpoint = open_data(folder.name);
-  ASSERT_NE(checkpoint, nullptr);
   ASSERT_EQ(checkpoint->layers().size(), folder.layers);
   for (size_t i = 0; i < folder.layers; ++i) {
     const Layer& layer = checkpoint->layers()[i];
@@ -169,7 +162,6 @@ TEST(CheckpointData, GptOssExpertStacks) {
   for (const auto& [folder, experts] : {std::pair{"mxfp4-gpt-oss-experts", 4u}, {"mxfp4-gpt-oss-original", 3u}}) {
     SCOPED_TRACE(folder);
     const auto checkpoint = open_data(folder);
-    ASSERT_NE(checkpoint, nullptr);
     size_t stacks = 0;
     for (size_t i = 0; i < checkpoint->layers().size(); ++i) {
       const Layer& layer = checkpoint->layers()[i];
@@ -188,7 +180,6 @@ TEST(CheckpointData, GptOssExpertStacks) {
 
 TEST(CheckpointData, GgufMixed) {
   const auto checkpoint = open_data("gguf-mixed");
-  ASSERT_NE(checkpoint, nullptr);
   const std::pair<const char*, marlin_format> expected[] = {
       {"blk.0.ffn_down.weight", MARLIN_INT4},  {"blk.1.ffn_down.weight", MARLIN_INT4},  {"blk.2.ffn_down.weight", MARLIN_INT8},
       {"blk.3.ffn_down.weight", MARLIN_MXFP4}, {"blk.4.ffn_down.weight", MARLIN_NVFP4},
@@ -209,9 +200,8 @@ TEST(CheckpointData, GgufMixed) {
   ASSERT_NE(floats, SIZE_MAX);
   EXPECT_EQ(checkpoint->layers()[floats].format, MARLIN_FORMAT_NONE);
   EXPECT_EQ(checkpoint->layers()[floats].dtype, MARLIN_F16);
-  const auto kept = checkpoint->source(floats, 0, {});
-  ASSERT_TRUE(kept.ok()) << kept.status().message();
-  EXPECT_EQ(kept.value()->meta().format, MARLIN_FLOAT16);
+  const auto kept = must(checkpoint->source(floats, 0, {}));
+  EXPECT_EQ(kept->meta().format, MARLIN_FLOAT16);
   EXPECT_TRUE(checkpoint->source(floats, 0, {MARLIN_NVFP4}).ok());
 }
 
@@ -232,7 +222,6 @@ TEST(CheckpointData, LayersOfSeveralFormats) {
   for (const auto& [folder, quantized] : folders) {
     SCOPED_TRACE(folder);
     const auto checkpoint = open_data(folder);
-    ASSERT_NE(checkpoint, nullptr);
     size_t read = 0;
     for (size_t i = 0; i < checkpoint->layers().size(); ++i) {
       const Layer& layer = checkpoint->layers()[i];
@@ -250,7 +239,6 @@ TEST(CheckpointData, FloatsAreListedAndQuantized) {
   for (const auto& [name, dtype] : folders) {
     SCOPED_TRACE(name);
     const auto checkpoint = open_data(name);
-    ASSERT_NE(checkpoint, nullptr);
     ASSERT_EQ(checkpoint->layers().size(), 1u);
     const Layer& layer = checkpoint->layers()[0];
     EXPECT_EQ(layer.name, "encoder.layer.0.attention.self.query");
@@ -260,13 +248,11 @@ TEST(CheckpointData, FloatsAreListedAndQuantized) {
     EXPECT_EQ(layer.k, 384);
     const auto expected = true_values(name, layer.name, 0, layer.n, layer.k);
     for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8}) {
-      const auto source = checkpoint->source(0, 0, {format});
-      ASSERT_TRUE(source.ok()) << source.status().message();
-      const auto found = decode_all(*source.value());
-      ASSERT_TRUE(found.ok());
+      const auto source = must(checkpoint->source(0, 0, {format}));
+      const auto found = must(decode_all(*source));
       double error = 0, square = 0;
       for (size_t i = 0; i < expected.size(); ++i) {
-        error += (found.value()[i] - expected[i]) * (found.value()[i] - expected[i]);
+        error += (found[i] - expected[i]) * (found[i] - expected[i]);
         square += expected[i] * expected[i];
       }
       EXPECT_LT(error / square, format == MARLIN_INT8 ? 1e-4 : 0.03) << "format " << format;
@@ -278,7 +264,6 @@ TEST(CheckpointData, FloatsAreListedAndQuantized) {
 TEST(CheckpointData, PrunedFloatsAreQuantizedWithTheirPattern) {
   const char* const folder = "ct-sparse-24-bitmask";
   const auto checkpoint = open_data(folder);
-  ASSERT_NE(checkpoint, nullptr);
   ASSERT_EQ(checkpoint->layers().size(), 1u);
   const Layer& layer = checkpoint->layers()[0];
   ASSERT_TRUE(layer.status.ok()) << layer.status.message();
@@ -291,8 +276,7 @@ TEST(CheckpointData, PrunedFloatsAreQuantizedWithTheirPattern) {
   EXPECT_EQ(layer.bytes, 64u * 128 * 2 + 64 * 32);
   EXPECT_EQ(checkpoint->source(0, 0, {}).status().code(), MARLIN_E_UNSUPPORTED);
   const auto truth = true_values(folder, layer.name, 0, layer.n, layer.k);
-  const auto bitmask = checkpoint->tensor(layer.name + ".bitmask");
-  ASSERT_TRUE(bitmask.ok());
+  const auto bitmask = must(checkpoint->tensor(layer.name + ".bitmask"));
   // The same floats without a pattern: scales and codes must not depend on it.
   LayoutOperands dense;
   dense.n = layer.n;
@@ -304,18 +288,17 @@ TEST(CheckpointData, PrunedFloatsAreQuantizedWithTheirPattern) {
   dense.values.data = reinterpret_cast<const std::byte*>(truth.data());
   for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8}) {
     SCOPED_TRACE(format);
-    const auto source = checkpoint->source(0, 0, {format});
-    ASSERT_TRUE(source.ok()) << source.status().message();
-    EXPECT_EQ(source.value()->meta().sparse, format != MARLIN_INT8) << "INT8 has no sparse form";
+    const auto source = must(checkpoint->source(0, 0, {format}));
+    EXPECT_EQ(source->meta().sparse, format != MARLIN_INT8) << "INT8 has no sparse form";
     dense.format = format;
-    const auto found = decode_all(*source.value()), expected = decode_all(*make_source(dense).value());
+    const auto found = decode_all(*source), expected = decode_all(*make_source(dense).value());
     ASSERT_TRUE(found.ok() && expected.ok());
     for (size_t i = 0; i < truth.size(); ++i) ASSERT_EQ(found.value()[i], expected.value()[i]) << i;
     if (format == MARLIN_INT8) continue;
     Stripe stripe;
-    ASSERT_TRUE(source.value()->read(0, layer.n, stripe).ok());
+    ASSERT_TRUE(source->read(0, layer.n, stripe).ok());
     for (size_t b = 0; b < stripe.kept.size(); ++b) {
-      ASSERT_EQ(stripe.kept[b], std::to_integer<unsigned>(bitmask.value().data[b / 2]) >> b % 2 * 4 & 15u) << b;
+      ASSERT_EQ(stripe.kept[b], std::to_integer<unsigned>(bitmask.data[b / 2]) >> b % 2 * 4 & 15u) << b;
     }
   }
 }
@@ -326,13 +309,11 @@ TEST(CheckpointData, LayerListsAgreeWithTheDecodedFiles) {
     const std::string folder = entry.path().filename().string();
     SCOPED_TRACE(folder);
     const auto checkpoint = open_data(folder);
-    ASSERT_NE(checkpoint, nullptr);
-    auto decoded = Checkpoint::open(data_path(folder) + "/decoded.safetensors", MARLIN_LAYOUT_AUTO);
-    ASSERT_TRUE(decoded.ok());
+    auto decoded = must(Checkpoint::open(data_path(folder) + "/decoded.safetensors", MARLIN_LAYOUT_AUTO));
     for (const Layer& layer : checkpoint->layers()) {
       const bool known = layer.format != MARLIN_FORMAT_NONE || folder.starts_with("float-") || folder == "gguf-floats";
       if (!known || !layer.status.ok()) continue;
-      EXPECT_TRUE(decoded.value()->tensor(layer.name).ok()) << layer.name;
+      EXPECT_TRUE(decoded->tensor(layer.name).ok()) << layer.name;
     }
   }
 }
@@ -345,14 +326,12 @@ TEST(CheckpointData, ShardsAreTheSamePartsOfTheMatrix) {
   for (const DataRow& folder : kFolders) {
     SCOPED_TRACE(folder.name);
     const auto checkpoint = open_data(folder.name);
-    ASSERT_NE(checkpoint, nullptr);
     const Layer& layer = checkpoint->layers()[0];
     const auto whole = true_values(folder.name, layer.name, 0, layer.n, layer.k);
     for (const Cut& cut : kCuts) {
       if (cut.first_k + cut.count_k > layer.k || cut.first_n + cut.count_n > layer.n) continue;
-      auto source = checkpoint->source(0, 0, {});
-      ASSERT_TRUE(source.ok());
-      const auto shard = make_shard(source.take(), cut.first_n, cut.count_n, cut.first_k, cut.count_k);
+      auto source = must(checkpoint->source(0, 0, {}));
+      const auto shard = make_shard(std::move(source), cut.first_n, cut.count_n, cut.first_k, cut.count_k);
       const bool aligned = layer.group_size == layer.k || cut.first_k % layer.group_size == 0;
       const bool whole_blocks = cut.first_k % 4 == 0 && cut.count_k % 4 == 0;
       if ((layer.flags & kSparse) != 0 && !(aligned && whole_blocks)) {
@@ -370,52 +349,43 @@ TEST(CheckpointData, ShardsAreTheSamePartsOfTheMatrix) {
         const auto row = whole.begin() + n * layer.k + cut.first_k;
         expected.insert(expected.end(), row, row + cut.count_k);
       }
-      const auto found = decode_all(*shard.value(), 3);
-      ASSERT_TRUE(found.ok());
-      EXPECT_EQ(difference(found.value(), expected, cut.count_k), "");
+      const auto found = must(decode_all(*shard.value(), 3));
+      EXPECT_EQ(difference(found, expected, cut.count_k), "");
     }
   }
 }
 
 TEST(CheckpointData, LayersWithDifferentTensorScalesConcatenate) {
   const auto checkpoint = open_data("nvfp4-modelopt");
-  ASSERT_NE(checkpoint, nullptr);
   std::vector<std::unique_ptr<WeightSource>> parts;
   std::vector<float> expected;
   for (size_t i = 0; i < 2; ++i) {
     const Layer& layer = checkpoint->layers()[i];
-    auto source = checkpoint->source(i, 0, {});
-    ASSERT_TRUE(source.ok());
-    parts.push_back(source.take());
+    auto source = must(checkpoint->source(i, 0, {}));
+    parts.push_back(std::move(source));
     const auto values = true_values("nvfp4-modelopt", layer.name, 0, layer.n, layer.k);
     expected.insert(expected.end(), values.begin(), values.end());
   }
-  auto both = make_concat(std::move(parts));
-  ASSERT_TRUE(both.ok()) << both.status().message();
-  EXPECT_EQ(both.value()->meta().n, 160);
-  EXPECT_EQ(both.value()->meta().tensor_scales.size(), 2u);
+  auto both = must(make_concat(std::move(parts)));
+  EXPECT_EQ(both->meta().n, 160);
+  EXPECT_EQ(both->meta().tensor_scales.size(), 2u);
   for (const int64_t stripe : {1, 64, 160}) {
-    const auto found = decode_all(*both.value(), stripe);
-    ASSERT_TRUE(found.ok());
-    EXPECT_EQ(difference(found.value(), expected, 240), "");
+    const auto found = must(decode_all(*both, stripe));
+    EXPECT_EQ(difference(found, expected, 240), "");
   }
-  const auto middle = make_shard(both.take(), 70, 20, 0, 240);
-  ASSERT_TRUE(middle.ok());
-  EXPECT_EQ(middle.value()->meta().tensor_scales.size(), 2u);
-  EXPECT_EQ(middle.value()->meta().tensor_scales[1].first_row, 10);
-  const auto found = decode_all(*middle.value());
-  ASSERT_TRUE(found.ok());
-  EXPECT_EQ(difference(found.value(), {expected.begin() + 70 * 240, expected.begin() + 90 * 240}, 240), "");
+  const auto middle = must(make_shard(std::move(both), 70, 20, 0, 240));
+  EXPECT_EQ(middle->meta().tensor_scales.size(), 2u);
+  EXPECT_EQ(middle->meta().tensor_scales[1].first_row, 10);
+  const auto found = must(decode_all(*middle));
+  EXPECT_EQ(difference(found, {expected.begin() + 70 * 240, expected.begin() + 90 * 240}, 240), "");
 }
 
 TEST(CheckpointData, TensorsAreBorrowed) {
   const auto checkpoint = open_data("sharded-gptq");
-  ASSERT_NE(checkpoint, nullptr);
-  const auto norm = checkpoint->tensor("model.layers.2.input_layernorm.weight");
-  ASSERT_TRUE(norm.ok());
-  EXPECT_EQ(norm.value().dims, std::vector<int64_t>{128});
-  EXPECT_EQ(norm.value().dtype, MARLIN_F16);
-  EXPECT_EQ(norm.value().bytes, 256u);
+  const auto norm = must(checkpoint->tensor("model.layers.2.input_layernorm.weight"));
+  EXPECT_EQ(norm.dims, std::vector<int64_t>{128});
+  EXPECT_EQ(norm.dtype, MARLIN_F16);
+  EXPECT_EQ(norm.bytes, 256u);
   const auto none = checkpoint->tensor("model.norm");
   EXPECT_THAT(none.status(), Fails(MARLIN_E_NOT_FOUND, HasSubstr("model.norm")));
 }

@@ -8,6 +8,7 @@
 #include "base/bits.h"
 #include "checkpoint_files.h"
 #include "formats/codecs.h"
+#include "must.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -236,10 +237,9 @@ TEST(Dialects, OfComfyUiAreMarked) {
           std::string(R"("__metadata__":{"_quantization_metadata":"{\"layers\":{\"l\":{\"format\":\")") + format +
           R"(\"}}}"},)";
       const std::string marked = safetensors("{" + metadata + header.substr(9, length - 1), header.substr(8 + length));
-      const auto opened = open_memory({{"m.safetensors", marked}});
-      ASSERT_TRUE(opened.ok()) << opened.status().message();
-      EXPECT_THAT(opened.value()->layer(0).status.message(), HasSubstr(why));
-      if (why[0] == '\0') EXPECT_EQ(decode_all(*opened.value()->source(0, 0, {}).value()).value(), values);
+      const auto opened = must(open_memory({{"m.safetensors", marked}}));
+      EXPECT_THAT(opened->layer(0).status.message(), HasSubstr(why));
+      if (why[0] == '\0') EXPECT_EQ(decode_all(*opened->source(0, 0, {}).value()).value(), values);
     }
   }
 }

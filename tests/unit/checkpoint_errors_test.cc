@@ -268,9 +268,8 @@ TEST(CheckpointGgufFile, ValidFiles) {
     writer.tensor("one", {3}, 0, std::string(12, 'x'));
     writer.tensor("two.weight", {32, 2}, 2, std::string(36, 'x'));
     writer.tensor("three", {}, 24, "x");
-    const auto opened = open_memory({{"f.gguf", writer.file()}});
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    const auto two = opened.value()->tensor("two.weight").value();
+    const auto opened = must(open_memory({{"f.gguf", writer.file()}}));
+    const auto two = opened->tensor("two.weight").value();
     EXPECT_EQ(two.dims, (std::vector<int64_t>{2, 32})) << "outermost first";
     EXPECT_EQ(two.type_name, "Q4_0");
     EXPECT_EQ(two.bytes, 36u);
@@ -426,13 +425,12 @@ TEST(CheckpointGgufFile, EveryTruncationOfTheHeaderNamesTheByte) {
 TEST(CheckpointLayers, ShapesThatDoNotFitNameTheTensor) {
   const std::string z(1024, '\0');
   const auto expect = [](std::vector<TestTensor> tensors, const char* tensor, const char* what) {
-    const auto opened = open_memory({{"f.safetensors", safetensors(tensors)}});
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    ASSERT_EQ(opened.value()->layers().size(), 1u);
-    const Status& status = opened.value()->layers()[0].status;
+    const auto opened = must(open_memory({{"f.safetensors", safetensors(tensors)}}));
+    ASSERT_EQ(opened->layers().size(), 1u);
+    const Status& status = opened->layers()[0].status;
     EXPECT_FALSE(status.ok());
     EXPECT_THAT(status.message(), AllOf(HasSubstr("f.safetensors: byte "), HasSubstr(tensor), HasSubstr(what)));
-    EXPECT_EQ(opened.value()->source(0, 0, {MARLIN_INT4}).status().code(), status.code());
+    EXPECT_EQ(opened->source(0, 0, {MARLIN_INT4}).status().code(), status.code());
   };
   expect({{"a.qweight", "I32", "4,8", z.substr(0, 128)},
           {"a.g_idx", "I32", "32", z.substr(0, 128)},
@@ -458,10 +456,8 @@ TEST(CheckpointLayers, ShapesThatDoNotFitNameTheTensor) {
 
 TEST(CheckpointErrors, AMissingLayerSaysWhatThereIs) {
   const auto said = [](const std::vector<TestTensor>& tensors) -> std::string {
-    const auto opened = open_memory({{"f.safetensors", safetensors(tensors)}});
-    EXPECT_TRUE(opened.ok()) << opened.status().message();
-    if (!opened.ok()) return "";
-    const Status status = missing_layer(*opened.value(), "some.layer");
+    const auto opened = must(open_memory({{"f.safetensors", safetensors(tensors)}}));
+    const Status status = missing_layer(*opened, "some.layer");
     EXPECT_EQ(status.code(), MARLIN_E_NOT_FOUND);
     return status.message();
   };

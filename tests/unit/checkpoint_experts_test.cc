@@ -20,9 +20,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 std::unique_ptr<Checkpoint> opened(const std::vector<TestTensor>& tensors, const std::string& config = "{}") {
-  auto result = open_memory({{"f.safetensors", safetensors(tensors)}, {"config.json", config}});
-  EXPECT_TRUE(result.ok()) << result.status().message();
-  return result.ok() ? result.take() : nullptr;
+  return must(open_memory({{"f.safetensors", safetensors(tensors)}, {"config.json", config}}));
 }
 
 std::string expert(const std::string& number, const std::string& part = "up_proj") {
@@ -193,12 +191,11 @@ TEST(CheckpointExperts, OfEachLayoutHaveTheirOwnScalesZerosAndGroups) {
   EXPECT_EQ(names_of(*checkpoint), std::vector<std::string>{"experts.w"});
   std::vector<std::unique_ptr<WeightSource>> sources;
   for (uint32_t e = 0; e < 3; ++e) {
-    auto source = checkpoint->source(0, e, {});
-    ASSERT_TRUE(source.ok()) << source.status().message();
-    const auto values = decode_all(*source.value()).value();
+    auto source = must(checkpoint->source(0, e, {}));
+    const auto values = decode_all(*source).value();
     for (uint32_t k = 0; k < 32; ++k)
       EXPECT_EQ(values[k], static_cast<float>(5 - static_cast<int>(e + 1)) * ((k + e) % 2 == 0 ? 1 : 2)) << e << " " << k;
-    sources.push_back(source.take());
+    sources.push_back(std::move(source));
   }
   EXPECT_TRUE(make_alike(sources).ok());
 
@@ -278,22 +275,20 @@ TEST(CheckpointExperts, AreConvertedOneByOne) {
   }
   const ScratchFolder scratch;
   write_file(scratch.at("in.safetensors"), safetensors(tensors));
-  const auto input = Checkpoint::open(scratch.at("in.safetensors"), MARLIN_LAYOUT_AUTO);
-  ASSERT_TRUE(input.ok()) << input.status().message();
-  ASSERT_EQ(input.value()->layer_count(), 1u);
+  const auto input = must(Checkpoint::open(scratch.at("in.safetensors"), MARLIN_LAYOUT_AUTO));
+  ASSERT_EQ(input->layer_count(), 1u);
   ConvertOptions options;
   options.format = MARLIN_INT4;
   options.group_size = 32;
   options.scheme = MARLIN_SCHEME_COMPRESSED_TENSORS;
-  options.layers = input.value()->singles_of(0);
+  options.layers = input->singles_of(0);
   EXPECT_EQ(options.layers, (std::vector<size_t>{0, 1}));
-  const Status status = convert_checkpoint(input.value()->singles(), scratch.at("out"), options);
+  const Status status = convert_checkpoint(input->singles(), scratch.at("out"), options);
   ASSERT_TRUE(status.ok()) << status.message();
-  const auto output = Checkpoint::open(scratch.at("out"), MARLIN_LAYOUT_AUTO);
-  ASSERT_TRUE(output.ok()) << output.status().message();
-  EXPECT_TRUE(output.value()->tensor(expert("1") + ".weight_packed").ok());
-  ASSERT_EQ(output.value()->layer_count(), 1u);
-  const Layer layer = output.value()->layers()[0];
+  const auto output = must(Checkpoint::open(scratch.at("out"), MARLIN_LAYOUT_AUTO));
+  EXPECT_TRUE(output->tensor(expert("1") + ".weight_packed").ok());
+  ASSERT_EQ(output->layer_count(), 1u);
+  const Layer layer = output->layers()[0];
   EXPECT_TRUE(layer.status.ok()) << layer.status.message();
   EXPECT_EQ(layer.name, "m.0.mlp.experts.up_proj");
   EXPECT_EQ(layer.experts, 2u);

@@ -41,18 +41,16 @@ TEST(CheckpointFp8, ShapesOfScales) {
                         Case{"2,3", R"(,"weight_block_size":[128,128])", 6, 128, 128},
                         Case{"7,5", R"(,"weight_block_size":[32,64])", 35, 32, 64}}) {
     SCOPED_TRACE(c.shape);
-    const auto opened = open_fp8(c.shape, c.scales, c.members);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    const Layer& layer = opened.value()->layers()[0];
+    const auto opened = must(open_fp8(c.shape, c.scales, c.members));
+    const Layer& layer = opened->layers()[0];
     ASSERT_TRUE(layer.status.ok()) << layer.status.message();
     EXPECT_EQ(layer.format, MARLIN_FP8);
-    const auto values = decode_all(*opened.value()->source(0, 0, {}).value());
-    ASSERT_TRUE(values.ok());
+    const auto values = must(decode_all(*opened->source(0, 0, {}).value()));
     const int64_t of_row = (kK + c.columns - 1) / c.columns;
     for (int64_t n = 0; n < kN; ++n)
       for (int64_t k = 0; k < kK; ++k) {
         const auto number = static_cast<float>(n / c.rows * of_row + k / c.columns + 1);
-        ASSERT_EQ(values.value()[static_cast<size_t>(n * kK + k)], 0.5f * number) << n << ", " << k;
+        ASSERT_EQ(values[static_cast<size_t>(n * kK + k)], 0.5f * number) << n << ", " << k;
       }
   }
 }
@@ -60,9 +58,8 @@ TEST(CheckpointFp8, ShapesOfScales) {
 TEST(CheckpointFp8, RefusedScalesNameTheReason) {
   const auto refused = [](const std::string& shape, size_t scales, const std::string& members, marlin_status code,
                           const char* what) {
-    const auto opened = open_fp8(shape, scales, members);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    EXPECT_THAT(opened.value()->layers()[0].status, Fails(code, HasSubstr(what)));
+    const auto opened = must(open_fp8(shape, scales, members));
+    EXPECT_THAT(opened->layers()[0].status, Fails(code, HasSubstr(what)));
   };
   refused("3,3", 9, "", MARLIN_E_SHAPE, "l.weight_scale_inv': expected [2, 3], found [3, 3]");
   refused("2,3", 6, R"(,"weight_block_size":[64,64])", MARLIN_E_SHAPE, "expected [4, 5], found [2, 3]");
@@ -96,16 +93,14 @@ TEST(CheckpointBitsandbytes, BlocksRunAcrossRows) {
   for (const auto& [type, shape] : {std::pair{"U8", "72,1"}, {"BF16", "36,1"}, {"F32", "18,1"}}) {
     flat.type = type;
     flat.shape = shape;
-    const auto opened = flat.open();
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    const Layer& layer = opened.value()->layers()[0];
+    const auto opened = must(flat.open());
+    const Layer& layer = opened->layers()[0];
     ASSERT_TRUE(layer.status.ok()) << layer.status.message();
     EXPECT_EQ(layer.format, MARLIN_NF4);
     EXPECT_EQ(layer.group_size, 16);
-    const auto values = decode_all(*opened.value()->source(0, 0, {}).value());
-    ASSERT_TRUE(values.ok());
+    const auto values = must(decode_all(*opened->source(0, 0, {}).value()));
     for (size_t e = 0; e < 144; ++e)
-      ASSERT_EQ(values.value()[e], kNf4[e % 16] * (0.5f * static_cast<float>(e / 64 + 1))) << type << " element " << e;
+      ASSERT_EQ(values[e], kNf4[e % 16] * (0.5f * static_cast<float>(e / 64 + 1))) << type << " element " << e;
   }
   flat.map.replace(0, 4, bytes_of<float>({-2}));
   const auto own = flat.open();
@@ -119,19 +114,15 @@ TEST(CheckpointBitsandbytes, ShortPartsOfRowsHaveAGroupIndex) {
     SCOPED_TRACE(k);
     Flat flat;
     flat.state = R"({"blocksize":64,"shape":[)" + std::to_string(144 / k) + "," + std::to_string(k) + "]}";
-    const auto opened = flat.open();
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    ASSERT_TRUE(opened.value()->layers()[0].status.ok()) << opened.value()->layers()[0].status.message();
-    auto source = opened.value()->source(0, 0, {}).take();
-    const auto values = decode_all(*source, 1);
-    ASSERT_TRUE(values.ok());
+    const auto opened = must(flat.open());
+    ASSERT_TRUE(opened->layers()[0].status.ok()) << opened->layers()[0].status.message();
+    auto source = opened->source(0, 0, {}).take();
+    const auto values = must(decode_all(*source, 1));
     const auto expected = [](size_t e) { return kNf4[e % 16] * (0.5f * static_cast<float>(e / 64 + 1)); };
-    for (size_t e = 0; e < 144; ++e) ASSERT_EQ(values.value()[e], expected(e)) << "element " << e;
-    const auto part = make_shard(std::move(source), 2, 3, 5, 3);
-    ASSERT_TRUE(part.ok()) << part.status().message();
-    const auto few = decode_all(*part.value());
-    ASSERT_TRUE(few.ok());
-    for (size_t i = 0; i < 9; ++i) ASSERT_EQ(few.value()[i], expected(static_cast<size_t>(k) * (2 + i / 3) + 5 + i % 3)) << i;
+    for (size_t e = 0; e < 144; ++e) ASSERT_EQ(values[e], expected(e)) << "element " << e;
+    const auto part = must(make_shard(std::move(source), 2, 3, 5, 3));
+    const auto few = must(decode_all(*part));
+    for (size_t i = 0; i < 9; ++i) ASSERT_EQ(few[i], expected(static_cast<size_t>(k) * (2 + i / 3) + 5 + i % 3)) << i;
   }
 }
 
@@ -151,17 +142,15 @@ TEST(CheckpointBitsandbytes, NestedScalesAreExact) {
                                      {"l.weight.nested_quant_map", "F32", "256", map},
                                      {"l.weight.nested_absmax", "F32", "2", absmax},
                                      {"l.weight.quant_state.bitsandbytes__nf4", "U8", std::to_string(state.size()), state}};
-  const auto opened = open_memory({{"f.safetensors", safetensors(tensors)}});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  const Layer layer = opened.value()->layers()[0];
+  const auto opened = must(open_memory({{"f.safetensors", safetensors(tensors)}}));
+  const Layer layer = opened->layers()[0];
   ASSERT_TRUE(layer.status.ok()) << layer.status.message();
-  const auto values = decode_all(*opened.value()->source(0, 0, {}).value());
-  ASSERT_TRUE(values.ok());
+  const auto values = must(decode_all(*opened->source(0, 0, {}).value()));
   for (size_t e = 0; e < 144; ++e) {
     const int byte = static_cast<unsigned char>(bytes[e / 64]);
     const auto unit = static_cast<long double>(static_cast<float>(byte - 128) / 127);
     const long double scale = unit * static_cast<long double>(units[e / 128]) + static_cast<long double>(0.3f);
-    ASSERT_EQ(values.value()[e], static_cast<float>(static_cast<long double>(kNf4[e % 16]) * scale)) << "element " << e;
+    ASSERT_EQ(values[e], static_cast<float>(static_cast<long double>(kNf4[e % 16]) * scale)) << "element " << e;
   }
   tensors[4] = {"l.weight.nested_absmax", "F32", "1", absmax.substr(0, 4)};
   const auto few = open_memory({{"f.safetensors", safetensors(tensors)}});
@@ -170,9 +159,8 @@ TEST(CheckpointBitsandbytes, NestedScalesAreExact) {
 
 TEST(CheckpointBitsandbytes, RefusedStatesNameTheReason) {
   const auto refused = [](const Flat& flat, marlin_status code, const char* what) {
-    const auto opened = flat.open();
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    EXPECT_THAT(opened.value()->layers()[0].status, Fails(code, HasSubstr(what)));
+    const auto opened = must(flat.open());
+    EXPECT_THAT(opened->layers()[0].status, Fails(code, HasSubstr(what)));
   };
   const auto with_state = [](const char* state) {
     Flat flat;

@@ -8,6 +8,7 @@
 #include "checkpoint_files.h"
 #include "checkpoints/config.h"
 #include "checkpoints/group_sizes.h"
+#include "must.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -67,11 +68,10 @@ TEST(CheckpointGroupSizes, ManyConfigGroupsAndManyLayers) {
   tensors.push_back({"one.qweight", "I32", "512, 8", std::string(512 * 8 * 4, '\0')});
   tensors.push_back({"one.scales", "F16", "3, 8", std::string(48, '\0')});
   const auto begin = std::chrono::steady_clock::now();
-  const auto opened = open_memory({{"m.safetensors", safetensors(tensors)}, {"config.json", config + "}}}"}});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_EQ(opened.value()->layers().size(), 20'001u);
+  const auto opened = must(open_memory({{"m.safetensors", safetensors(tensors)}, {"config.json", config + "}}}"}}));
+  EXPECT_EQ(opened->layers().size(), 20'001u);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30)) << "thirty times the usual";
-  const Layer one = opened.value()->layer(*opened.value()->find_layer("one"));
+  const Layer one = opened->layer(*opened->find_layer("one"));
   EXPECT_TRUE(one.status.ok()) << one.status.message();
   EXPECT_EQ(one.group_size, 1920) << "1920 comes first";
 }

@@ -75,10 +75,9 @@ TEST(CheckpointHqq, RealZerosRoundOnce) {
     auto tensors = good_layer();
     tensors[1].dtype = tensors[2].dtype = type;
     const auto opened = open_tensors(tensors);
-    const auto source = opened.value()->source(0, 0, {});
-    ASSERT_TRUE(source.ok()) << source.status().message();
-    EXPECT_EQ(source.value()->meta().zero_kind, ZeroKind::additive);
-    const auto values = decode_all(*source.value(), 4).value();
+    const auto source = must(opened.value()->source(0, 0, {}));
+    EXPECT_EQ(source->meta().zero_kind, ZeroKind::additive);
+    const auto values = decode_all(*source, 4).value();
     for (size_t i = 0; i < kGroups; ++i) {
       const auto real = [&](const TestTensor& t) {
         return static_cast<double>(decode_scale(scale_type, reinterpret_cast<const uint8_t*>(t.data.data()) + 2 * i));
@@ -128,10 +127,9 @@ TEST(CheckpointHqq, UnreadKindsNameTheReason) {
     auto tensors = good_layer();
     change(tensors);
     tensors.push_back({"other.weight", "F16", "1,2", std::string(4, '\0')});
-    const auto opened = open_tensors(tensors);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    ASSERT_EQ(opened.value()->layers().size(), 2u) << "the rest of the file is there";
-    const Layer found = opened.value()->layers()[0];
+    const auto opened = must(open_tensors(tensors));
+    ASSERT_EQ(opened->layers().size(), 2u) << "the rest of the file is there";
+    const Layer found = opened->layers()[0];
     EXPECT_EQ(found.name, "l");
     EXPECT_THAT(found.status, Fails(code, AllOf(HasSubstr("f.safetensors: byte "), HasSubstr(tensor), HasSubstr(what))));
   };

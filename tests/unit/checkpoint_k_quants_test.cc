@@ -46,11 +46,9 @@ TEST(CheckpointMlx, CodesOfThreeBits) {
   o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   o.scales = scales.view;
   o.zeros = zeros.view;
-  const auto source = read_layout(layout_row(LayoutId::mlx), o, Depth::full);
-  ASSERT_TRUE(source.ok()) << source.status().message();
-  const auto values = decode_all(*source.value(), 1);
-  ASSERT_TRUE(values.ok());
-  for (size_t i = 0; i < 32; ++i) EXPECT_EQ(values.value()[i], static_cast<float>(i % 8) + 0.5f) << i;
+  const auto source = must(read_layout(layout_row(LayoutId::mlx), o, Depth::full));
+  const auto values = must(decode_all(*source, 1));
+  for (size_t i = 0; i < 32; ++i) EXPECT_EQ(values[i], static_cast<float>(i % 8) + 0.5f) << i;
 }
 
 }  // namespace

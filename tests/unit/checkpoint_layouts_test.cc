@@ -114,14 +114,12 @@ TEST(CheckpointGptq, TheQuantizerOfTheConfigChoosesTheReading) {
     auto folder = std::make_unique<MemoryFolder>();
     folder->add("f.safetensors", file);
     folder->add("config.json", config);
-    const auto opened = open_checkpoint(std::move(folder), "f.safetensors", MARLIN_LAYOUT_AUTO, row.chosen);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    const auto source = opened.value()->source(0, 0, {});
-    ASSERT_TRUE(source.ok()) << source.status().message();
-    EXPECT_EQ(decode_all(*source.value()).value()[8], row.second);
-    EXPECT_EQ(!source.value()->warning().empty(), row.warns) << source.value()->warning();
+    const auto opened = must(open_checkpoint(std::move(folder), "f.safetensors", MARLIN_LAYOUT_AUTO, row.chosen));
+    const auto source = must(opened->source(0, 0, {}));
+    EXPECT_EQ(decode_all(*source).value()[8], row.second);
+    EXPECT_EQ(!source->warning().empty(), row.warns) << source->warning();
     if (row.warns) {
-      EXPECT_THAT(source.value()->warning(), HasSubstr("tensor 'l.qzeros'"));
+      EXPECT_THAT(source->warning(), HasSubstr("tensor 'l.qzeros'"));
     }
   }
 }
@@ -178,12 +176,11 @@ TEST(CheckpointAwq, AnyRowsOfAnyShape) {
       LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_INT4, n, k, k, q);
       o.scales = s.view;
       o.zeros = z.view;
-      const auto source = make_source(o);
-      ASSERT_TRUE(source.ok()) << source.status().message();
+      const auto source = must(make_source(o));
       Stripe stripe;
       for (int64_t first = 0; first < n; first += 5) {
         const int64_t count = std::min<int64_t>(11, n - first);
-        ASSERT_TRUE(source.value()->read(first, count, stripe).ok());
+        ASSERT_TRUE(source->read(first, count, stripe).ok());
         for (int64_t r = 0; r < count; ++r) {
           for (int64_t c = 0; c < k; ++c) {
             const int64_t column = first + r;

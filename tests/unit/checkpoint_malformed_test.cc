@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <iostream>
 #include <random>
 
 #include "backends/gpu/kernels.h"
@@ -13,6 +12,7 @@
 #include "checkpoint_files.h"
 #include "core/parallel.h"
 #include "formats/widen.h"
+#include "must.h"
 #include "under_sanitizer.h"
 
 namespace metal_marlin::testing {
@@ -87,6 +87,25 @@ void try_file(const std::string& name, const std::string& content, const std::st
       ASSERT_NE(status.code(), MARLIN_E_INTERNAL) << status.message();
     }
   }
+}
+
+void expect_many(const Tally& tally) {
+  ::testing::Test::RecordProperty("cases", std::to_string(tally.files / step()));
+  EXPECT_GE(tally.files, 10'000u);
+  EXPECT_GE(tally.packed, 10'000u / step());
+  EXPECT_GT(tally.refused, 1'000u / step());
+}
+
+/// Calls attempt(text) with each beginning of a text, and with each bit of it changed.
+template <class Attempt>
+void damage_text(const std::string& good, const Attempt& attempt) {
+  for (size_t size = 0; size < good.size(); ++size) attempt(good.substr(0, size));
+  for (size_t bit = 0; bit < good.size() * 8; ++bit) {
+    std::string text = good;
+    text[bit / 8] = static_cast<char>(text[bit / 8] ^ 1 << bit % 8);
+    attempt(text);
+  }
+  ::testing::Test::RecordProperty("cases", std::to_string(good.size() * 9));
 }
 
 /// Small files with every kind of tensor that has a reader.
@@ -227,10 +246,9 @@ void damage_everywhere(const std::string& name, const std::string& good, Tally& 
 TEST(CheckpointMalformed, TheSmallFilesAreGood) {
   for (const auto& [name, content, layers] :
        {std::tuple{"f.safetensors", small_safetensors(), 16u}, std::tuple{"f.gguf", small_gguf(), 14u}}) {
-    auto opened = open_memory({{name, content}, {"config.json", kConfig}});
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    EXPECT_EQ(opened.value()->layers().size(), layers);
-    for (const Layer& layer : opened.value()->layers()) EXPECT_TRUE(layer.status.ok()) << layer.status.message();
+    auto opened = must(open_memory({{name, content}, {"config.json", kConfig}}));
+    EXPECT_EQ(opened->layers().size(), layers);
+    for (const Layer& layer : opened->layers()) EXPECT_TRUE(layer.status.ok()) << layer.status.message();
   }
 }
 
@@ -280,12 +298,7 @@ TEST(CheckpointMalformed, Gguf) {
   const size_t header = good.find("f.weight") + 40;
   damage_integers<uint32_t>("f.gguf", good, 4, header, tally);
   damage_integers<uint64_t>("f.gguf", good, 8, header, tally);
-  std::cout << tally.files / step() << " files, " << tally.refused << " refused, " << tally.layers_refused
-            << " layers refused, " << tally.packed << " layers packed for Metal\n";
-  RecordProperty("cases", std::to_string(tally.files / step()));
-  EXPECT_GE(tally.files, 10'000u);
-  EXPECT_GE(tally.packed, 10'000u / step());
-  EXPECT_GT(tally.refused, 1'000u / step());
+  expect_many(tally);
 }
 
 TEST(CheckpointMalformed, Safetensors) {
@@ -309,21 +322,15 @@ TEST(CheckpointMalformed, Safetensors) {
       ASSERT_FALSE(HasFatalFailure());
     }
   }
-  std::cout << tally.files / step() << " files, " << tally.refused << " refused, " << tally.layers_refused
-            << " layers refused, " << tally.packed << " layers packed for Metal\n";
-  RecordProperty("cases", std::to_string(tally.files / step()));
-  EXPECT_GE(tally.files, 10'000u);
-  EXPECT_GE(tally.packed, 10'000u / step());
-  EXPECT_GT(tally.refused, 1'000u / step());
+  expect_many(tally);
 }
 
 TEST(CheckpointMalformed, SafetensorsOfBlocks) {
   Tally tally;
   const std::string good = blocks_safetensors();
-  auto opened = open_memory({{"f.safetensors", good}, {"config.json", kBlocksConfig}});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_EQ(opened.value()->layers().size(), 6u);
-  for (const Layer& layer : opened.value()->layers()) EXPECT_TRUE(layer.status.ok()) << layer.status.message();
+  auto opened = must(open_memory({{"f.safetensors", good}, {"config.json", kBlocksConfig}}));
+  EXPECT_EQ(opened->layers().size(), 6u);
+  for (const Layer& layer : opened->layers()) EXPECT_TRUE(layer.status.ok()) << layer.status.message();
   const size_t header = 8 + load<uint64_t>(reinterpret_cast<const std::byte*>(good.data()));
   for (size_t at = 8; at < good.size(); at += at < header ? 1 : 23) {
     for (const int bit : {0, 3, 4, 7}) {
@@ -347,30 +354,17 @@ TEST(CheckpointMalformed, SafetensorsOfBlocks) {
       ASSERT_FALSE(HasFatalFailure());
     }
   }
-  std::cout << tally.files / step() << " files, " << tally.refused << " refused, " << tally.layers_refused
-            << " layers refused\n";
   RecordProperty("cases", std::to_string(tally.files / step()));
   EXPECT_GT(tally.layers_refused, 100u / step());
 }
 
 TEST(CheckpointMalformed, Index) {
-  Tally tally;
   const std::string shard = safetensors({{"a.weight", "F32", "1,1", "1234"}});
-  const std::string good = R"({"metadata":{"total_size":4},"weight_map":{"a.weight":"a.safetensors"}})";
-  const auto attempt = [&](const std::string& index) {
-    ++tally.files;
+  damage_text(R"({"metadata":{"total_size":4},"weight_map":{"a.weight":"a.safetensors"}})", [&](const std::string& index) {
     const auto opened = open_memory({{"m.safetensors.index.json", index}, {"a.safetensors", shard}});
     const marlin_status code = opened.status().code();
     EXPECT_TRUE(code == MARLIN_OK || code == MARLIN_E_FORMAT || code == MARLIN_E_FILE) << opened.status().message();
-  };
-  for (size_t size = 0; size < good.size(); ++size) attempt(good.substr(0, size));
-  for (size_t bit = 0; bit < good.size() * 8; ++bit) {
-    std::string index = good;
-    index[bit / 8] = static_cast<char>(index[bit / 8] ^ 1 << bit % 8);
-    attempt(index);
-  }
-  std::cout << tally.files << " files\n";
-  RecordProperty("cases", std::to_string(tally.files));
+  });
 }
 
 TEST(CheckpointMalformed, Configs) {
@@ -378,20 +372,10 @@ TEST(CheckpointMalformed, Configs) {
   const std::string good =
       R"({"quantization_config":{"quant_method":"gptq","bits":4,"group_size":16,"sym":true,"desc_act":false},
     "quantization":{"group_size":32,"bits":4,"l":{"bits":4}}})";
-  size_t files = 0;
-  const auto attempt = [&](const std::string& config) {
-    ++files;
+  damage_text(good, [&](const std::string& config) {
     const auto opened = open_memory({{"f.safetensors", weights}, {"config.json", config}});
     EXPECT_TRUE(opened.ok() || opened.status().code() == MARLIN_E_FORMAT) << opened.status().message();
-  };
-  for (size_t size = 0; size < good.size(); ++size) attempt(good.substr(0, size));
-  for (size_t bit = 0; bit < good.size() * 8; ++bit) {
-    std::string config = good;
-    config[bit / 8] = static_cast<char>(config[bit / 8] ^ 1 << bit % 8);
-    attempt(config);
-  }
-  std::cout << files << " files\n";
-  RecordProperty("cases", std::to_string(files));
+  });
 }
 
 }  // namespace

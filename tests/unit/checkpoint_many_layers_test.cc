@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "checkpoint_files.h"
+#include "must.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -21,9 +22,8 @@ void expect_quick(const char* what, const std::function<void()>& work) {
 std::unique_ptr<Checkpoint> open_many(const std::string& file, const std::string& content) {
   std::unique_ptr<Checkpoint> checkpoint;
   expect_quick("open", [&] {
-    auto opened = open_memory({{file, content}});
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    checkpoint = opened.take();
+    auto opened = must(open_memory({{file, content}}));
+    checkpoint = std::move(opened);
   });
   return checkpoint;
 }
@@ -112,21 +112,19 @@ TEST(CheckpointManyLayers, Experts) {
 }
 
 TEST(CheckpointManyLayers, NamesThatTwoLayersShareStandForTheFirst) {
-  const auto opened = open_memory({{"m.safetensors", safetensors(std::vector<TestTensor>{
-                                                         {"b.weight", "F16", "1, 2", "abcd"},
-                                                         {"a.compressed", "F16", "1, 2", "abcd"},
-                                                         {"a.bitmask", "U8", "1, 1", "\x03"},
-                                                         {"a.weight", "F16", "1, 3", "abcdef"},
-                                                     })}});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  const Checkpoint& checkpoint = *opened.value();
-  ASSERT_EQ(checkpoint.layer_count(), 3u);
-  EXPECT_EQ(checkpoint.find_layer("a"), 1u);
-  EXPECT_EQ(checkpoint.find_layer("b"), 0u);
-  for (const char* none : {"", "a.weight", "aa", "c"}) EXPECT_EQ(checkpoint.find_layer(none), std::nullopt) << none;
-  EXPECT_STREQ(checkpoint.layer_name(0), "b");
-  EXPECT_STREQ(checkpoint.layer_name(2), "a");
-  EXPECT_EQ(checkpoint.layer(2).k, 3);
+  const auto checkpoint = must(open_memory({{"m.safetensors", safetensors(std::vector<TestTensor>{
+                                                                  {"b.weight", "F16", "1, 2", "abcd"},
+                                                                  {"a.compressed", "F16", "1, 2", "abcd"},
+                                                                  {"a.bitmask", "U8", "1, 1", "\x03"},
+                                                                  {"a.weight", "F16", "1, 3", "abcdef"},
+                                                              })}}));
+  ASSERT_EQ(checkpoint->layer_count(), 3u);
+  EXPECT_EQ(checkpoint->find_layer("a"), 1u);
+  EXPECT_EQ(checkpoint->find_layer("b"), 0u);
+  for (const char* none : {"", "a.weight", "aa", "c"}) EXPECT_EQ(checkpoint->find_layer(none), std::nullopt) << none;
+  EXPECT_STREQ(checkpoint->layer_name(0), "b");
+  EXPECT_STREQ(checkpoint->layer_name(2), "a");
+  EXPECT_EQ(checkpoint->layer(2).k, 3);
 }
 
 }  // namespace

@@ -40,9 +40,8 @@ void expect_layers(const Checkpoint& checkpoint, std::initializer_list<Expected>
     EXPECT_EQ(layer.format, e.format);
     EXPECT_EQ(layer.group_size, e.group_size);
     EXPECT_EQ(layer.flags, e.flags);
-    const auto source = checkpoint.source(index, 0, {e.format == MARLIN_FORMAT_NONE ? MARLIN_INT4 : MARLIN_FORMAT_NONE});
-    ASSERT_TRUE(source.ok()) << source.status().message();
-    EXPECT_TRUE(decode_all(*source.value()).ok());
+    const auto source = must(checkpoint.source(index, 0, {e.format == MARLIN_FORMAT_NONE ? MARLIN_INT4 : MARLIN_FORMAT_NONE}));
+    EXPECT_TRUE(decode_all(*source).ok());
   }
 }
 
@@ -122,9 +121,8 @@ TEST(CheckpointMixed, GptOssUnderItsOriginalNames) {
                                   {"block.3.mlp.mlp2_weight", MARLIN_OK, MARLIN_MXFP4, 32, 0},
                                   {"block.4.mlp.mlp2_weight", MARLIN_E_NOT_FOUND, 0, 0, 0}});
   EXPECT_EQ(opened.value()->layers()[0].experts, 2u);
-  const auto source = opened.value()->source(0, 1, {});
-  ASSERT_TRUE(source.ok());
-  const auto values = decode_all(*source.value());
+  const auto source = must(opened.value()->source(0, 1, {}));
+  const auto values = decode_all(*source);
   EXPECT_EQ(values.value()[0], 1.0f);
   EXPECT_EQ(values.value()[1], 6.0f);
 }
@@ -134,14 +132,12 @@ TEST(CheckpointMixed, GgufExpertStacksWithAScaleAnExpert) {
   std::string block = fill(36, '\x38');  // scales 1, codes 3 and 8
   writer.tensor("blk.0.ffn_up_exps.weight", {64, 1, 3}, 40, block + block + block);
   writer.tensor("blk.0.ffn_up_exps.scale", {3}, 0, bytes_of<float>({1, 2, 4}));
-  const auto opened = open_memory({{"f.gguf", writer.file()}});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  ASSERT_EQ(opened.value()->layers().size(), 1u);
-  EXPECT_EQ(opened.value()->layers()[0].experts, 3u);
+  const auto opened = must(open_memory({{"f.gguf", writer.file()}}));
+  ASSERT_EQ(opened->layers().size(), 1u);
+  EXPECT_EQ(opened->layers()[0].experts, 3u);
   for (uint32_t e = 0; e < 3; ++e) {
-    const auto source = opened.value()->source(0, e, {});
-    ASSERT_TRUE(source.ok()) << source.status().message();
-    EXPECT_EQ(decode_all(*source.value()).value()[8], 1.5f * static_cast<float>(1 << e)) << e;
+    const auto source = must(opened->source(0, e, {}));
+    EXPECT_EQ(decode_all(*source).value()[8], 1.5f * static_cast<float>(1 << e)) << e;
   }
 }
 
@@ -256,11 +252,10 @@ TEST(CheckpointMixed, WhatIsWrongWithALayerNamesItsTensor) {
   };
   for (const Refused& row : rows) {
     SCOPED_TRACE(row.why);
-    const auto opened = open_memory({{"f.safetensors", safetensors(row.tensors)}});
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    ASSERT_EQ(opened.value()->layers().size(), 1u);
-    const marlin_format format = opened.value()->layers()[0].format == MARLIN_FORMAT_NONE ? MARLIN_INT4 : MARLIN_FORMAT_NONE;
-    const auto source = opened.value()->source(0, 0, {format});
+    const auto opened = must(open_memory({{"f.safetensors", safetensors(row.tensors)}}));
+    ASSERT_EQ(opened->layers().size(), 1u);
+    const marlin_format format = opened->layers()[0].format == MARLIN_FORMAT_NONE ? MARLIN_INT4 : MARLIN_FORMAT_NONE;
+    const auto source = opened->source(0, 0, {format});
     const Status status = source.ok() ? decode_all(*source.value()).status() : source.status();
     EXPECT_THAT(status,
                 Fails(row.status, AllOf(HasSubstr("f.safetensors: byte "), HasSubstr(row.tensor), HasSubstr(row.what))));

@@ -18,9 +18,7 @@ using ::testing::HasSubstr;
 
 std::unique_ptr<Checkpoint> opened(std::initializer_list<std::pair<std::string, std::string>> files,
                                    marlin_layout layout = MARLIN_LAYOUT_AUTO) {
-  auto result = open_memory(files, layout);
-  EXPECT_TRUE(result.ok()) << result.status().message();
-  return result.ok() ? result.take() : nullptr;
+  return must(open_memory(files, layout));
 }
 
 std::string zeros(size_t bytes) { return std::string(bytes, '\0'); }
@@ -155,9 +153,7 @@ TEST(CheckpointDetection, MlxScaleBytes) {
         {{"model.safetensors",
           safetensors({{"m.weight", "U32", "1,4", codes}, {"m.scales", "U8", "1," + std::to_string(bytes.size()), bytes}})}});
     EXPECT_EQ(checkpoint->layers()[0].format, type == "mxfp4" ? MARLIN_MXFP4 : MARLIN_NVFP4);
-    auto source = checkpoint->source(0, 0, {});
-    EXPECT_TRUE(source.ok()) << source.status().message();
-    return decode_all(*source.value()).value();
+    return must(decode_all(*must(checkpoint->source(0, 0, {}))));
   };
   EXPECT_EQ(value("mxfp4", "\x80")[0], 2.0f);
   EXPECT_EQ(value("mxfp4", std::string(1, '\0'))[0], 0x1p-127f);
@@ -202,10 +198,9 @@ TEST(CheckpointDetection, CompressedTensorsOptions) {
   ASSERT_TRUE(checkpoint->layers()[0].status.ok()) << checkpoint->layers()[0].status.message();
   EXPECT_EQ(checkpoint->layers()[0].k, 20);
   EXPECT_EQ(checkpoint->layers()[0].group_size, 16);
-  const auto source = checkpoint->source(0, 0, {});
-  ASSERT_TRUE(source.ok()) << source.status().message();
-  EXPECT_TRUE(source.value()->meta().group_index.empty());
-  const auto values = decode_all(*source.value()).value();
+  const auto source = must(checkpoint->source(0, 0, {}));
+  EXPECT_TRUE(source->meta().group_index.empty());
+  const auto values = decode_all(*source).value();
   EXPECT_EQ(values[0], -1.0f);
   EXPECT_EQ(values[15], 14.0f);
   EXPECT_EQ(values[16], -4.0f);
@@ -231,10 +226,9 @@ TEST(CheckpointDetection, SymmetricGptqWithOtherZerosKeepsThem) {
                        {"m.qzeros", "I32", "1,1", bytes_of({zero})},
                        {"m.scales", "F16", "1,8", std::string("\0\x3c\0\x3c\0\x3c\0\x3c\0\x3c\0\x3c\0\x3c\0\x3c", 16)}})},
          {"config.json", config}});
-    const auto source = checkpoint->source(0, 0, {});
-    ASSERT_TRUE(source.ok());
-    EXPECT_EQ(source.value()->meta().zero_kind, zero == 0x88888888u ? ZeroKind::none : ZeroKind::integer);
-    const auto values = decode_all(*source.value()).value();
+    const auto source = must(checkpoint->source(0, 0, {}));
+    EXPECT_EQ(source->meta().zero_kind, zero == 0x88888888u ? ZeroKind::none : ZeroKind::integer);
+    const auto values = decode_all(*source).value();
     EXPECT_EQ(values[0], -8.0f);
     EXPECT_EQ(values[2 * 16], zero == 0x88888888u ? -8.0f : -7.0f);
   }
@@ -371,10 +365,9 @@ TEST_F(CheckpointPaths, PagesGivenBackAreReadAgain) {
   for (size_t i = 0; i < data.size(); ++i) data[i] = static_cast<char>(i * 7);
   std::string scales(65536, '\x7f');
   write("model.safetensors", safetensors({{"m.weight", "U8", "64,16384", data}, {"m.weight_scale", "U8", "64,1024", scales}}));
-  const auto checkpoint = Checkpoint::open(folder_, MARLIN_LAYOUT_AUTO);
-  ASSERT_TRUE(checkpoint.ok());
-  const auto once = decode_all(*checkpoint.value()->source(0, 0, {}).value()).value();
-  const auto again = decode_all(*checkpoint.value()->source(0, 0, {}).value()).value();
+  const auto checkpoint = must(Checkpoint::open(folder_, MARLIN_LAYOUT_AUTO));
+  const auto once = decode_all(*checkpoint->source(0, 0, {}).value()).value();
+  const auto again = decode_all(*checkpoint->source(0, 0, {}).value()).value();
   EXPECT_EQ(once, again);
 }
 

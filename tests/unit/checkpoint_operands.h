@@ -7,6 +7,7 @@
 
 #include "checkpoint_files.h"
 #include "layouts/source.h"
+#include "must.h"
 
 namespace metal_marlin::testing {
 
@@ -36,14 +37,7 @@ inline std::vector<uint8_t> block(std::initializer_list<int> head, size_t size) 
   return bytes;
 }
 
-inline std::vector<float> decode(const LayoutOperands& o) {
-  const auto source = make_source(o);
-  EXPECT_TRUE(source.ok()) << source.status().message();
-  if (!source.ok()) return {};
-  const auto values = decode_all(*source.value(), 3);
-  EXPECT_TRUE(values.ok()) << values.status().message();
-  return values.ok() ? values.value() : std::vector<float>{};
-}
+inline std::vector<float> decode(const LayoutOperands& o) { return must(decode_all(*must(make_source(o)), 3)); }
 
 inline Status error_of(const LayoutOperands& o) {
   const auto source = make_source(o);

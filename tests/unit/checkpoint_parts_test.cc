@@ -14,9 +14,7 @@ namespace {
 std::unique_ptr<WeightSource> rows_source(const Operand& q, const Operand& s, marlin_format format, int64_t n, int64_t k) {
   LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, format, n, k, 0, q);
   o.scales = s.view;
-  auto source = make_source(o);
-  EXPECT_TRUE(source.ok()) << source.status().message();
-  return source.take();
+  return must(make_source(o));
 }
 
 TEST(CheckpointShard, OutsideIsRefused) {
@@ -88,11 +86,10 @@ TEST(CheckpointConcat, OddScaleBytesInOnePartOnly) {
   for (const Operand* q : {&a, &b, &a}) {
     parts.push_back(make_source(operands(MARLIN_LAYOUT_GGUF, MARLIN_NVFP4, 1, 64, 0, *q)).take());
   }
-  const auto all = make_concat(std::move(parts));
-  ASSERT_TRUE(all.ok()) << all.status().message();
-  EXPECT_EQ(all.value()->meta().scale_type, ScaleType::f16);
+  const auto all = must(make_concat(std::move(parts)));
+  EXPECT_EQ(all->meta().scale_type, ScaleType::f16);
   for (const int64_t stripe : {1, 2, 3}) {
-    const auto values = decode_all(*all.value(), stripe).value();
+    const auto values = decode_all(*all, stripe).value();
     EXPECT_EQ(values[0], 1.0f);
     EXPECT_EQ(values[64], 480.0f);
     EXPECT_EQ(values[128], 1.0f);

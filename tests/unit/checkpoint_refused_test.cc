@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint_files.h"
+#include "must.h"
 
 namespace metal_marlin::testing {
 namespace {
@@ -29,14 +30,13 @@ std::string quantization(const std::string& members) { return R"({"quantization_
 void expect_said(std::initializer_list<Case> cases) {
   for (const Case& one : cases) {
     SCOPED_TRACE(one.tensors[0].name + " " + one.tensors[0].shape + " " + one.config);
-    const auto opened = open_memory({{"f.safetensors", safetensors(one.tensors)}, {"config.json", one.config}});
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const auto opened = must(open_memory({{"f.safetensors", safetensors(one.tensors)}, {"config.json", one.config}}));
     if (one.words == nullptr) {
-      for (const Layer& layer : opened.value()->layers()) EXPECT_THAT(layer.status.message(), HasSubstr("no reader takes"));
+      for (const Layer& layer : opened->layers()) EXPECT_THAT(layer.status.message(), HasSubstr("no reader takes"));
       continue;
     }
-    ASSERT_EQ(opened.value()->layer_count(), 1u);
-    const Status status = opened.value()->layer(0).status;
+    ASSERT_EQ(opened->layer_count(), 1u);
+    const Status status = opened->layer(0).status;
     EXPECT_EQ(status.ok(), one.words[0] == '\0') << status.message();
     EXPECT_THAT(status.message(), HasSubstr(one.words));
   }
@@ -241,10 +241,9 @@ TEST(LayersThatAreNotRead, OfGgufFloatsWithAScale) {
   GgufWriter file;
   file.tensor("a.weight", {32, 1}, 0, std::string(128, '\0'));
   file.tensor("a.scale", {1}, 0, std::string(4, '\0'));
-  const auto opened = open_memory({{"f.gguf", file.file()}});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_THAT(opened.value()->layer(0).status.message(), HasSubstr("floats with a tensor of scale beside them are not read"));
-  const Status none = opened.value()->source(7, 0, {}).status();
+  const auto opened = must(open_memory({{"f.gguf", file.file()}}));
+  EXPECT_THAT(opened->layer(0).status.message(), HasSubstr("floats with a tensor of scale beside them are not read"));
+  const Status none = opened->source(7, 0, {}).status();
   EXPECT_EQ(none.code(), MARLIN_E_NOT_FOUND);
   EXPECT_STREQ(none.message(), "layer 7: the checkpoint has 1");
 }

@@ -10,6 +10,7 @@
 #include "checkpoint_files.h"
 #include "checkpoints/tensor_table.h"
 #include "metal_marlin/metal_marlin.hpp"
+#include "must.h"
 #include "sources/shard.h"
 
 namespace metal_marlin::testing {
@@ -143,11 +144,9 @@ TEST_P(BytesOf, AShardAreItsOwn) {
   const bool gguf = out_.extension() == ".gguf";
   auto owned = std::make_unique<CountedFolder>(gguf ? scratch() : out_);
   CountedFolder& folder = *owned;
-  auto opened = open_checkpoint(std::move(owned), gguf ? "out.gguf" : "model.safetensors", MARLIN_LAYOUT_AUTO);
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  const Checkpoint& files = *opened.value();
-  const Layer layer = files.layer(0);
-  std::vector<TensorView> parts = files.parts(0);
+  auto files = must(open_checkpoint(std::move(owned), gguf ? "out.gguf" : "model.safetensors", MARLIN_LAYOUT_AUTO));
+  const Layer layer = files->layer(0);
+  std::vector<TensorView> parts = files->parts(0);
   std::sort(parts.begin(), parts.end(), [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
   const uint64_t codes_at = parts[0].file_offset, codes = parts[0].bytes;
   CountedMemory& memory = folder.model();
@@ -155,7 +154,7 @@ TEST_P(BytesOf, AShardAreItsOwn) {
     memory.start();
     {
       const SourceOptions options{MARLIN_FORMAT_NONE, 0, false, {}};
-      auto shard = make_shard(files.source(0, 0, options).take(), first_n, count_n, first_k, count_k);
+      auto shard = make_shard(files->source(0, 0, options).take(), first_n, count_n, first_k, count_k);
       EXPECT_TRUE(shard.ok()) << shard.status().message();
       Stripe stripe;
       EXPECT_TRUE(shard.value()->read(0, count_n, stripe).ok());

@@ -48,15 +48,13 @@ class ShardsOf : public ::testing::TestWithParam<std::string> {
   /// Each expert of each layer that has codes; floats are INT8.
   template <class Use>
   void for_each_matrix(const Use& use) {
-    auto opened = Checkpoint::open(data_path(GetParam()), MARLIN_LAYOUT_AUTO);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    const Checkpoint& files = *opened.value();
-    for (size_t i = 0; i < files.layer_count(); ++i) {
-      const Layer layer = files.layer(i);
+    auto files = must(Checkpoint::open(data_path(GetParam()), MARLIN_LAYOUT_AUTO));
+    for (size_t i = 0; i < files->layer_count(); ++i) {
+      const Layer layer = files->layer(i);
       if (!layer.status.ok()) continue;
       SCOPED_TRACE(layer.name);
       const SourceOptions options{layer.format == MARLIN_FORMAT_NONE ? MARLIN_INT8 : MARLIN_FORMAT_NONE, 0, false, {}};
-      const auto source = [&] { return files.source(i, layer.experts - 1, options); };
+      const auto source = [&] { return files->source(i, layer.experts - 1, options); };
       ASSERT_TRUE(source().ok()) << source().status().message();
       use(source);
     }
@@ -75,9 +73,8 @@ TEST_P(ShardsOf, AreTheWhole) {
         const int64_t begin = meta.n / 2 * rank / ranks * 2,
                       end = rank + 1 == ranks ? meta.n : meta.n / 2 * (rank + 1) / ranks * 2;
         if (begin == end) continue;
-        auto shard = make_shard(source().take(), begin, end - begin, 0, meta.k);
-        ASSERT_TRUE(shard.ok()) << shard.status().message();
-        const std::vector<float> part = decoded(*shard.value());
+        auto shard = must(make_shard(source().take(), begin, end - begin, 0, meta.k));
+        const std::vector<float> part = decoded(*shard);
         rows.insert(rows.end(), part.begin(), part.end());
       }
       ASSERT_EQ(rows.size(), whole.size());
@@ -103,17 +100,15 @@ TEST_P(ShardsOf, AreTheWhole) {
 }
 
 TEST(CheckpointShards, OfFloatsAreTheWhole) {
-  const auto opened = Checkpoint::open(data_path("float-f32"), MARLIN_LAYOUT_AUTO);
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
+  const auto opened = must(Checkpoint::open(data_path("float-f32"), MARLIN_LAYOUT_AUTO));
   for (const marlin_format format : {MARLIN_FORMAT_NONE, MARLIN_FLOAT16}) {
-    const auto source = [&] { return opened.value()->source(0, 0, {format, 0, false, {}}).take(); };
+    const auto source = [&] { return opened->source(0, 0, {format, 0, false, {}}).take(); };
     const WeightMeta meta = source()->meta();
     const std::vector<float> whole = decoded(*source());
     for (const int64_t first : {int64_t{1}, meta.k / 3, meta.k - 1}) {
       const int64_t count = std::min(meta.k / 2, meta.k - first);
-      const auto shard = make_shard(source(), 0, meta.n, first, count);
-      ASSERT_TRUE(shard.ok()) << shard.status().message();
-      const std::vector<float> part = decoded(*shard.value());
+      const auto shard = must(make_shard(source(), 0, meta.n, first, count));
+      const std::vector<float> part = decoded(*shard);
       for (int64_t at = 0; at < meta.n * count; ++at)
         ASSERT_EQ(part[static_cast<size_t>(at)], whole[static_cast<size_t>(at / count * meta.k + first + at % count)])
             << "columns from " << first << ", value " << at;

@@ -120,9 +120,8 @@ TEST(CheckpointSparse, RowsWithEitherMetadata) {
     o.scales = s.view;
     for (const Operand* meta : {&mask, &nibbles}) {
       o.sparse_meta = meta->view;
-      const auto source = make_source(o);
-      ASSERT_TRUE(source.ok()) << source.status().message();
-      EXPECT_TRUE(source.value()->meta().sparse);
+      const auto source = must(make_source(o));
+      EXPECT_TRUE(source->meta().sparse);
       const auto found = decode(o);
       EXPECT_EQ(found, drawn.values(8));
       for (const float v : found) EXPECT_FALSE(v == 0 && std::signbit(v)) << "an element that is not kept is +0";
@@ -402,22 +401,18 @@ TEST(CheckpointSparse, ShardsAndConcatenation) {
   o.scales = s.view;
   o.sparse_meta = m.view;
   const auto whole = drawn.values(8);
-  auto part = make_shard(make_source(o).take(), 2, 3, 8, 24);
-  ASSERT_TRUE(part.ok()) << part.status().message();
-  const auto found = decode_all(*part.value(), 2);
-  ASSERT_TRUE(found.ok());
+  auto part = must(make_shard(make_source(o).take(), 2, 3, 8, 24));
+  const auto found = must(decode_all(*part, 2));
   for (size_t r = 0; r < 3; ++r) {
-    for (size_t c = 0; c < 24; ++c) EXPECT_EQ(found.value()[r * 24 + c], whole[(r + 2) * 64 + c + 8]);
+    for (size_t c = 0; c < 24; ++c) EXPECT_EQ(found[r * 24 + c], whole[(r + 2) * 64 + c + 8]);
   }
   EXPECT_EQ(make_shard(make_source(o).take(), 0, 5, 2, 8).status().code(), MARLIN_E_SHAPE);
   std::vector<std::unique_ptr<WeightSource>> both;
   both.push_back(make_source(o).take());
   both.push_back(make_source(o).take());
-  const auto all = make_concat(std::move(both));
-  ASSERT_TRUE(all.ok());
-  const auto twice = decode_all(*all.value(), 4);
-  ASSERT_TRUE(twice.ok());
-  EXPECT_TRUE(std::equal(whole.begin(), whole.end(), twice.value().begin() + static_cast<ptrdiff_t>(whole.size())));
+  const auto all = must(make_concat(std::move(both)));
+  const auto twice = must(decode_all(*all, 4));
+  EXPECT_TRUE(std::equal(whole.begin(), whole.end(), twice.begin() + static_cast<ptrdiff_t>(whole.size())));
 }
 
 }  // namespace

@@ -72,34 +72,31 @@ TEST(SplitGguf, TensorsOfAllPartsAreOneCheckpoint) {
   second.tensor("blk.0.up.weight", {32, 3}, kQ40, q4);
   GgufWriter third = part(2, 3, 4, 8);
   third.tensor("blk.1.up.weight", {32, 2}, kQ80, q8);
-  const auto opened = open_files({{"m-00001-of-00003.gguf", first.file()},
-                                  {"m-00002-of-00003.gguf", second.file()},
-                                  {"m-00003-of-00003.gguf", third.file()}});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  const Checkpoint& checkpoint = *opened.value();
+  const auto checkpoint = must(open_files({{"m-00001-of-00003.gguf", first.file()},
+                                           {"m-00002-of-00003.gguf", second.file()},
+                                           {"m-00003-of-00003.gguf", third.file()}}));
   const auto bytes = [&](const char* name) {
-    const auto view = checkpoint.tensor(name);
+    const auto view = checkpoint->tensor(name);
     return view.ok() ? std::string(reinterpret_cast<const char*>(view.value().data), view.value().bytes) : "none";
   };
   EXPECT_EQ(bytes("norm"), "abcdefghijkl");
   EXPECT_EQ(bytes("x"), "1234");
   EXPECT_EQ(bytes("blk.0.up.weight"), q4);
   EXPECT_EQ(bytes("blk.1.up.weight"), q8);
-  ASSERT_EQ(checkpoint.layers().size(), 2u);
-  EXPECT_EQ(checkpoint.layers()[0].name, "blk.0.up.weight");
-  EXPECT_EQ(checkpoint.layers()[0].format, MARLIN_INT4);
-  EXPECT_EQ(checkpoint.layers()[1].format, MARLIN_INT8);
-  EXPECT_EQ(checkpoint.tensors().file_count(), 3u);
-  EXPECT_EQ(checkpoint.tensors().name(0), "norm") << "in the order of the parts";
-  EXPECT_EQ(checkpoint.tensors().name(3), "blk.1.up.weight");
+  ASSERT_EQ(checkpoint->layers().size(), 2u);
+  EXPECT_EQ(checkpoint->layers()[0].name, "blk.0.up.weight");
+  EXPECT_EQ(checkpoint->layers()[0].format, MARLIN_INT4);
+  EXPECT_EQ(checkpoint->layers()[1].format, MARLIN_INT8);
+  EXPECT_EQ(checkpoint->tensors().file_count(), 3u);
+  EXPECT_EQ(checkpoint->tensors().name(0), "norm") << "in the order of the parts";
+  EXPECT_EQ(checkpoint->tensors().name(3), "blk.1.up.weight");
 }
 
 TEST(SplitGguf, TheFirstPartMayBeEmpty) {
-  const auto opened = open_files(three());
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_EQ(opened.value()->tensors().size(), 2u);
-  EXPECT_TRUE(opened.value()->tensor("a").ok());
-  EXPECT_TRUE(opened.value()->tensor("b").ok());
+  const auto opened = must(open_files(three()));
+  EXPECT_EQ(opened->tensors().size(), 2u);
+  EXPECT_TRUE(opened->tensor("a").ok());
+  EXPECT_TRUE(opened->tensor("b").ok());
 }
 
 TEST(SplitGguf, APartThatIsMissing) {
@@ -196,15 +193,13 @@ TEST(SplitGguf, NamesOfParts) {
 /// The parts that another tool wrote; the first has no tensor.
 TEST(SplitGguf, OfAnotherTool) {
   const std::string folder = data_path("gguf-split");
-  const auto vectors = Checkpoint::open(folder + "/vectors.safetensors", MARLIN_LAYOUT_AUTO);
-  ASSERT_TRUE(vectors.ok()) << vectors.status().message();
+  const auto vectors = must(Checkpoint::open(folder + "/vectors.safetensors", MARLIN_LAYOUT_AUTO));
   for (const std::string& path : {folder, folder + "/model-00001-of-00003.gguf"}) {
-    const auto opened = Checkpoint::open(path, MARLIN_LAYOUT_AUTO);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    EXPECT_EQ(opened.value()->tensors().size(), 6u);
-    EXPECT_EQ(opened.value()->layers().size(), 3u);
+    const auto opened = must(Checkpoint::open(path, MARLIN_LAYOUT_AUTO));
+    EXPECT_EQ(opened->tensors().size(), 6u);
+    EXPECT_EQ(opened->layers().size(), 3u);
     for (const char* name : {"blk.0.ffn_norm.weight", "blk.1.ffn_norm.weight", "blk.2.ffn_norm.weight"}) {
-      const auto found = opened.value()->tensor(name), expected = vectors.value()->tensor(name);
+      const auto found = opened->tensor(name), expected = vectors->tensor(name);
       ASSERT_TRUE(found.ok() && expected.ok()) << name;
       ASSERT_EQ(found.value().bytes, expected.value().bytes);
       EXPECT_EQ(std::memcmp(found.value().data, expected.value().data, found.value().bytes), 0) << name;
@@ -221,9 +216,8 @@ TEST(SplitGguf, WhichFileOfAFolder) {
   };
   const auto open = [&] { return Checkpoint::open(scratch.at(""), MARLIN_LAYOUT_AUTO); };
   add(three());
-  const auto opened = open();
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_EQ(opened.value()->tensors().size(), 2u);
+  const auto opened = must(open());
+  EXPECT_EQ(opened->tensors().size(), 2u);
 
   std::filesystem::remove(scratch.at("m-00001-of-00003.gguf"));
   EXPECT_THAT(open().status(), Fails(MARLIN_E_FILE, HasSubstr("m-00001-of-00003.gguf")));
@@ -249,18 +243,15 @@ TEST(SplitGguf, QuantizedToOneFile) {
   second.tensor("norm", {1}, kF32, "1234");
   write_file(scratch.at("m-00001-of-00002.gguf"), first.file());
   write_file(scratch.at("m-00002-of-00002.gguf"), second.file());
-  const auto input = Checkpoint::open(scratch.at("m-00001-of-00002.gguf"), MARLIN_LAYOUT_AUTO);
-  ASSERT_TRUE(input.ok()) << input.status().message();
+  const auto input = must(Checkpoint::open(scratch.at("m-00001-of-00002.gguf"), MARLIN_LAYOUT_AUTO));
   for (const char* name : {"out.gguf", "out.safetensors"}) {
     ConvertOptions options;
     options.format = MARLIN_MXFP4;
-    options.layers = {find_layer(*input.value(), "a.weight")};
-    const Status converted = convert_checkpoint(*input.value(), scratch.at(name), options);
-    ASSERT_TRUE(converted.ok()) << converted.message();
-    const auto output = Checkpoint::open(scratch.at(name), MARLIN_LAYOUT_AUTO);
-    ASSERT_TRUE(output.ok()) << output.status().message();
-    EXPECT_EQ(output.value()->layers()[0].format, MARLIN_MXFP4);
-    EXPECT_TRUE(output.value()->tensor("norm").ok());
+    options.layers = {find_layer(*input, "a.weight")};
+    must(convert_checkpoint(*input, scratch.at(name), options));
+    const auto output = must(Checkpoint::open(scratch.at(name), MARLIN_LAYOUT_AUTO));
+    EXPECT_EQ(output->layers()[0].format, MARLIN_MXFP4);
+    EXPECT_TRUE(output->tensor("norm").ok());
   }
   const std::string written = read_file(scratch.at("out.gguf"));
   EXPECT_THAT(written, AllOf(HasSubstr("general.architecture"), HasSubstr("llama"), Not(HasSubstr("split."))));

@@ -49,22 +49,20 @@ using Value = std::function<float(int64_t n, int64_t k)>;
 
 /// The whole matrix, and a part of it that begins inside a group.
 void expect_values(const std::vector<TestTensor>& tensors, marlin_format format, const Value& expected) {
-  const auto opened = open_tensors(tensors);
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  const Layer layer = opened.value()->layers()[0];
+  const auto opened = must(open_tensors(tensors));
+  const Layer layer = opened->layers()[0];
   ASSERT_TRUE(layer.status.ok()) << layer.status.message();
   EXPECT_EQ(layer.format, format);
   EXPECT_EQ(layer.group_size, kG);
-  auto source = opened.value()->source(0, 0, {}).take();
+  auto source = opened->source(0, 0, {}).take();
   for (const int64_t stripe : {int64_t{1}, kN}) {
     const auto values = decode_all(*source, stripe).value();
     for (int64_t n = 0; n < kN; ++n)
       for (int64_t k = 0; k < kK; ++k) ASSERT_EQ(values[static_cast<size_t>(n * kK + k)], expected(n, k)) << n << " " << k;
   }
   for (const int64_t first : {kG, int64_t{8}}) {
-    const auto part = make_shard(opened.value()->source(0, 0, {}).take(), 1, 2, first, kK - first);
-    ASSERT_TRUE(part.ok()) << part.status().message();
-    const auto values = decode_all(*part.value()).value();
+    const auto part = must(make_shard(opened->source(0, 0, {}).take(), 1, 2, first, kK - first));
+    const auto values = decode_all(*part).value();
     for (int64_t n = 1; n < kN; ++n)
       for (int64_t k = first; k < kK; ++k)
         ASSERT_EQ(values[static_cast<size_t>((n - 1) * (kK - first) + k - first)], expected(n, k)) << n << " " << k;
@@ -105,10 +103,9 @@ TEST(CheckpointTorchao, UnreadKindsNameTheReason) {
                           const char* what) {
     tensors[changed] = std::move(to);
     tensors.push_back({"other.weight", "F16", "1,2", std::string(4, '\0')});
-    const auto opened = open_tensors(tensors);
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    const auto opened = must(open_tensors(tensors));
     size_t listed = 0;
-    for (const Layer& layer : opened.value()->layers()) {
+    for (const Layer& layer : opened->layers()) {
       if (layer.name != "l") continue;
       ++listed;
       EXPECT_THAT(layer.status, Fails(code, AllOf(HasSubstr("f.safetensors: byte "), HasSubstr(what))));

@@ -119,10 +119,9 @@ TEST(PythonJson, OfConfigsAndIndexes) {
   const char* config =
       R"({"quantization_config":{"quant_method":"gptq","bits":4},"time_step_limit":[0.0,Infinity],"a":{"b":1,"c":2},
       "rope_theta":1e4,"quantization_config":{"quant_method":"gptq","bits":3},"a":{"b":-Infinity},"rope_theta":NaN})";
-  const auto opened = open_memory({{"model.safetensors", file}, {"config.json", config}});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  EXPECT_TRUE(opened.value()->layers()[0].status.ok());
-  const ValueTable& values = opened.value()->values();
+  const auto opened = must(open_memory({{"model.safetensors", file}, {"config.json", config}}));
+  EXPECT_TRUE(opened->layers()[0].status.ok());
+  const ValueTable& values = opened->values();
   EXPECT_EQ(values.repeated(), std::nullopt);
   EXPECT_TRUE(values.find("a.b") && values.find("rope_theta") && values.find("time_step_limit"));
   EXPECT_FALSE(values.find("a.c")) << "the first object of the key has gone with its members";
@@ -179,17 +178,15 @@ TEST(SafetensorsTypes, ThatAreUnknownAreListedAndTheOthersRead) {
       std::string data(bytes, static_cast<char>('a' + i));
       tensors.push_back({std::to_string(i) + ".weight", known ? "F32" : kNames[chance() % 8], known ? "2,3" : "2,30", data});
     }
-    const auto opened = open_memory({{"m.safetensors", safetensors(tensors)}});
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    const Checkpoint& checkpoint = *opened.value();
-    ASSERT_EQ(checkpoint.layers().size(), tensors.size());
+    const auto checkpoint = must(open_memory({{"m.safetensors", safetensors(tensors)}}));
+    ASSERT_EQ(checkpoint->layers().size(), tensors.size());
     for (const TestTensor& t : tensors) {
-      const Layer layer = checkpoint.layers()[find_layer(checkpoint, t.name.substr(0, 1))];
+      const Layer layer = checkpoint->layers()[find_layer(*checkpoint, t.name.substr(0, 1))];
       EXPECT_EQ(layer.status.ok(), t.dtype == "F32") << layer.status.message();
       if (t.dtype != "F32") {
         EXPECT_THAT(layer.status.message(), HasSubstr("type " + t.dtype));
       }
-      const TensorView view = checkpoint.tensor(t.name).value();
+      const TensorView view = checkpoint->tensor(t.name).value();
       EXPECT_EQ(std::string(reinterpret_cast<const char*>(view.data), view.bytes), t.data);
     }
   }
@@ -273,13 +270,11 @@ TEST(GgufTensors, OfUnknownTypesAreListedAndTheOthersRead) {
       data[i] = unknown[i] != 0 ? bytes_by_chance(chance, chance() % 300) : bytes_by_chance(chance, 36);
       writer.tensor(names[i], {unknown[i] != 0 ? 33 : 32, 2}, unknown[i] != 0 ? unknown[i] : 2, data[i]);
     }
-    const auto opened = open_memory({{"m.gguf", writer.file()}});
-    ASSERT_TRUE(opened.ok()) << opened.status().message();
-    const Checkpoint& checkpoint = *opened.value();
-    ASSERT_EQ(checkpoint.layers().size(), count);
+    const auto checkpoint = must(open_memory({{"m.gguf", writer.file()}}));
+    ASSERT_EQ(checkpoint->layers().size(), count);
     for (uint32_t i = 0; i < count; ++i) {
-      const Layer layer = checkpoint.layers()[find_layer(checkpoint, names[i])];
-      const TensorView view = checkpoint.tensor(names[i]).value();
+      const Layer layer = checkpoint->layers()[find_layer(*checkpoint, names[i])];
+      const TensorView view = checkpoint->tensor(names[i]).value();
       EXPECT_EQ(std::memcmp(view.data, data[i].data(), data[i].size()), 0);
       if (unknown[i] == 0) {
         EXPECT_TRUE(layer.status.ok()) << layer.status.message();
@@ -395,9 +390,8 @@ TEST_F(WholeFolder, AWholeFileBesideOthers) {
   EXPECT_EQ(found(), "a ");
   write_shard("consolidated.safetensors", "b");
   EXPECT_EQ(found(), "a | not opened: consolidated.safetensors: the folder's main file is another");
-  const auto named = Checkpoint::open(folder_.at("model.safetensors"), MARLIN_LAYOUT_AUTO);
-  ASSERT_TRUE(named.ok());
-  EXPECT_FALSE(named.value()->values().find("marlin.note").has_value()) << "it was asked for";
+  const auto named = must(Checkpoint::open(folder_.at("model.safetensors"), MARLIN_LAYOUT_AUTO));
+  EXPECT_FALSE(named->values().find("marlin.note").has_value()) << "it was asked for";
 }
 
 TEST_F(WholeFolder, ShardsThatTheIndexDoesNotName) {

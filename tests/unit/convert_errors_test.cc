@@ -245,8 +245,7 @@ TEST_F(Convert, WhatTheHostHearsIsPrintable) {
   ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4, {});
   how.layers = {0, 1};
   how.skip_unfit = true;
-  const Status status = convert_checkpoint(*input_, scratch_.at("out.gguf"), how);
-  ASSERT_TRUE(status.ok()) << status.message();
+  must(convert_checkpoint(*input_, scratch_.at("out.gguf"), how));
   ASSERT_EQ(heard_.log.size(), 1u);
   EXPECT_THAT(heard_.log[0], HasSubstr("a\\x1b[2J\\x0a\\xff\\u202e"));
   EXPECT_THAT(heard_.names, ::testing::Contains(HasSubstr("\x1b"))) << "names are as in the file";

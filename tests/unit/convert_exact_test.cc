@@ -72,16 +72,15 @@ class Exact : public ::testing::TestWithParam<Case> {
   }
 
   void expect_same(const std::string& out, marlin_format format, int64_t group) {
-    const auto output = Checkpoint::open(scratch_.at(out), MARLIN_LAYOUT_AUTO);
-    ASSERT_TRUE(output.ok()) << output.status().message();
-    EXPECT_EQ(output.value()->layers()[0].format, format);
+    const auto output = must(Checkpoint::open(scratch_.at(out), MARLIN_LAYOUT_AUTO));
+    EXPECT_EQ(output->layers()[0].format, format);
     if (group != 0) {
-      EXPECT_EQ(output.value()->layers()[0].group_size, group);
+      EXPECT_EQ(output->layers()[0].group_size, group);
     }
-    ASSERT_EQ(output.value()->layers().size(), input_->layers().size());
+    ASSERT_EQ(output->layers().size(), input_->layers().size());
     for (size_t i = 0; i < input_->layers().size(); ++i) {
       if (input_->layers()[i].format == MARLIN_FORMAT_NONE) continue;
-      const auto got = values(*output.value(), i), want = values(*input_, i);
+      const auto got = values(*output, i), want = values(*input_, i);
       ASSERT_EQ(got.size(), want.size());
       for (size_t j = 0; j < got.size(); ++j) {
         ASSERT_EQ(std::bit_cast<uint32_t>(got[j]), std::bit_cast<uint32_t>(want[j]))
@@ -142,8 +141,7 @@ TEST_P(Mixed, GoesToMlxAsExactlyAsItCan) {
   options.format = MARLIN_UINT8;
   for (size_t i = 0; i < input->layers().size(); ++i) options.layers.push_back(i);
   options.host = heard_.host();
-  const Status status = convert_checkpoint(*input, scratch_.at("out"), options);
-  ASSERT_TRUE(status.ok()) << status.message();
+  must(convert_checkpoint(*input, scratch_.at("out"), options));
   const auto output = Checkpoint::open(scratch_.at("out"), MARLIN_LAYOUT_AUTO).take();
   size_t exact = 0;
   for (size_t i = 0; i < input->layers().size(); ++i) {

@@ -24,9 +24,7 @@ namespace metal_marlin {
 namespace {
 
 std::string rewritten(std::string_view config) {
-  const auto text = config_text(config, "quantization", [](JsonWriter& out) { out.begin('{').end('}'); });
-  EXPECT_TRUE(text.ok()) << text.status().message();
-  return text.ok() ? text.value() : "";
+  return must(config_text(config, "quantization", [](JsonWriter& out) { out.begin('{').end('}'); }));
 }
 
 TEST(ConfigText, HasTheNewQuantizationInPlaceOfTheOld) {
@@ -160,15 +158,14 @@ TEST(CompressedTensors, NibblesBehindTheLastRowAreZero) {
   meta.n = 5, meta.k = 64, meta.group_size = 32, meta.groups = 2;
   meta.zero_kind = ZeroKind::integer;
   const LayoutEncoder encoder = layout_row(LayoutId::compressed_tensors).encoder();
-  const auto tensors = encoder.tensors(meta, 1);
-  ASSERT_TRUE(tensors.ok()) << tensors.status().message();
+  const auto tensors = must(encoder.tensors(meta, 1));
   Stripe stripe;
   stripe.codes.assign(6 * 64, 5);
   stripe.scales.assign(6 * 2 * 2, 0x3c);
   stripe.zeros.assign(6 * 2, 15);  // of one row more
   std::vector<uint32_t> zeros;
   const TensorWriter out = [&](size_t tensor, uint64_t, std::span<const std::byte> bytes) {
-    if (tensors.value()[tensor].role == TensorRole::zeros) {
+    if (tensors[tensor].role == TensorRole::zeros) {
       zeros.resize(bytes.size() / 4);
       std::memcpy(zeros.data(), bytes.data(), bytes.size());
     }
@@ -211,8 +208,7 @@ TEST(Encoders, EndWhereAWriteFails) {
     if (kind.format == MARLIN_NVFP4) meta.tensor_scales = {{0, 1}};
     const LayoutEncoder encoder = layout_row(kind.layout).encoder();
     ASSERT_TRUE(encoder.check(meta).ok()) << encoder.check(meta).message();
-    const auto tensors = encoder.tensors(meta, 1);
-    ASSERT_TRUE(tensors.ok()) << tensors.status().message();
+    const auto tensors = must(encoder.tensors(meta, 1));
     Stripe stripe;
     stripe.codes.assign(kRows * kColumns, 1);
     stripe.scales.assign(static_cast<size_t>(kRows * meta.groups) * scale_bytes(meta.scale_type), 0x3c);
@@ -228,7 +224,7 @@ TEST(Encoders, EndWhereAWriteFails) {
       if (status.ok()) status = one->finish(out);
       if (calls <= fail_at) {
         EXPECT_TRUE(status.ok()) << status.message();
-        EXPECT_EQ(static_cast<size_t>(calls), tensors.value().size()) << "each tensor in one piece";
+        EXPECT_EQ(static_cast<size_t>(calls), tensors.size()) << "each tensor in one piece";
         break;
       }
       EXPECT_EQ(calls, fail_at + 1) << "no write behind the one that failed";

@@ -6,6 +6,7 @@
 #include <ostream>
 
 #include "convert_files.h"
+#include "must.h"
 
 namespace metal_marlin::convert_round_trip_tests {
 namespace {
@@ -91,9 +92,8 @@ class RoundTrip : public ::testing::TestWithParam<Case> {
                                : c.dtype == std::string("F16") ? MARLIN_F16
                                                                : MARLIN_BF16;
     const FloatMatrix matrix{floats_.data(), dtype, c.n, c.k, c.k, "floats"};
-    const auto source = made(matrix, output.layers()[0].group_size);
-    EXPECT_TRUE(source.ok()) << source.status().message();
-    std::vector<float> values = testing::decode_all(*source.value()).value();
+    const auto source = must(made(matrix, output.layers()[0].group_size));
+    std::vector<float> values = testing::decode_all(*source).value();
     // The FP4 codes of ggml have no negative zero.
     if (gguf() && (c.format == MARLIN_MXFP4 || c.format == MARLIN_NVFP4)) {
       for (float& v : values) v = v == 0 ? 0.0f : v;
@@ -112,25 +112,22 @@ TEST_P(RoundTrip, ReadsBackBitForBit) {
   const Case& c = GetParam();
   const Status status = convert_checkpoint(*input_, scratch_.at("out"), options());
   ASSERT_TRUE(status.ok()) << status.message();
-  const auto opened = Checkpoint::open(scratch_.at("out"), MARLIN_LAYOUT_AUTO);
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  const Checkpoint& output = *opened.value();
-  ASSERT_EQ(output.layers().size(), 1u);
-  const Layer& layer = output.layers()[0];
+  const auto output = must(Checkpoint::open(scratch_.at("out"), MARLIN_LAYOUT_AUTO));
+  ASSERT_EQ(output->layers().size(), 1u);
+  const Layer& layer = output->layers()[0];
   ASSERT_TRUE(layer.status.ok()) << layer.status.message();
   EXPECT_EQ(layer.name, std::string(kLayer) + (gguf() ? ".weight" : ""));
   EXPECT_EQ(layer.format, c.format);
   EXPECT_EQ(layer.n, c.n);
   EXPECT_EQ(layer.k, c.k);
-  const auto source = output.source(0, 0, {});
-  ASSERT_TRUE(source.ok()) << source.status().message();
-  const auto got = testing::decode_all(*source.value()).value(), want = expected(output);
+  const auto source = must(output->source(0, 0, {}));
+  const auto got = testing::decode_all(*source).value(), want = expected(*output);
   ASSERT_EQ(got.size(), want.size());
   for (size_t i = 0; i < got.size(); ++i) {
     ASSERT_EQ(std::bit_cast<uint32_t>(got[i]), std::bit_cast<uint32_t>(want[i]))
         << "row " << i / c.k << ", column " << i % c.k << ": " << got[i] << " and not " << want[i];
   }
-  EXPECT_EQ(testing::tensor_data(output, "model.norm.weight"), testing::bytes_of<float>({1, 2, 3}));
+  EXPECT_EQ(testing::tensor_data(*output, "model.norm.weight"), testing::bytes_of<float>({1, 2, 3}));
 }
 
 TEST_P(RoundTrip, TheHostHearsWhatWasDone) {

@@ -41,11 +41,7 @@ class CpuBackendTest : public testing::Test {
     packed_ = pack(*backend_, MARLIN_INT4, 200, 300);
   }
 
-  static std::unique_ptr<Backend> make(const BackendOptions& options) {
-    auto made = create_backend(options);
-    EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.take();
-  }
+  static std::unique_ptr<Backend> make(const BackendOptions& options) { return must(create_backend(options)); }
 
   std::unique_ptr<PackedWeights> pack(Backend& backend, marlin_format format, int64_t n, int64_t k) {
     WeightMeta& meta = source_.mutable_meta();
@@ -58,9 +54,7 @@ class CpuBackendTest : public testing::Test {
     meta.group_size = row.default_group;
     set_groups(meta, Order::plain, random_);
     fill_randomly(source_, random_, true);
-    auto packed = backend.pack(source_);
-    EXPECT_TRUE(packed.ok()) << packed.status().message();
-    return packed.take();
+    return must(backend.pack(source_));
   }
 
   /// Operands of one product with random A; c starts as 99.
@@ -110,8 +104,7 @@ TEST_F(CpuBackendTest, PreparedCallsDoNotAllocate) {
           problem.a.rows = problem.c.rows = m;
           plan = backend_->plan(problem).value();
         }
-        const Status status = backend_->gemm(s, products);
-        ASSERT_TRUE(status.ok()) << status.message();
+        must(backend_->gemm(s, products));
       }
       EXPECT_EQ(host_.calls.load(), from_host);
       EXPECT_EQ(counting_new::calls.load(), from_new);
@@ -150,10 +143,9 @@ TEST_F(CpuBackendTest, ScratchIsBoundedForAnyM) {
 
 TEST_F(CpuBackendTest, ExplainsTheChoice) {
   Operands o = operands(*packed_, 4);
-  const auto text = plan_and_explain(*backend_, o.problem);
-  ASSERT_TRUE(text.ok());
-  EXPECT_THAT(text.value(), StartsWith("kernel: "));
-  EXPECT_THAT(text.value(), HasSubstr("\nthreads: 3\n"));
+  const auto text = must(plan_and_explain(*backend_, o.problem));
+  EXPECT_THAT(text, StartsWith("kernel: "));
+  EXPECT_THAT(text, HasSubstr("\nthreads: 3\n"));
   o.problem.compute = MARLIN_COMPUTE_FP8;
   EXPECT_EQ(plan_and_explain(*backend_, o.problem).status().code(), MARLIN_E_UNSUPPORTED);
   EXPECT_EQ(backend_->plan(o.problem).status().code(), MARLIN_E_UNSUPPORTED);

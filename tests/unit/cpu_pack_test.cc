@@ -66,9 +66,7 @@ class Packing : public testing::Test {
   }
 
   std::unique_ptr<CpuWeights> pack(const WeightSource& source) {
-    auto packed = pack_weights(source, Allocator::system(), pool_);
-    EXPECT_TRUE(packed.ok()) << packed.status().message();
-    return packed.take();
+    return must(pack_weights(source, Allocator::system(), pool_));
   }
 
   const unsigned seed_;
@@ -241,10 +239,8 @@ TEST_F(Packing, EveryPartitionGivesTheSameBytes) {
   for (uint32_t threads = 0; threads < 5; ++threads) {
     ThreadPool pool(threads);
     TaskRunner* const runner = threads == 0 ? static_cast<TaskRunner*>(&serial) : &pool;
-    const auto again = pack_weights(source, Allocator::system(), *runner);
-    ASSERT_TRUE(again.ok());
-    const CpuWeights& other = *again.value();
-    EXPECT_EQ(std::memcmp(packed->data.data(), other.data.data(), static_cast<size_t>(packed->layout.bytes())), 0);
+    const auto other = must(pack_weights(source, Allocator::system(), *runner));
+    EXPECT_EQ(std::memcmp(packed->data.data(), other->data.data(), static_cast<size_t>(packed->layout.bytes())), 0);
   }
 }
 
@@ -390,9 +386,8 @@ TEST_F(Packing, HoldsOneStripeAThread) {
                        [](void*, void* p, size_t) { std::free(p); }, &given};
   const size_t before = counting_new::live;
   counting_new::peak = before;
-  const auto packed = pack_weights(source, host, pool_);
-  ASSERT_TRUE(packed.ok());
-  EXPECT_EQ(given.load(), static_cast<size_t>(packed.value()->layout.bytes()));
+  const auto packed = must(pack_weights(source, host, pool_));
+  EXPECT_EQ(given.load(), static_cast<size_t>(packed->layout.bytes()));
   EXPECT_LT(counting_new::peak - before, size_t{pool_.width()} * 64 * (8192 + 256) + (size_t{1} << 16));
   EXPECT_LT(counting_new::live - before, size_t{1} << 16);
 }

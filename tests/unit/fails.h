@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/status.h"
+#include "must.h"
 
 namespace metal_marlin {
 

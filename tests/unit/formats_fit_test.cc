@@ -118,10 +118,9 @@ TEST_P(Peers, BadWeightsAreErrors) {
                                    std::pair{3e38f, "w[1, 0]: expected weights whose scales"}}) {
     std::vector<float> w = normal(512, 3);
     w[256 + 7] = bad;
-    const auto source = make_fitted({w.data(), MARLIN_F32, 2, 256, 256, "w"}, meta, {});
-    ASSERT_TRUE(source.ok());
+    const auto source = must(make_fitted({w.data(), MARLIN_F32, 2, 256, 256, "w"}, meta, {}));
     Stripe stripe;
-    EXPECT_THAT(source.value()->read(0, 2, stripe), Fails(MARLIN_E_FORMAT, HasSubstr(words))) << GetParam().type << " " << bad;
+    EXPECT_THAT(source->read(0, 2, stripe), Fails(MARLIN_E_FORMAT, HasSubstr(words))) << GetParam().type << " " << bad;
   }
 }
 

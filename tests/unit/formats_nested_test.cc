@@ -176,12 +176,11 @@ TEST(NestedScales, ShardsAreTheWhole) {
     for (const auto& [first, count] : {std::pair<int64_t, int64_t>{0, 256}, {256, 256}, {64, 448}, {192, 64}, {32, 100}}) {
       auto source = nested_source(7, 512, 64, factor_groups, random);
       const std::vector<float> whole = decoded_nested(*source);
-      auto shard = make_shard(std::move(source), 2, 4, first, count);
-      ASSERT_TRUE(shard.ok()) << shard.status().message();
-      if (shard.value()->meta().group_index.empty()) {
-        EXPECT_TRUE(has_the_promised_runs(*shard.value()));
+      auto shard = must(make_shard(std::move(source), 2, 4, first, count));
+      if (shard->meta().group_index.empty()) {
+        EXPECT_TRUE(has_the_promised_runs(*shard));
       }
-      const std::vector<float> part = decoded_nested(*shard.value());
+      const std::vector<float> part = decoded_nested(*shard);
       for (int64_t r = 0; r < 4; ++r)
         for (int64_t k = 0; k < count; ++k)
           ASSERT_EQ(part[static_cast<size_t>(r * count + k)], whole[static_cast<size_t>((r + 2) * 512 + first + k)]);
@@ -197,11 +196,10 @@ TEST(NestedScales, PartsKeepTheirOffsets) {
     const std::vector<float> values = decoded_nested(*parts.back());
     expected.insert(expected.end(), values.begin(), values.end());
   }
-  const auto joined = make_concat(std::move(parts));
-  ASSERT_TRUE(joined.ok()) << joined.status().message();
-  EXPECT_EQ(joined.value()->meta().factor_groups, 2);
-  EXPECT_TRUE(has_the_promised_runs(*joined.value()));
-  EXPECT_EQ(decoded_nested(*joined.value()), expected);
+  const auto joined = must(make_concat(std::move(parts)));
+  EXPECT_EQ(joined->meta().factor_groups, 2);
+  EXPECT_TRUE(has_the_promised_runs(*joined));
+  EXPECT_EQ(decoded_nested(*joined), expected);
 }
 
 TEST(NestedScales, PartsWithOtherMapsAreRefused) {
@@ -233,10 +231,9 @@ TEST(NestedScales, ThePanelsOfTheCpuHaveTheFilesSize) {
   std::mt19937 random(20261201);
   const auto source = nested_source(256, 4096, 64, 64, random);
   SequentialRunner runner;
-  const auto packed = cpu::pack_weights(*source, Allocator::system(), runner);
-  ASSERT_TRUE(packed.ok()) << packed.status().message();
+  const auto packed = must(cpu::pack_weights(*source, Allocator::system(), runner));
   constexpr uint64_t kElements = 256 * 4096, kFile = kElements / 2 + kElements / 64 + kElements / 16384 * 4 + 256 * 4;
-  EXPECT_LE(packed.value()->bytes() * 100, kFile * 101);
+  EXPECT_LE(packed->bytes() * 100, kFile * 101);
 }
 
 TEST(NestedScales, CheckMetaNamesWhatIsMissing) {

@@ -195,16 +195,15 @@ TEST(BlocksOfRows, GiveWhatOneBlockGives) {
   const CpuFeatures features = this_machine();
   const TestWeights w = random_weights(kInt4, 5, 30000, rng);
   Operands o = make_operands(w, 150, MARLIN_F32, MARLIN_F32, rng);
-  auto plan = plan_gemm(o.problem, 150, {features, ""});
-  ASSERT_TRUE(plan.ok());
-  ASSERT_LT(plan.value().m_block, 150) << "the test needs an M that is cut into blocks";
+  auto plan = must(plan_gemm(o.problem, 150, {features, ""}));
+  ASSERT_LT(plan.m_block, 150) << "the test needs an M that is cut into blocks";
   run(o.problem, features, "", 2);
   const std::vector<float> all = results(o.problem);
   for (int64_t r = 0; r < 150 - 17; r += 13) {
     GemmProblem some = o.problem;
     some.a.data = o.a.data() + static_cast<size_t>(r * some.a.stride) * 4;
     some.a.rows = some.c.rows = 17;  // more than one tile, so that K is in one part, too
-    run(some, features, plan.value().row->name, 1);
+    run(some, features, plan.row->name, 1);
     for (int64_t c = 0; c < 5; ++c) ASSERT_EQ(element(some.c, 0, c), all[static_cast<size_t>(r * 5 + c)]) << r;
   }
 }

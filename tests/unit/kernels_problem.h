@@ -21,6 +21,7 @@
 #include "core/shapes.h"
 #include "formats/codecs.h"
 #include "kernels/guarded.h"
+#include "must.h"
 #include "problem/weights.h"
 
 namespace metal_marlin::cpu {
@@ -194,9 +195,8 @@ inline Operands make_operands(const TestWeights& w, int64_t m, marlin_dtype a_ty
 }
 
 inline void run(const GemmProblem& problem, const CpuFeatures& features, std::string_view kernel, uint32_t width) {
-  auto plan = plan_gemm(problem, problem.a.rows, {features, kernel});
-  ASSERT_TRUE(plan.ok()) << plan.status().message();
-  const PlannedGemm products[] = {{problem, Plan(plan.value())}};
+  auto plan = must(plan_gemm(problem, problem.a.rows, {features, kernel}));
+  const PlannedGemm products[] = {{problem, Plan(plan)}};
   const guarded::Memory scratch(scratch_bytes(products), guarded::Edge::end);
   SerialRunner runner(width);
   run_gemm(products, {scratch.data(), scratch.size()}, runner);

@@ -81,16 +81,15 @@ class Batch {
     problem.c.data = operands_.c.data() + static_cast<size_t>(first) * c_row;
     problem.a.rows = problem.c.rows = count;
     std::fill_n(operands_.c.data(), operands_.c.size(), std::byte{0x5a});
-    auto plan = plan_gemm(problem, count, rules);
-    EXPECT_TRUE(plan.ok()) << plan.status().message();
-    const PlannedGemm products[] = {{problem, Plan(plan.value())}};
+    const auto plan = must(plan_gemm(problem, count, rules));
+    const PlannedGemm products[] = {{problem, Plan(plan)}};
     const guarded::Memory scratch(scratch_bytes(products), guarded::Edge::end);
     SerialRunner runner(1 + static_cast<uint32_t>(count % 3));
     run_gemm(products, {scratch.data(), scratch.size()}, runner);
     std::vector<std::string> bits;
     for (int64_t r = 0; r < count; ++r)
       bits.emplace_back(static_cast<const char*>(problem.c.data) + static_cast<size_t>(r) * c_row, bytes);
-    kernels.insert(plan.value().row->name);
+    kernels.insert(plan.row->name);
     return bits;
   }
 
@@ -160,9 +159,8 @@ TEST(RowInvariantKernels, KeepTheirPartsOfK) {
         if (!is_in_turn(turn++)) continue;
         Batch batch(kind, kFew, 20, 1700, form.compute, form.a_type);
         for (const int64_t m : {1, 50}) {
-          const auto plan = plan_gemm(batch.problem(), m, {level});
-          ASSERT_TRUE(plan.ok());
-          ASSERT_EQ(plan.value().k_parts, 2);
+          const auto plan = must(plan_gemm(batch.problem(), m, {level}));
+          ASSERT_EQ(plan.k_parts, 2);
         }
         ASSERT_EQ(first_that_differs(batch, kFew, {level}, {level}, &products), 0)
             << level.name << ", " << batch.describe() << ", compute " << form.compute << ", A " << form.a_type;
@@ -207,9 +205,8 @@ TEST(RowInvariantKernels, AnotherOrderForOneRowIsSeen) {
   const CpuFeatures level = this_machine();
   int products = 0;
   Batch planted(kInt4, 40, 70, 700, MARLIN_COMPUTE_DEFAULT, MARLIN_F32);
-  const auto own = plan_gemm(planted.problem(), 1, {level});
-  ASSERT_TRUE(own.ok());
-  if (own.value().row->order != AddOrder::portable) {
+  const auto own = must(plan_gemm(planted.problem(), 1, {level}));
+  if (own.row->order != AddOrder::portable) {
     const PlanRules another{level, "cpu_generic_gemv_any_f32"};
     EXPECT_EQ(first_that_differs(planted, 40, another, {level}, &products), 1);
   }

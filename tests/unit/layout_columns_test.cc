@@ -30,13 +30,11 @@ void expect_columns(const LayoutOperands& o, int64_t first, int64_t count) {
   auto source = make_source(o).take();
   ASSERT_EQ(first % source->column_unit(), 0);
   source->narrow(first, count);
-  const auto part = decode_all(*source, 3);
-  ASSERT_TRUE(part.ok()) << part.status().message();
-  ASSERT_EQ(part.value().size(), static_cast<size_t>(o.n * count));
+  const auto part = must(decode_all(*source, 3));
+  ASSERT_EQ(part.size(), static_cast<size_t>(o.n * count));
   for (int64_t n = 0; n < o.n; ++n)
     for (int64_t k = 0; k < count; ++k)
-      ASSERT_EQ(part.value()[static_cast<size_t>(n * count + k)], whole[static_cast<size_t>(n * o.k + first + k)])
-          << n << ", " << k;
+      ASSERT_EQ(part[static_cast<size_t>(n * count + k)], whole[static_cast<size_t>(n * o.k + first + k)]) << n << ", " << k;
 }
 
 constexpr int64_t kN = 8, kK = 128, kGroup = 32, kGroups = kK / kGroup;
@@ -127,9 +125,8 @@ TEST(LayoutColumns, OfAwqGemv) {
 TEST(LayoutColumns, OfFloats) {
   std::string values;
   for (int i = 0; i < 16; ++i) append(values, static_cast<float>(i));
-  const auto opened = open_memory({{"f.safetensors", safetensors({{"a.weight", "F32", "2,8", values}})}});
-  ASSERT_TRUE(opened.ok()) << opened.status().message();
-  auto source = opened.value()->source(0, 0, {}).take();
+  const auto opened = must(open_memory({{"f.safetensors", safetensors({{"a.weight", "F32", "2,8", values}})}}));
+  auto source = opened->source(0, 0, {}).take();
   source->narrow(3, 2);
   EXPECT_EQ(decode_all(*source).value(), (std::vector<float>{3, 4, 11, 12}));
 }

@@ -28,18 +28,14 @@ class Blocks : public ::testing::TestWithParam<const GgufType*> {
   }
 
   std::unique_ptr<WeightSource> read(const Operand& values) const {
-    auto source = read_layout(layout_row(LayoutId::gguf), operands_of(values), Depth::full);
-    EXPECT_TRUE(source.ok()) << source.status().message();
-    return source.ok() ? source.take() : nullptr;
+    return must(read_layout(layout_row(LayoutId::gguf), operands_of(values), Depth::full));
   }
 
   /// The blocks of a source, written in two stripes.
   std::vector<uint8_t> write(const WeightSource& source) const {
     const LayoutEncoder encoder = layout_row(LayoutId::gguf).encoder();
     EXPECT_TRUE(encoder.check(source.meta()).ok()) << encoder.check(source.meta()).message();
-    const auto tensors = encoder.tensors(source.meta(), 1);
-    EXPECT_TRUE(tensors.ok()) << tensors.status().message();
-    EXPECT_EQ(tensors.value()[0].type, type().element.name);
+    EXPECT_EQ(must(encoder.tensors(source.meta(), 1))[0].type, type().element.name);
     std::vector<uint8_t> written(kRows * row_bytes());
     const TensorWriter out = [&](size_t tensor, uint64_t offset, std::span<const std::byte> bytes) {
       if (tensor == 0) std::memcpy(written.data() + offset, bytes.data(), bytes.size());
@@ -77,10 +73,9 @@ TEST_P(Blocks, HoldEveryCodeOfTheFormat) {
     const Operand values("values", MARLIN_U8, {1, static_cast<int64_t>(bytes.size())}, bytes);
     LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, type().block->format, 1, elements, 0, values);
     o.values.type_name = type().element.name;
-    const auto source = read_layout(layout_row(LayoutId::gguf), o, Depth::full);
-    ASSERT_TRUE(source.ok()) << source.status().message();
+    const auto source = must(read_layout(layout_row(LayoutId::gguf), o, Depth::full));
     Stripe again;
-    ASSERT_TRUE(source.value()->read(0, 1, again).ok());
+    ASSERT_TRUE(source->read(0, 1, again).ok());
     if (row.codebook == kE2m1)
       for (uint8_t& code : stripe.codes) code = code == 8 ? 0 : code;  // ggml has no -0
     EXPECT_EQ(again.codes, stripe.codes);

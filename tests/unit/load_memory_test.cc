@@ -13,6 +13,7 @@
 #include "checkpoint_files.h"
 #include "counting_new.h"
 #include "formats/packed_budget.h"
+#include "must.h"
 #include "temporary_folder.h"
 
 namespace metal_marlin::testing::load_memory_tests {
@@ -84,9 +85,7 @@ class LoadMemory : public ::testing::Test {
   std::unique_ptr<marlin_checkpoint> open(const std::string& name, const std::string& file) {
     auto folder = std::make_unique<MemoryFolder>();
     folder->add(name, file);
-    auto opened = open_checkpoint(std::move(folder), name, MARLIN_LAYOUT_AUTO);
-    EXPECT_TRUE(opened.ok()) << opened.status().message();
-    return std::make_unique<marlin_checkpoint>(opened.take());
+    return std::make_unique<marlin_checkpoint>(must(open_checkpoint(std::move(folder), name, MARLIN_LAYOUT_AUTO)));
   }
   /// Loads the layer of a file, and sees that it took no more than the bytes of the file allow.
   abi_test::Outcome load(const std::string& file, const std::string& what) {

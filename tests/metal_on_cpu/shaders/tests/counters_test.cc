@@ -29,9 +29,9 @@ kernel void value(device int* y [[buffer(1)]], uint i [[thread_position_in_grid]
 
 TEST(Counters, OfACopy) {
   std::vector<float> x(512), y(512);
-  auto r = library().kernel("copy4").dispatch().buffer(0, std::as_const(x)).buffer(1, y).groups(2).threads(64).count().run();
-  ASSERT_TRUE(r.ok()) << r.message();
-  const Counters& c = r.value().counters;
+  auto r =
+      must(library().kernel("copy4").dispatch().buffer(0, std::as_const(x)).buffer(1, y).groups(2).threads(64).count().run());
+  const Counters& c = r.counters;
   EXPECT_EQ(c.threads, 128u);
   EXPECT_EQ(c.buffers.at(0).bytes_read, 2048u);
   EXPECT_EQ(c.buffers.at(0).unique_bytes_read, 2048u);
@@ -43,9 +43,8 @@ TEST(Counters, OfACopy) {
 
 TEST(Counters, OfStridedReadsAndArithmetic) {
   std::vector<float> x(512), y(32);
-  auto r = library().kernel("strided").dispatch().buffer(0, std::as_const(x)).buffer(1, y).threads(32).count().run();
-  ASSERT_TRUE(r.ok()) << r.message();
-  const Counters& c = r.value().counters;
+  auto r = must(library().kernel("strided").dispatch().buffer(0, std::as_const(x)).buffer(1, y).threads(32).count().run());
+  const Counters& c = r.counters;
   EXPECT_EQ(c.buffers.at(0).bytes_read, 128u);
   EXPECT_EQ(c.buffers.at(0).simdgroup_lines, 32u);  // each lane a line of its own
   EXPECT_EQ(c.operations.count("float add") + c.operations.count("float multiply"), 1u);
@@ -54,12 +53,11 @@ TEST(Counters, OfStridedReadsAndArithmetic) {
 
 TEST(Counters, OfBankConflicts) {
   std::vector<float> y(32);
-  auto r = library().kernel("banks").dispatch().buffer(1, y).threads(32).count().run();
-  ASSERT_TRUE(r.ok()) << r.message();
-  EXPECT_EQ(r.value().text(), "");
-  EXPECT_EQ(r.value().counters.bank_conflicts, 62u);  // two accesses, all 32 words in one bank
-  EXPECT_EQ(r.value().counters.threadgroup_memory, 4096u);
-  EXPECT_EQ(r.value().counters.threadgroup_barriers, 1u);
+  auto r = must(library().kernel("banks").dispatch().buffer(1, y).threads(32).count().run());
+  EXPECT_EQ(r.text(), "");
+  EXPECT_EQ(r.counters.bank_conflicts, 62u);  // two accesses, all 32 words in one bank
+  EXPECT_EQ(r.counters.threadgroup_memory, 4096u);
+  EXPECT_EQ(r.counters.threadgroup_barriers, 1u);
 }
 
 TEST(FunctionConstants, OfTwoThreadsDoNotMeet) {

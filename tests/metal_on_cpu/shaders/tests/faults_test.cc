@@ -77,11 +77,11 @@ class FastMode : public ::testing::TestWithParam<Stray> {};
 TEST_P(FastMode, SurvivesAnAccessOutsideAndSaysWhere) {
   for (const size_t bytes : {size_t{1024}, size_t{64}, size_t{20}}) {
     std::vector<int> y(bytes / 4), before(1000, 7), x(bytes / 4), after(1000, 7);
-    const auto report = library().kernel(GetParam().kernel).dispatch().buffer(0, y).buffer(1, x).groups(64).threads(1024).run();
-    ASSERT_TRUE(report.ok()) << report.message();
-    ASSERT_FALSE(report.value().findings.empty());
-    EXPECT_FALSE(report.value().complete);
-    for (const Finding& f : report.value().findings) {
+    const auto report =
+        must(library().kernel(GetParam().kernel).dispatch().buffer(0, y).buffer(1, x).groups(64).threads(1024).run());
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_FALSE(report.complete);
+    for (const Finding& f : report.findings) {
       EXPECT_TRUE(f.kind == GetParam().kind || f.kind == GetParam().other) << f.text();
       EXPECT_EQ(f.file + ":" + std::to_string(f.line), "shader.metal:" + std::to_string(GetParam().line)) << f.text();
       if (f.kind == std::string("out-of-bounds-write")) {
@@ -106,31 +106,27 @@ INSTANTIATE_TEST_SUITE_P(Writes, FastMode, ::testing::ValuesIn(kStray), [](const
 // Where the thread goes on with a smashed stack is not known, but it gets no further than its own fiber.
 TEST(FastMode, SurvivesASmashedStack) {
   std::vector<int> y(64), n(64);
-  const auto report = library().kernel("smashed").dispatch().buffer(0, y).buffer(1, n).groups(4).threads(1024).run();
-  ASSERT_TRUE(report.ok()) << report.message();
-  EXPECT_FALSE(report.value().findings.empty());
-  const auto after = library().kernel("good").dispatch().buffer(0, y).groups(2).threads(32).run();
-  ASSERT_TRUE(after.ok()) << after.message();
-  EXPECT_EQ(after.value().text(), "");
+  const auto report = must(library().kernel("smashed").dispatch().buffer(0, y).buffer(1, n).groups(4).threads(1024).run());
+  EXPECT_FALSE(report.findings.empty());
+  const auto after = must(library().kernel("good").dispatch().buffer(0, y).groups(2).threads(32).run());
+  EXPECT_EQ(after.text(), "");
   EXPECT_EQ(y[63], 126);
 }
 
 // Its processor does not tell the address of a vector that is misaligned.
 TEST(FastMode, CallsMisalignedVectorsByTheirName) {
   std::vector<float> y(64);
-  const auto report = library().kernel("misaligned").dispatch().buffer(0, y).run();
-  ASSERT_TRUE(report.ok()) << report.message();
-  ASSERT_EQ(report.value().findings.size(), 1u);
-  EXPECT_EQ(report.value().findings[0].kind, "misaligned-access");
-  EXPECT_EQ(report.value().findings[0].line, 37u);
+  const auto report = must(library().kernel("misaligned").dispatch().buffer(0, y).run());
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].kind, "misaligned-access");
+  EXPECT_EQ(report.findings[0].line, 37u);
 }
 
 TEST(FastMode, BuffersKeepTheMisalignmentOfTheHost) {
   alignas(64) std::array<int, 64> y{};
   for (const int first : {0, 1, 3, 8}) {
-    const auto report = library().kernel("good").dispatch().buffer(0, y.data() + first, 32).threads(8).run();
-    ASSERT_TRUE(report.ok()) << report.message();
-    EXPECT_EQ(report.value().text(), "") << first;
+    const auto report = must(library().kernel("good").dispatch().buffer(0, y.data() + first, 32).threads(8).run());
+    EXPECT_EQ(report.text(), "") << first;
     EXPECT_EQ(y[static_cast<size_t>(first) + 7], 14);
   }
 }

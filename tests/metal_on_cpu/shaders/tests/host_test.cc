@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "metal_on_cpu/metal_on_cpu.h"
+#include "support.h"
 
 namespace metal_on_cpu {
 namespace {
@@ -111,10 +111,9 @@ TEST_F(Hosts, ABufferThatBeginsAtAnOddAddressIsMisaligned) {
 }
 
 TEST_F(Hosts, KernelsSayWhatTheyNeed) {
-  const auto signature = library.value().kernel("tiled").signature();
-  ASSERT_TRUE(signature.ok()) << signature.message();
-  EXPECT_EQ(signature.value().arguments.size(), 2u);
-  EXPECT_EQ(signature.value().threadgroup_memory, 404u);
+  const auto signature = must(library.value().kernel("tiled").signature());
+  EXPECT_EQ(signature.arguments.size(), 2u);
+  EXPECT_EQ(signature.threadgroup_memory, 404u);
   EXPECT_EQ(library.value().kernel("twice").signature().value().threadgroup_memory, 0u);
 }
 

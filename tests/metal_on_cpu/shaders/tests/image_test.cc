@@ -31,9 +31,8 @@ class Images : public ::testing::Test {
     folder_ = fs::path(::testing::TempDir()) / "metal-on-cpu-images";
     fs::remove_all(folder_);
     fs::create_directories(folder_);
-    auto library = Library::from_source(kShader, {}, "times.metal");
-    ASSERT_TRUE(library.ok()) << library.message();
-    source_ = library.take();
+    auto library = must(Library::from_source(kShader, {}, "times.metal"));
+    source_ = std::move(library);
   }
   static Result<Report> run(const Library& library, const std::string& kernel, ConstantValue add, bool checked,
                             std::vector<int>& y) {
@@ -57,11 +56,9 @@ TEST_F(Images, ThatAreCutOffInTheFolderAreMadeAnew) {
         if (cut) fs::resize_file(file.path(), file.file_size() / 2);
       }
     }
-    const auto library = Library::from_source(kShader, options, "times.metal");
-    ASSERT_TRUE(library.ok()) << library.message();
+    const auto library = must(Library::from_source(kShader, options, "times.metal"));
     for (const bool checked : {false, true}) {
-      const auto r = run(library.value(), "times3", int64_t{5}, checked, y);
-      ASSERT_TRUE(r.ok()) << r.message();
+      const auto r = must(run(library, "times3", int64_t{5}, checked, y));
       EXPECT_EQ(y, (std::vector<int>{8, 11, 14, 17}));
     }
   }
@@ -70,8 +67,7 @@ TEST_F(Images, ThatAreCutOffInTheFolderAreMadeAnew) {
 TEST_F(Images, OfALibraryHoldPartsOfItsKernels) {
   std::vector<int> y;
   for (const char* kernel : {"times0", "times7", "times8", "times19"}) {
-    const auto r = run(*source_, kernel, int64_t{5}, false, y);
-    ASSERT_TRUE(r.ok()) << r.message();
+    const auto r = must(run(*source_, kernel, int64_t{5}, false, y));
     EXPECT_EQ(y[1], 2 * std::atoi(kernel + 5) + (kernel == std::string("times7") ? 7 : 0) + 5) << kernel;
   }
 }
@@ -80,18 +76,17 @@ TEST_F(Images, OfLateConstantsServeAllTheirValues) {
   CompileOptions options;
   options.cache = (folder_ / "late").string();
   options.late_constants = true;
-  const auto library = Library::from_source(
+  const auto library = must(Library::from_source(
       "constant int given [[function_constant(0)]]; constant float by [[function_constant(1)]];\n"
       "constant int add = is_function_constant_defined(given) ? given : 7;\n"
       "constant bool adds = add != 0;\n"
       "kernel void k(device float* y [[buffer(0)]], device const int* x [[buffer(1), function_constant(adds)]]) {\n"
       "  y[0] = (adds ? *x + add : 100) * by;\n}\n",
-      options, "late.metal");
-  ASSERT_TRUE(library.ok()) << library.message();
+      options, "late.metal"));
   const int x = 1;
   float y = 0;
   const auto run = [&](std::optional<int64_t> given, std::optional<double> by, bool has_x) {
-    Kernel kernel = library.value().kernel("k");
+    Kernel kernel = library.kernel("k");
     if (given) kernel.constant(0, *given);
     if (by) kernel.constant(1, *by);
     Dispatch dispatch = kernel.dispatch();

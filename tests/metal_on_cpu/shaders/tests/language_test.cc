@@ -225,25 +225,23 @@ kernel void k(device float* y [[buffer(0)]], constant Node& n [[buffer(1)]], uin
 }
 
 TEST(Dispatches, ThatMetalWouldRefuse) {
-  auto library = Library::from_source(
+  auto library = must(Library::from_source(
       "#include <metal_stdlib>\nusing namespace metal;\nkernel void k(device float* y [[buffer(0)]], constant float4& c "
       "[[buffer(2)]]) { y[0] = c.x; }\n[[max_total_threads_per_threadgroup(64)]] kernel "
       "void small(device float* y [[buffer(0)]]) { y[0] = 1; }\n",
-      {}, "s.metal");
-  ASSERT_TRUE(library.ok()) << library.message();
+      {}, "s.metal"));
   std::vector<float> y(4);
-  const auto all = [&] { return library.value().kernel("k").dispatch().buffer(0, y).buffer(2, y); };
+  const auto all = [&] { return library.kernel("k").dispatch().buffer(0, y).buffer(2, y); };
   EXPECT_EQ(all().run().message(), "");
-  EXPECT_THAT(library.value().kernel("absent").dispatch().run().message(),
-              HasSubstr("there is no such kernel; there are: k, small"));
-  EXPECT_THAT(library.value().kernel("k").dispatch().buffer(2, y).run().message(),
+  EXPECT_THAT(library.kernel("absent").dispatch().run().message(), HasSubstr("there is no such kernel; there are: k, small"));
+  EXPECT_THAT(library.kernel("k").dispatch().buffer(2, y).run().message(),
               HasSubstr("no buffer is given for 'y' [[buffer(0)]]"));
   EXPECT_THAT(all().buffer(2, y.data(), 12).run().message(), HasSubstr("has 12 bytes; the type referred to needs 16"));
   EXPECT_THAT(all().groups(0).run().message(), HasSubstr("the grid is empty"));
   EXPECT_THAT(all().threads(0).run().message(), HasSubstr("no threads"));
   EXPECT_THAT(all().threads(1025).run().message(), HasSubstr("at most 1024"));
   EXPECT_THAT(all().buffer(31, y).run().message(), HasSubstr("buffer index 31 is not in 0..30"));
-  EXPECT_THAT(library.value().kernel("small").dispatch().buffer(0, y).threads(65).run().message(),
+  EXPECT_THAT(library.kernel("small").dispatch().buffer(0, y).threads(65).run().message(),
               HasSubstr("[[max_total_threads_per_threadgroup]] is 64"));
   EXPECT_THAT(Library::from_file("absent.metal").message(), HasSubstr("absent.metal: cannot be read"));
 }

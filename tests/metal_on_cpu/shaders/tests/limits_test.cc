@@ -58,23 +58,21 @@ class Endless : public ::testing::TestWithParam<const char*> {};
 TEST_P(Endless, IsEndedWithAFindingAndTheHostThreadGoesOn) {
   for (const bool checked : {false, true}) {
     std::vector<float> y(1024, 1);
-    auto report = dispatch_of(GetParam(), y).check(checked).time_limit(0.05).run();
-    ASSERT_TRUE(report.ok()) << report.message();
-    ASSERT_FALSE(report.value().findings.empty());
-    for (const Finding& f : report.value().findings) {
+    auto report = must(dispatch_of(GetParam(), y).check(checked).time_limit(0.05).run());
+    ASSERT_FALSE(report.findings.empty());
+    for (const Finding& f : report.findings) {
       EXPECT_EQ(f.kind, "time-limit");
       EXPECT_EQ(f.kernel, GetParam());
       EXPECT_EQ(f.file, "shader.metal") << f.text();
       EXPECT_GE(f.line, 3u);
       EXPECT_THAT(f.message, HasSubstr("0.05 s"));
     }
-    EXPECT_FALSE(report.value().complete);
-    EXPECT_GE(report.value().cpu_seconds, 0.05);
+    EXPECT_FALSE(report.complete);
+    EXPECT_GE(report.cpu_seconds, 0.05);
 
-    auto after = dispatch_of("ends", y).check(checked).time_limit(60).run();
-    ASSERT_TRUE(after.ok()) << after.message();
-    EXPECT_EQ(after.value().text(), "");
-    EXPECT_TRUE(after.value().complete);
+    auto after = must(dispatch_of("ends", y).check(checked).time_limit(60).run());
+    EXPECT_EQ(after.text(), "");
+    EXPECT_TRUE(after.complete);
     EXPECT_EQ(y, std::vector<float>(1024, 496));
   }
   EXPECT_EQ(disposition().sa_handler, SIG_DFL);
@@ -88,23 +86,20 @@ INSTANTIATE_TEST_SUITE_P(Loops, Endless,
 // A barrier in each turn makes a step long, so that the budget of steps is far away.
 TEST(TimeLimit, EndsWhatHasManyStepsLeft) {
   std::vector<float> y(1024, 1);
-  auto report = dispatch_of("at_barriers", y).check().time_limit(0.05).run();
-  ASSERT_TRUE(report.ok()) << report.message();
-  ASSERT_EQ(report.value().findings.size(), 1u);
-  EXPECT_EQ(report.value().findings[0].kind, "time-limit");
-  auto steps = dispatch_of("at_barriers", y).check().step_budget(1000).run();
-  ASSERT_TRUE(steps.ok()) << steps.message();
-  EXPECT_EQ(steps.value().findings.at(0).kind, "step-budget");
-  EXPECT_THAT(steps.value().findings.at(0).message, HasSubstr("1000 basic blocks"));
+  auto report = must(dispatch_of("at_barriers", y).check().time_limit(0.05).run());
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].kind, "time-limit");
+  auto steps = must(dispatch_of("at_barriers", y).check().step_budget(1000).run());
+  EXPECT_EQ(steps.findings.at(0).kind, "step-budget");
+  EXPECT_THAT(steps.findings.at(0).message, HasSubstr("1000 basic blocks"));
 }
 
 TEST(TimeLimit, LeavesWhatTheOtherGroupsWrote) {
   std::vector<float> y(1024, 1);
-  auto report = dispatch_of("in_one_thread_of_the_last_group", y).time_limit(0.02).run();
-  ASSERT_TRUE(report.ok()) << report.message();
+  auto report = must(dispatch_of("in_one_thread_of_the_last_group", y).time_limit(0.02).run());
   EXPECT_EQ(std::vector<float>(y.begin(), y.begin() + 960), std::vector<float>(960, 2));
-  EXPECT_EQ(report.value().findings.at(0).threadgroup.x, 15u);
-  EXPECT_EQ(report.value().findings.at(0).thread.x, 63u);
+  EXPECT_EQ(report.findings.at(0).threadgroup.x, 15u);
+  EXPECT_EQ(report.findings.at(0).thread.x, 63u);
 }
 
 // The host's own handler gets the signals that are not of the timer, and has its place back afterwards.

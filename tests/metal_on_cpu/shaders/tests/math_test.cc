@@ -37,8 +37,8 @@ std::string shader() {
   return text;
 }
 
-const Result<Library>& functions() {
-  static const Result<Library> library = Library::from_source(shader());
+const Library& functions() {
+  static const Library library = must(Library::from_source(shader()));
   return library;
 }
 
@@ -63,19 +63,10 @@ class Accuracy : public ::testing::TestWithParam<Function> {};
 
 TEST_P(Accuracy, IsWithinItsBound) {
   const Function& f = GetParam();
-  ASSERT_TRUE(functions().ok()) << functions().message();
   const std::vector<float> x = arguments(f);
   std::vector<float> z(x.size());
-  auto report = functions()
-                    .value()
-                    .kernel(std::string("k_") + f.name)
-                    .dispatch()
-                    .buffer(0, x)
-                    .buffer(1, z)
-                    .groups(256)
-                    .threads(256)
-                    .run();
-  ASSERT_TRUE(report.ok()) << report.message();
+  auto report =
+      must(functions().kernel(std::string("k_") + f.name).dispatch().buffer(0, x).buffer(1, z).groups(256).threads(256).run());
   double worst = 0;
   size_t at = 0;
   for (size_t i = 0; i < x.size(); ++i) {
@@ -89,7 +80,7 @@ TEST_P(Accuracy, IsWithinItsBound) {
 INSTANTIATE_TEST_SUITE_P(Float, Accuracy, ::testing::ValuesIn(kFunctions), [](const auto& p) { return p.param.name; });
 
 TEST(Functions, OfHalfAndBfloatAreTheFloatsRoundedOnce) {
-  auto library = Library::from_source(R"(
+  const auto library = must(Library::from_source(R"(
 #include <metal_stdlib>
 using namespace metal;
 template <typename T> kernel void k(device const T* x [[buffer(0)]], device int* wrong [[buffer(1)]], uint i [[thread_position_in_grid]]) {
@@ -99,36 +90,32 @@ template <typename T> kernel void k(device const T* x [[buffer(0)]], device int*
 }
 template [[host_name("half")]] kernel decltype(k<half>) k<half>;
 template [[host_name("bfloat")]] kernel decltype(k<bfloat>) k<bfloat>;
-)");
-  ASSERT_TRUE(library.ok()) << library.message();
+)"));
   std::vector<uint16_t> all(65536);
   for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<uint16_t>(i);
   for (const char* const kernel : {"half", "bfloat"}) {
     std::vector<int> wrong(all.size(), 1);
-    auto report = library.value().kernel(kernel).dispatch().buffer(0, all).buffer(1, wrong).groups(256).threads(256).run();
-    ASSERT_TRUE(report.ok()) << report.message();
+    auto report = must(library.kernel(kernel).dispatch().buffer(0, all).buffer(1, wrong).groups(256).threads(256).run());
     EXPECT_EQ(wrong, std::vector<int>(all.size(), 0)) << kernel;
   }
 }
 
 TEST(Functions, OfPreciseGiveFloats) {
-  auto library = Library::from_source(R"(
+  const auto library = must(Library::from_source(R"(
 #include <metal_stdlib>
 using namespace metal;
 static_assert(is_same_v<decltype(exp(half(1))), half>, "");
 static_assert(is_same_v<decltype(precise::exp(half(1))), float>, "");
 kernel void k(device float* y [[buffer(0)]]) { y[0] = precise::exp(half(y[1])) - exp(float(half(y[1]))); }
-)");
-  ASSERT_TRUE(library.ok()) << library.message();
+)"));
   std::vector<float> y = {1, 2};
-  auto report = library.value().kernel("k").dispatch().buffer(0, y).groups(1).threads(1).run();
-  ASSERT_TRUE(report.ok()) << report.message();
+  auto report = must(library.kernel("k").dispatch().buffer(0, y).groups(1).threads(1).run());
   EXPECT_EQ(y[0], 0);
 }
 
 // Out of the integer's range: the nearest that it has. A NaN gives 0.
 TEST(Conversions, OfFloatsToIntegersSaturate) {
-  auto library = Library::from_source(R"(
+  const auto library = must(Library::from_source(R"(
 #include <metal_stdlib>
 using namespace metal;
 kernel void k(device const float* x [[buffer(0)]], device int* i32 [[buffer(1)]], device uint* u32 [[buffer(2)]], device char* i8 [[buffer(3)]],
@@ -140,8 +127,7 @@ kernel void k(device const float* x [[buffer(0)]], device int* i32 [[buffer(1)]]
   of_half[i] = short(half(x[i]));
   of_bfloat[i] = uchar(bfloat(x[i]));
 }
-)");
-  ASSERT_TRUE(library.ok()) << library.message();
+)"));
   const std::vector<float> x = {-2.75f, 1e30f, -1e30f, NAN, INFINITY, -INFINITY, 300, 100.9f};
   std::vector<int32_t> i32(8);
   std::vector<uint32_t> u32(8);
@@ -150,22 +136,20 @@ kernel void k(device const float* x [[buffer(0)]], device int* i32 [[buffer(1)]]
   std::vector<int16_t> of_half(8);
   std::vector<uint8_t> of_bfloat(8);
   for (const bool checked : {false, true}) {
-    auto report = library.value()
-                      .kernel("k")
-                      .dispatch()
-                      .buffer(0, x)
-                      .buffer(1, i32)
-                      .buffer(2, u32)
-                      .buffer(3, i8)
-                      .buffer(4, u64)
-                      .buffer(5, of_half)
-                      .buffer(6, of_bfloat)
-                      .groups(1)
-                      .threads(8)
-                      .check(checked)
-                      .run();
-    ASSERT_TRUE(report.ok()) << report.message();
-    EXPECT_EQ(report.value().text(), "");
+    auto report = must(library.kernel("k")
+                           .dispatch()
+                           .buffer(0, x)
+                           .buffer(1, i32)
+                           .buffer(2, u32)
+                           .buffer(3, i8)
+                           .buffer(4, u64)
+                           .buffer(5, of_half)
+                           .buffer(6, of_bfloat)
+                           .groups(1)
+                           .threads(8)
+                           .check(checked)
+                           .run());
+    EXPECT_EQ(report.text(), "");
     EXPECT_EQ(i32, (std::vector<int32_t>{-2, INT32_MAX, INT32_MIN, 0, INT32_MAX, INT32_MIN, 300, 100}));
     EXPECT_EQ(u32, (std::vector<uint32_t>{0, UINT32_MAX, 0, 0, UINT32_MAX, 0, 300, 100}));
     EXPECT_EQ(i8, (std::vector<int8_t>{-2, 127, -128, 0, 127, -128, 127, 100}));
