@@ -3,46 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <random>
 
 #include "checkpoints/checkpoint.h"
 #include "container_file.h"
+#include "directory_integers.h"
 #include "sealed_file.h"
 #include "unit/counting_new.h"
 
 namespace container_test {
 namespace {
 
-using metal_marlin::ContainerBlock;
 using metal_marlin::ContainerDirectory;
 using metal_marlin::ContainerMatrix;
-
-/// Each integer of a directory, as a function that sets it.
-std::vector<std::function<void(uint64_t)>> integers_of(ContainerDirectory& d) {
-  std::vector<std::function<void(uint64_t)>> all;
-  const auto add = [&](auto& field) {
-    all.push_back([&field](uint64_t value) { field = static_cast<std::decay_t<decltype(field)>>(value); });
-  };
-  const auto add_block = [&](ContainerBlock& block) { add(block.offset), add(block.bytes); };
-  add(d.form.version), add(d.rank), add(d.ranks), add_block(d.values);
-  for (uint64_t& begin : d.value_begins) add(begin);
-  for (auto& tensor : d.tensors) {
-    for (int64_t& dim : tensor.dims) add(dim);
-    add_block(tensor.data);
-  }
-  for (auto& entry : d.entries) {
-    add(entry.layout);
-    for (ContainerMatrix& one : entry.experts) {
-      metal_marlin::WeightMeta& meta = one.matrix.meta;
-      add(meta.format), add(meta.n), add(meta.k), add(meta.group_size), add(meta.groups), add(meta.factor_groups);
-      add(meta.gate_up_interleaved), add(meta.sparse);
-      for (auto& scale : meta.tensor_scales) add(scale.first_row);
-      add(one.matrix.slots), add(one.matrix.slot_group), add_block(one.data), add_block(one.group_index);
-    }
-  }
-  return all;
-}
 
 /// The smallest layer of a checkpoint, of at most two experts, packed.
 std::string packed(const mm::context& context, const std::string& name, const std::string& path) {

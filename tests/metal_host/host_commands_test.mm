@@ -44,7 +44,7 @@ class Pages {
   }
   ~Pages() { munmap(memory_, bytes_); }
   BufferRef wrap(device::Device& device) const {
-    auto wrapped = device.wrap(memory_, bytes_);
+    auto wrapped = device.wrap(memory_, bytes_, Placement::shared);
     EXPECT_TRUE(wrapped.ok()) << wrapped.status().message();
     return wrapped.take();
   }

@@ -1,7 +1,11 @@
 // A product from end to end: packed weights, the GPU backend, this host, and the library's own kernel, probed before it serves.
+#include <sys/mman.h>
+
+#include <cstdio>
 #include <random>
 
 #include "backends/gpu/gpu_backend.h"
+#include "backends/gpu/packer.h"
 #include "fixture.h"
 #include "formats/codecs.h"
 #include "problem/memory_source.h"
@@ -12,6 +16,29 @@ namespace {
 
 constexpr int64_t kN = 40, kK = 96;
 
+/// Counts the bytes of the buffers that a device makes.
+class Counting final : public device::Device {
+ public:
+  Counting(std::unique_ptr<device::Device> of, uint64_t& bytes) : inner_(std::move(of)), bytes_(bytes) {}
+  const device::Capabilities& capabilities() const override { return inner_->capabilities(); }
+  Result<BufferRef> allocate(uint64_t bytes, Placement placement, const char* label) override {
+    bytes_ += bytes;
+    return inner_->allocate(bytes, placement, label);
+  }
+  Result<BufferRef> wrap(void* host, uint64_t bytes, Placement placement) override {
+    return inner_->wrap(host, bytes, placement);
+  }
+  Result<BufferRef> wrap_native(void* native) override { return inner_->wrap_native(native); }
+  Result<KernelRef> kernel(std::string_view name, std::span<const Constant> constants) override {
+    return inner_->kernel(name, constants);
+  }
+  Result<std::unique_ptr<device::Stream>> stream(const device::StreamSource& source) override { return inner_->stream(source); }
+
+ private:
+  const std::unique_ptr<device::Device> inner_;
+  uint64_t& bytes_;
+};
+
 class Products : public DeviceTest {
  protected:
   void SetUp() override {
@@ -21,7 +48,7 @@ class Products : public DeviceTest {
     BackendOptions options;
     options.threads = 1;
     options.logger = {[](void* user, int32_t, const char* message) { static_cast<Products*>(user)->log += message; }, this};
-    auto made = gpu::make_gpu_backend(std::shared_ptr<device::Device>(std::move(device)), options);
+    auto made = gpu::make_gpu_backend(std::make_shared<Counting>(std::move(device), allocated), options);
     ASSERT_TRUE(made.ok()) << made.status().message();
     backend = made.take();
     std::mt19937 random(1);
@@ -73,12 +100,23 @@ class Products : public DeviceTest {
     }
   }
 
+  /// How many buffers of weights the last product made resident, beside the stream's own.
+  void expect_resident(size_t weights_only) {
+    EXPECT_OK(plan_and_run(*backend, nullptr, problem()));
+    if (!before_) before_ = metal_test_resident_allocations() - weights_only;
+    EXPECT_EQ(metal_test_resident_allocations(), *before_ + weights_only);
+  }
+
+  uint64_t allocated = 0;
   std::string log;
   DeviceOptions built_in;
   MemorySource source;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<PackedWeights> weights;
   std::unique_ptr<SharedMemory> a, c;
+
+ private:
+  std::optional<size_t> before_;
 };
 
 TEST_F(Products, AtOnce) {
@@ -104,6 +142,39 @@ TEST_F(Products, InTheBackgroundAreErrorsAndInTheForegroundRightAgain) {
     EXPECT_OK(plan_and_run(*backend, nullptr, once));
     expect_product();
   }
+}
+
+// What a packed container has at a multiple of 4096 bytes, mapped as the library maps it, with its last page cut off.
+TEST_F(Products, OfWeightsThatLieInAFile) {
+  const auto packer = gpu::make_packer({}, gpu::simdgroup_policy()).take();
+  const auto packed = packer->pack(source).take();
+  PackedMatrix matrix = packer->packed_matrix(*packed).take();
+  constexpr size_t kAt = 3 * 4096;
+  const size_t bytes = kAt + matrix.data.size();
+  std::FILE* const file = std::tmpfile();
+  ASSERT_EQ(std::fseek(file, kAt, SEEK_SET), 0);
+  ASSERT_EQ(std::fwrite(matrix.data.data(), 1, matrix.data.size(), file), matrix.data.size());
+  ASSERT_EQ(std::fflush(file), 0);
+  void* const map = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fileno(file), 0);
+  std::fclose(file);
+  ASSERT_NE(map, MAP_FAILED);
+  matrix.data = {static_cast<const std::byte*>(map) + kAt, matrix.data.size()};
+  std::shared_ptr<const void> owner(map, [bytes](const void* p) { munmap(const_cast<void*>(p), bytes); });
+  const std::weak_ptr<const void> alive = owner;
+  expect_resident(1);  // those that SetUp packed
+  allocated = 0;
+  auto stack = backend->adopt({&matrix, 1}, std::exchange(owner, nullptr));
+  ASSERT_TRUE(stack.ok()) << stack.status().message();
+  EXPECT_EQ(allocated, 0u) << "neither a copy nor anything beside it";
+  GemmProblem mapped = problem();
+  mapped.weights = stack.value().front().get();
+  EXPECT_OK(plan_and_run(*backend, nullptr, mapped));
+  expect_product();
+  expect_resident(2);
+  stack = Status::error(MARLIN_E_CANCELLED, "gone");
+  EXPECT_TRUE(alive.expired());
+  expect_resident(1);
+  EXPECT_OK(plan_and_run(*backend, nullptr, problem()));
 }
 
 TEST_F(Products, OnTheHostsCommandBuffer) {

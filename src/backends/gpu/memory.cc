@@ -21,7 +21,8 @@ class Charge {
 };
 
 struct Charged {
-  Charge charge;  // first: released after the memory
+  Charge charge;                      // first: released after the memory
+  std::shared_ptr<const void> owner;  // of memory that the buffer wraps
   device::BufferRef buffer;
 };
 
@@ -34,13 +35,32 @@ Memory::Memory(device::Device& device, std::function<bool()> release)
 
 Result<device::BufferRef> Memory::allocate(uint64_t bytes, device::Placement placement,
                                            const char* label) {
-  auto made = try_allocate(bytes, placement, label);
-  if (made.status().code() != MARLIN_E_MEMORY || !release_ || !release_()) return made;
-  return try_allocate(bytes, placement, label);
+  return obtain(bytes, label, {}, [&] { return device_.allocate(bytes, placement, label); });
 }
 
-Result<device::BufferRef> Memory::try_allocate(uint64_t bytes, device::Placement placement,
-                                               const char* label) {
+Result<DevicePointer> Memory::wrap(std::span<const std::byte> bytes,
+                                   const std::shared_ptr<const void>& owner) {
+  const uintptr_t page = device_.capabilities().page_bytes;
+  const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t skip = begin % page;
+  const uint64_t whole = (skip + bytes.size() + page - 1) / page * page;
+  // Kernels only read weights.
+  std::byte* const from = const_cast<std::byte*>(bytes.data()) - skip;
+  MARLIN_ASSIGN(device::BufferRef buffer, obtain(whole, "mapped weights", owner, [&] {
+                  return device_.wrap(from, whole, device::Placement::device);
+                }));
+  return DevicePointer{std::move(buffer), skip};
+}
+
+Result<device::BufferRef> Memory::obtain(uint64_t bytes, const char* label,
+                                         std::shared_ptr<const void> owner, const Make& make) {
+  auto made = try_obtain(bytes, label, owner, make);
+  if (made.status().code() != MARLIN_E_MEMORY || !release_ || !release_()) return made;
+  return try_obtain(bytes, label, std::move(owner), make);
+}
+
+Result<device::BufferRef> Memory::try_obtain(uint64_t bytes, const char* label,
+                                             std::shared_ptr<const void> owner, const Make& make) {
   const device::Capabilities& device = device_.capabilities();
   if (device.max_buffer_bytes != 0 && bytes > device.max_buffer_bytes)
     return Status::error(MARLIN_E_MEMORY,
@@ -54,8 +74,8 @@ Result<device::BufferRef> Memory::try_allocate(uint64_t bytes, device::Placement
                          "%s: %" PRIu64 " bytes, and %" PRIu64
                          " are in use of the device's working set of %" PRIu64,
                          label, bytes, before, device.working_set_bytes);
-  MARLIN_ASSIGN(device::BufferRef buffer, device_.allocate(bytes, placement, label));
-  auto charged = std::make_shared<Charged>(std::move(charge), std::move(buffer));
+  MARLIN_ASSIGN(device::BufferRef buffer, make());
+  auto charged = std::make_shared<Charged>(std::move(charge), std::move(owner), std::move(buffer));
   device::Buffer* const inner = charged->buffer.get();
   return device::BufferRef(std::move(charged), inner);
 }

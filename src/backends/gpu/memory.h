@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "core/backend.h"
 #include "device/device.h"
@@ -30,13 +31,21 @@ class Memory {
   /// reference is gone; recorded work holds references, too.
   Result<device::BufferRef> allocate(uint64_t bytes, device::Placement placement,
                                      const char* label);
+  /// Wraps memory of the host, with the rest of the pages on which it lies, under the same account.
+  /// `owner` lives as long as recorded work may read it.
+  Result<DevicePointer> wrap(std::span<const std::byte> bytes,
+                             const std::shared_ptr<const void>& owner);
   /// Host and device reach the same memory at full speed.
   bool unified() const { return device_.capabilities().unified_memory; }
   uint64_t used() const { return used_->load(std::memory_order_relaxed); }
 
  private:
-  Result<device::BufferRef> try_allocate(uint64_t bytes, device::Placement placement,
-                                         const char* label);
+  using Make = std::function<Result<device::BufferRef>()>;
+  /// What `make` gives, counted, and again if there was memory to release.
+  Result<device::BufferRef> obtain(uint64_t bytes, const char* label,
+                                   std::shared_ptr<const void> owner, const Make& make);
+  Result<device::BufferRef> try_obtain(uint64_t bytes, const char* label,
+                                       std::shared_ptr<const void> owner, const Make& make);
 
   device::Device& device_;
   const std::function<bool()> release_;
