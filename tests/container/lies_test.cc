@@ -17,28 +17,6 @@ namespace {
 using metal_marlin::ContainerDirectory;
 using metal_marlin::ContainerMatrix;
 
-/// The smallest layer of a checkpoint, of at most two experts, packed.
-std::string packed(const mm::context& context, const std::string& name, const std::string& path) {
-  const mm::checkpoint source(data(name));
-  auto layers = source.layers();
-  const auto size = [](const marlin_layer_info& layer) {
-    return layer.format == MARLIN_FORMAT_NONE ? INT64_MAX : layer.n * layer.k * layer.experts;
-  };
-  const auto least = std::min_element(layers.begin(), layers.end(), [&](auto& a, auto& b) { return size(a) < size(b); });
-  const char* const layer = least->name;
-  const marlin_shard shard = {{0, 0, 0}, {0, 0, std::min<int64_t>(2, least->experts)}};
-  auto load = mm::make<marlin_load_desc>();
-  load.layers = &layer;
-  load.layer_count = 1;
-  load.shards = &shard;
-  const marlin_load_desc* const loads[] = {&load};
-  auto desc = mm::make<marlin_save_desc>();
-  desc.loads = loads;
-  desc.load_count = 1;
-  mm::save(context, source, path, desc);
-  return read(path);
-}
-
 /// Does everything with a file that a host does. Returns how many layers load.
 int use(const mm::context& context, const std::string& path) {
   int loaded = 0;
@@ -84,7 +62,8 @@ TEST_P(Lies, CostNoMoreThanTheFile) {
   desc.backend = MARLIN_BACKEND_CPU;
   desc.threads = 1;
   const mm::context context(desc);
-  const std::string good = packed(context, GetParam(), folder / "good.marlin");
+  pack_smallest(context, GetParam(), folder / "good.marlin");
+  const std::string good = read(folder / "good.marlin");
   ContainerDirectory directory = directory_of(good).take();
   ASSERT_EQ(use(context, folder / "good.marlin"), 1);
   constexpr uint64_t kExtremes[] = {0, 1, 2, 16, 128, 0x7fffffff, 0x80000000, INT64_MAX, 1ull << 63, 1ull << 61, UINT64_MAX};
@@ -118,7 +97,9 @@ INSTANTIATE_TEST_SUITE_P(Container, Lies,
 /// A container of two experts, and changes that no writer makes.
 class Experts : public ::testing::Test {
  protected:
-  Experts() : context_(MARLIN_BACKEND_CPU), good_(packed(context_, "mxfp4-gpt-oss-experts", folder_ / "good.marlin")) {
+  Experts()
+      : context_(MARLIN_BACKEND_CPU),
+        good_((pack_smallest(context_, "mxfp4-gpt-oss-experts", folder_ / "good.marlin"), read(folder_ / "good.marlin"))) {
     directory_ = directory_of(good_).take();
     for (size_t i = 0; i < directory_.entries.size(); ++i)
       if (directory_.entries[i].experts.size() == 2) entry_ = i;

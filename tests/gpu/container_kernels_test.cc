@@ -13,30 +13,6 @@ namespace {
 using namespace device_test;
 using metal_marlin::ContainerDirectory;
 
-/// The smallest layer of a checkpoint for Metal, of at most two experts.
-std::string packed(const std::string& name, const std::string& path) {
-  const mm::context cpu(MARLIN_BACKEND_CPU);
-  const mm::checkpoint source(container_test::data(name));
-  const auto layers = source.layers();
-  const auto size = [](const marlin_layer_info& layer) {
-    return layer.format == MARLIN_FORMAT_NONE ? INT64_MAX : layer.n * layer.k * layer.experts;
-  };
-  const auto least = std::min_element(layers.begin(), layers.end(), [&](auto& a, auto& b) { return size(a) < size(b); });
-  const char* const layer = least->name;
-  const marlin_shard shard = {{0, 0, 0}, {0, 0, std::min<int64_t>(2, least->experts)}};
-  auto load = mm::make<marlin_load_desc>();
-  load.layers = &layer;
-  load.layer_count = 1;
-  load.shards = &shard;
-  const marlin_load_desc* const loads[] = {&load};
-  auto desc = mm::make<marlin_save_desc>();
-  desc.loads = loads;
-  desc.load_count = 1;
-  desc.backend = MARLIN_BACKEND_METAL;
-  mm::save(cpu, source, path, desc);
-  return layer;
-}
-
 class InFiles : public ::testing::TestWithParam<const char*> {
  protected:
   const container_test::Folder folder_;
@@ -52,7 +28,8 @@ INSTANTIATE_TEST_SUITE_P(Gpu, InFiles,
                          });
 
 TEST_P(InFiles, HaveTheValuesThatTheBackendPacks) {
-  const std::string layer = packed(GetParam(), folder_ / "f.marlin");
+  const std::string layer =
+      container_test::pack_smallest(mm::context(MARLIN_BACKEND_CPU), GetParam(), folder_ / "f.marlin", MARLIN_BACKEND_METAL);
   const mm::checkpoint source(container_test::data(GetParam())), file(folder_ / "f.marlin");
   const mm::weights found = mm::load(gpu_.context, file, layer);
   const char* const name = layer.c_str();
@@ -67,12 +44,12 @@ TEST_P(InFiles, HaveTheValuesThatTheBackendPacks) {
 }
 
 TEST_P(InFiles, ReadNoByteOutsideWhateverTheDirectorySays) {
-  packed(GetParam(), folder_ / "good.marlin");
+  container_test::pack_smallest(mm::context(MARLIN_BACKEND_CPU), GetParam(), folder_ / "good.marlin", MARLIN_BACKEND_METAL);
   const std::string good = container_test::read(folder_ / "good.marlin");
   ContainerDirectory directory = container_test::directory_of(good).take();
   EXPECT_EQ(directory.version, 2u);
   const size_t count = container_test::integers_of(directory).size();
-  constexpr uint64_t kExtremes[] = {0, 1, 2, 3, 16, 128, 0x10000, 0x7fffffff, INT64_MAX, UINT64_MAX};
+  constexpr uint64_t kExtremes[] = {0, 1, 2, 3, 16, 128, 0x100, 0x10000, 0x20000, 0x7fffffff, INT64_MAX, UINT64_MAX};
   int loaded = 0, refused = 0;
   for (size_t field = 0; field < count; ++field)
     for (const uint64_t extreme : kExtremes) {

@@ -6,6 +6,7 @@
 
 #include "backends/gpu/gpu_backend.h"
 #include "backends/gpu/packer.h"
+#include "backends/gpu/weights.h"
 #include "fixture.h"
 #include "formats/codecs.h"
 #include "problem/memory_source.h"
@@ -16,29 +17,6 @@ namespace {
 
 constexpr int64_t kN = 40, kK = 96;
 
-/// Counts the bytes of the buffers that a device makes.
-class Counting final : public device::Device {
- public:
-  Counting(std::unique_ptr<device::Device> of, uint64_t& bytes) : inner_(std::move(of)), bytes_(bytes) {}
-  const device::Capabilities& capabilities() const override { return inner_->capabilities(); }
-  Result<BufferRef> allocate(uint64_t bytes, Placement placement, const char* label) override {
-    bytes_ += bytes;
-    return inner_->allocate(bytes, placement, label);
-  }
-  Result<BufferRef> wrap(void* host, uint64_t bytes, Placement placement) override {
-    return inner_->wrap(host, bytes, placement);
-  }
-  Result<BufferRef> wrap_native(void* native) override { return inner_->wrap_native(native); }
-  Result<KernelRef> kernel(std::string_view name, std::span<const Constant> constants) override {
-    return inner_->kernel(name, constants);
-  }
-  Result<std::unique_ptr<device::Stream>> stream(const device::StreamSource& source) override { return inner_->stream(source); }
-
- private:
-  const std::unique_ptr<device::Device> inner_;
-  uint64_t& bytes_;
-};
-
 class Products : public DeviceTest {
  protected:
   void SetUp() override {
@@ -48,7 +26,7 @@ class Products : public DeviceTest {
     BackendOptions options;
     options.threads = 1;
     options.logger = {[](void* user, int32_t, const char* message) { static_cast<Products*>(user)->log += message; }, this};
-    auto made = gpu::make_gpu_backend(std::make_shared<Counting>(std::move(device), allocated), options);
+    auto made = gpu::make_gpu_backend(std::shared_ptr<device::Device>(std::move(device)), options);
     ASSERT_TRUE(made.ok()) << made.status().message();
     backend = made.take();
     std::mt19937 random(1);
@@ -107,7 +85,6 @@ class Products : public DeviceTest {
     EXPECT_EQ(metal_test_resident_allocations(), *before_ + weights_only);
   }
 
-  uint64_t allocated = 0;
   std::string log;
   DeviceOptions built_in;
   MemorySource source;
@@ -162,12 +139,14 @@ TEST_F(Products, OfWeightsThatLieInAFile) {
   std::shared_ptr<const void> owner(map, [bytes](const void* p) { munmap(const_cast<void*>(p), bytes); });
   const std::weak_ptr<const void> alive = owner;
   expect_resident(1);  // those that SetUp packed
-  allocated = 0;
+  const long before = metal_test_live_objects("MTLBuffer");
   auto stack = backend->adopt({&matrix, 1}, std::exchange(owner, nullptr));
   ASSERT_TRUE(stack.ok()) << stack.status().message();
-  EXPECT_EQ(allocated, 0u) << "neither a copy nor anything beside it";
+  EXPECT_EQ(metal_test_live_objects("MTLBuffer"), before + 1);
+  const auto& adopted = static_cast<const gpu::GpuWeights&>(*stack.value().front());
+  EXPECT_EQ(adopted.part(0).buffer->host() + adopted.part(0).offset, matrix.data.data()) << "in place";
   GemmProblem mapped = problem();
-  mapped.weights = stack.value().front().get();
+  mapped.weights = &adopted;
   EXPECT_OK(plan_and_run(*backend, nullptr, mapped));
   expect_product();
   expect_resident(2);

@@ -35,32 +35,31 @@ Memory::Memory(device::Device& device, std::function<bool()> release)
 
 Result<device::BufferRef> Memory::allocate(uint64_t bytes, device::Placement placement,
                                            const char* label) {
-  return obtain(bytes, label, {}, [&] { return device_.allocate(bytes, placement, label); });
+  return allocate(bytes, placement, label, nullptr, nullptr);
 }
 
 Result<DevicePointer> Memory::wrap(std::span<const std::byte> bytes,
                                    const std::shared_ptr<const void>& owner) {
-  const uintptr_t page = device_.capabilities().page_bytes;
-  const auto begin = reinterpret_cast<uintptr_t>(bytes.data());
-  const uintptr_t skip = begin % page;
+  const uint64_t page = device_.capabilities().page_bytes;
+  const uint64_t skip = reinterpret_cast<uintptr_t>(bytes.data()) % page;
   const uint64_t whole = (skip + bytes.size() + page - 1) / page * page;
-  // Kernels only read weights.
-  std::byte* const from = const_cast<std::byte*>(bytes.data()) - skip;
-  MARLIN_ASSIGN(device::BufferRef buffer, obtain(whole, "mapped weights", owner, [&] {
-                  return device_.wrap(from, whole, device::Placement::device);
-                }));
+  std::byte* const host = const_cast<std::byte*>(bytes.data()) - skip;  // kernels only read weights
+  MARLIN_ASSIGN(device::BufferRef buffer,
+                allocate(whole, device::Placement::device, "mapped weights", host, owner));
   return DevicePointer{std::move(buffer), skip};
 }
 
-Result<device::BufferRef> Memory::obtain(uint64_t bytes, const char* label,
-                                         std::shared_ptr<const void> owner, const Make& make) {
-  auto made = try_obtain(bytes, label, owner, make);
+Result<device::BufferRef> Memory::allocate(uint64_t bytes, device::Placement placement,
+                                           const char* label, void* host,
+                                           const std::shared_ptr<const void>& owner) {
+  auto made = try_allocate(bytes, placement, label, host, owner);
   if (made.status().code() != MARLIN_E_MEMORY || !release_ || !release_()) return made;
-  return try_obtain(bytes, label, std::move(owner), make);
+  return try_allocate(bytes, placement, label, host, owner);
 }
 
-Result<device::BufferRef> Memory::try_obtain(uint64_t bytes, const char* label,
-                                             std::shared_ptr<const void> owner, const Make& make) {
+Result<device::BufferRef> Memory::try_allocate(uint64_t bytes, device::Placement placement,
+                                               const char* label, void* host,
+                                               std::shared_ptr<const void> owner) {
   const device::Capabilities& device = device_.capabilities();
   if (device.max_buffer_bytes != 0 && bytes > device.max_buffer_bytes)
     return Status::error(MARLIN_E_MEMORY,
@@ -74,7 +73,9 @@ Result<device::BufferRef> Memory::try_obtain(uint64_t bytes, const char* label,
                          "%s: %" PRIu64 " bytes, and %" PRIu64
                          " are in use of the device's working set of %" PRIu64,
                          label, bytes, before, device.working_set_bytes);
-  MARLIN_ASSIGN(device::BufferRef buffer, make());
+  MARLIN_ASSIGN(device::BufferRef buffer, host != nullptr
+                                              ? device_.wrap(host, bytes, placement)
+                                              : device_.allocate(bytes, placement, label));
   auto charged = std::make_shared<Charged>(std::move(charge), std::move(owner), std::move(buffer));
   device::Buffer* const inner = charged->buffer.get();
   return device::BufferRef(std::move(charged), inner);

@@ -40,12 +40,11 @@ class Memory {
   uint64_t used() const { return used_->load(std::memory_order_relaxed); }
 
  private:
-  using Make = std::function<Result<device::BufferRef>()>;
-  /// What `make` gives, counted, and again if there was memory to release.
-  Result<device::BufferRef> obtain(uint64_t bytes, const char* label,
-                                   std::shared_ptr<const void> owner, const Make& make);
-  Result<device::BufferRef> try_obtain(uint64_t bytes, const char* label,
-                                       std::shared_ptr<const void> owner, const Make& make);
+  Result<device::BufferRef> allocate(uint64_t bytes, device::Placement placement, const char* label,
+                                     void* host, const std::shared_ptr<const void>& owner);
+  Result<device::BufferRef> try_allocate(uint64_t bytes, device::Placement placement,
+                                         const char* label, void* host,
+                                         std::shared_ptr<const void> owner);
 
   device::Device& device_;
   const std::function<bool()> release_;
