@@ -22,7 +22,7 @@ namespace pack_command {
 namespace {
 
 struct Options {
-  std::string path, output;
+  std::string path, output, backend = "cpu";
   std::vector<std::string> joins;
   QuantizeOptions quantize;
   uint32_t ranks = 1, threads = 0;
@@ -127,6 +127,7 @@ class Loads {
     desc.load_count = static_cast<uint32_t>(each.size());
     desc.rank = rank;
     desc.rank_count = options_.ranks;
+    desc.backend = known(parse_backend(options_.backend));
     auto error = make<marlin_error>();
     check(marlin_checkpoint_save(context_, checkpoint_, path.c_str(), &desc, &error), error,
           "packing " + options_.path);
@@ -194,13 +195,16 @@ ExitCode run(const Options& options) {
 void add_pack(CLI::App& app, Action& action) {
   using namespace pack_command;
   auto* sub = app.add_subcommand(
-      "pack", "Write packed layers to a .marlin file, which the CPU maps and uses in place");
+      "pack", "Write packed layers to a .marlin file, which a device maps and uses in place");
   auto options = std::make_shared<Options>();
   sub->add_option("FILE", options->path, kCheckpointFile)->required();
   add_output(*sub, options->output);
   sub->add_option("--ranks", options->ranks,
                   "Write one file for each of so many shards: OUT-00001-of-0000N.marlin")
       ->check(in_range(1u, 1024u));
+  sub->add_option("--backend", options->backend, "Whose layout; no such device is needed")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"cpu", "metal", "cuda"}));
   sub->add_option("--join", options->joins,
                   "Pack layers as one that are loaded as one: their last names with + between")
       ->delimiter(',');
@@ -209,10 +213,10 @@ void add_pack(CLI::App& app, Action& action) {
   options->quantize.add_to(*sub);
   add_force(*sub, options->force);
   sub->footer(
-      "The file holds each layer as the CPU packs it, and all other tensors and key-values of "
+      "The file holds each layer as the backend packs it, and all other tensors and key-values of "
       "FILE. marlin_weights_load\n"
-      "of one of its layers copies nothing. Layers that a program loads together have to be packed "
-      "together.\n"
+      "of one of its layers packs nothing, and copies nothing but to the memory of an NVIDIA GPU. "
+      "Layers that a program\nloads together have to be packed together.\n"
       "With --ranks, attn_output, o_proj, ffn_down, down_proj and w2 are cut along K, stacks of "
       "experts into experts,\n"
       "and all other layers along N. Attention is cut between heads of keys and values, and the "
@@ -221,6 +225,7 @@ void add_pack(CLI::App& app, Action& action) {
       "Examples:\n"
       "  metal-marlin pack model.gguf -o model.marlin\n"
       "  metal-marlin pack model.gguf -o model.marlin --join attn_q+attn_k+attn_v,ffn_gate+ffn_up\n"
+      "  metal-marlin pack model.gguf -o model.marlin --backend metal\n"
       "  metal-marlin pack DIR -o model.marlin --ranks 2");
   sub->callback([&action, options] { action = [options] { return run(*options); }; });
 }

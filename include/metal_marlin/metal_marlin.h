@@ -483,7 +483,7 @@ typedef struct marlin_save_desc {
   const marlin_load_desc* const* loads; /* one entry each; NULL with count 0: every layer that loads, alone and whole */
   uint32_t load_count;
   uint32_t rank, rank_count; /* of the shards in loads, for readers of the file; rank_count 0: 1 */
-  uint32_t reserved;
+  marlin_backend backend;    /* whose devices the file is for; this machine needs no such device; AUTO: that of the context */
 } marlin_save_desc;
 
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */
@@ -617,15 +617,15 @@ MARLIN_EXPORT marlin_status marlin_value_next_string(const marlin_value* array, 
                                                      marlin_error* err);
 
 /* --- packed containers: what packing made, mapped and used in place ------------------------------------------------------ */
-/* Writes a packed container (.marlin): each load of desc as marlin_weights_load packs it in this context, one after another,
+/* Writes a packed container (.marlin): each load of desc as marlin_weights_load packs it for desc->backend, one after another,
  * and all tensors that no load names, and the key-values, as the checkpoint has them. desc NULL: all defaults. The file appears
- * when it is complete. Only the CPU keeps packed weights in files: another context is MARLIN_E_UNSUPPORTED, and so is a
- * checkpoint that is a container. The open container is a checkpoint. Its layers are the loads, named by their layers with '+'
- * between them ("q+k+v"). marlin_weights_load takes this name or the same layers in the same order, checks the checksum, and
- * uses the mapped bytes in place. A shard of a container may choose experts and nothing else. Other layers together, formats
- * and flags that change packed weights, devices and versions for which the file is not packed are MARLIN_E_UNSUPPORTED with the
- * name of the source file. The key-values "marlin.rank", "marlin.ranks", "marlin.source" and "marlin.source_fingerprint" say
- * what was packed. */
+ * when it is complete. A checkpoint that is a container is MARLIN_E_UNSUPPORTED. The threads of the context pack, on the host.
+ * The open container is a checkpoint. Its layers are the loads, named by their layers with '+' between them ("q+k+v").
+ * marlin_weights_load takes this name or the same layers in the same order, checks the checksum, and uses the mapped bytes in
+ * place; CUDA copies them to the device. A shard of a container may choose experts and nothing else. Other layers together,
+ * formats and flags that change packed weights, devices and versions for which the file is not packed are MARLIN_E_UNSUPPORTED
+ * with the name of the source file. The key-values "marlin.rank", "marlin.ranks", "marlin.source" and
+ * "marlin.source_fingerprint" say what was packed. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_save(marlin_context* context, const marlin_checkpoint* checkpoint,
                                                    const char* out_path, const marlin_save_desc* desc, marlin_error* err);
 

@@ -6,6 +6,9 @@
 
 #include "backends/cpu/cpu_backend.h"
 #include "backends/cuda/cuda_backend.h"
+#include "backends/cuda/policy.h"
+#include "backends/gpu/pack.h"
+#include "backends/gpu/packer.h"
 #include "backends/metal/metal_backend.h"
 #include "base/environment.h"
 #include "core/thread_pool.h"
@@ -19,15 +22,16 @@ struct Entry {
   void (*describe_device)(uint32_t index, marlin_device_info& out);
   bool (*has_kernel)(std::string_view name);
   Result<std::unique_ptr<Backend>> (*create)(const BackendOptions& options);
+  const gpu::Policy& (*policy)();  ///< null: of the CPU
 };
 
 constexpr Entry kBackends[] = {
     {MARLIN_BACKEND_CUDA, cuda::device_count, cuda::describe_device, cuda::has_kernel,
-     cuda::create_backend},
+     cuda::create_backend, cuda::policy},
     {MARLIN_BACKEND_METAL, metal::device_count, metal::describe_device, metal::has_kernel,
-     metal::create_backend},
+     metal::create_backend, gpu::simdgroup_policy},
     {MARLIN_BACKEND_CPU, cpu::device_count, cpu::describe_device, cpu::has_kernel,
-     cpu::create_backend},
+     cpu::create_backend, nullptr},
 };
 
 /// The kernel that METAL_MARLIN_KERNEL requests from a backend. A backend ignores a name that only
@@ -63,7 +67,22 @@ Status describe_device(uint32_t index, marlin_device_info& out) {
 
 Status check_packed(const PackedForm& form, const PackedMatrix& matrix, uint64_t bytes,
                     bool has_index) {
+  for (const Entry& entry : kBackends)
+    if (entry.policy != nullptr && form == gpu::packed_form(entry.policy().order))
+      return gpu::check_packed(matrix, bytes, has_index, entry.policy());
   return cpu::check_packed(form, matrix, bytes, has_index);
+}
+
+Result<std::unique_ptr<Backend>> create_packer(marlin_backend which, BackendOptions options) {
+  options.device_index = 0;
+  options.native_device = nullptr;
+  for (const Entry& entry : kBackends) {
+    if (which != entry.kind) continue;
+    return entry.policy != nullptr ? gpu::make_packer(options, entry.policy())
+                                   : entry.create(options);
+  }
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "backend is %" PRId32 ", expected 1 (CPU), 2 (Metal) or 3 (CUDA)", which);
 }
 
 Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options) {

@@ -21,6 +21,9 @@ struct NamedBackend {
 /// reason if there is none. Reads METAL_MARLIN_KERNEL.
 Result<NamedBackend> create_backend(marlin_backend which, BackendOptions options);
 
+/// A backend that packs as the devices of `which` do, on a machine that need not have one.
+Result<std::unique_ptr<Backend>> create_packer(marlin_backend which, BackendOptions options);
+
 /// What a container says of one matrix, without its bytes and the entries of its group index:
 /// whether the backend of this form can adopt it. OK for a form of no backend.
 Status check_packed(const PackedForm& form, const PackedMatrix& matrix, uint64_t bytes,

@@ -43,9 +43,9 @@ marlin_status marlin_context_create(const marlin_context_desc* desc, marlin_cont
                                     marlin_error* err) {
   return api::boundary_create(out, err, [&]() -> Result<marlin_context*> {
     MARLIN_ASSIGN(const marlin_context_desc d, api::read_optional_descriptor(desc, "desc"));
-    MARLIN_ASSIGN(const BackendOptions options, options_from(d));
+    MARLIN_ASSIGN(BackendOptions options, options_from(d));
     MARLIN_ASSIGN(auto made, api::create_backend(d.backend, options));
-    return new marlin_context(made.kind, std::move(made.backend), options.logger);
+    return new marlin_context(made.kind, std::move(made.backend), std::move(options));
   });
 }
 

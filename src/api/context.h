@@ -15,8 +15,12 @@ struct marlin_context final : metal_marlin::api::Handle {
 
   /// The caller owns the first reference.
   marlin_context(marlin_backend which, std::unique_ptr<metal_marlin::Backend> made,
-                 metal_marlin::Logger log)
-      : Handle(kKind), backend_kind(which), logger(log), backend(std::move(made)) {}
+                 metal_marlin::BackendOptions with)
+      : Handle(kKind),
+        backend_kind(which),
+        options(std::move(with)),
+        logger(options.logger),
+        backend(std::move(made)) {}
 
   void add_ref() { refs_.fetch_add(1, std::memory_order_relaxed); }
   /// The last reference deletes the context, which joins the threads of the backend.
@@ -25,7 +29,8 @@ struct marlin_context final : metal_marlin::api::Handle {
   }
 
   const marlin_backend backend_kind;
-  const metal_marlin::Logger logger;  ///< the backend has its own copy
+  const metal_marlin::BackendOptions options;  ///< the backend has its own copy
+  const metal_marlin::Logger& logger;          ///< that of the options
   const std::unique_ptr<metal_marlin::Backend> backend;
   metal_marlin::api::StreamShells stream_shells;
 

@@ -114,24 +114,31 @@ Result<int64_t> count_experts(std::span<const LayerPart> parts, uint32_t expert_
   return int64_t{expert_count};
 }
 
-Result<marlin_weights*> watched_weights(marlin_context& context, Sources experts,
-                                        const Layer& first, const marlin_load_desc& d) {
-  if (d.progress == nullptr) return make_weights(context, experts, first.layout, first.name);
+Result<ExpertStack> pack_watched(Backend& packer, Sources experts, const marlin_load_desc& d) {
+  if (d.progress == nullptr) return packer.pack_experts(experts);
   Watch watch{d.progress, d.user};
   for (auto& expert : experts) expert = make_watched(std::move(expert), watch);
   MARLIN_RETURN_IF_ERROR(watch.report());
-  MARLIN_ASSIGN(auto* weights, make_weights(context, experts, first.layout, first.name));
-  std::unique_ptr<marlin_weights> owned(weights);
+  MARLIN_ASSIGN(ExpertStack packed, packer.pack_experts(experts));
   MARLIN_RETURN_IF_ERROR(watch.report());
-  return owned.release();
+  return packed;
 }
-
-}  // namespace
 
 Result<marlin_weights*> load_weights(marlin_context& context, const Checkpoint& files,
                                      const marlin_load_desc& d) {
   MARLIN_RETURN_IF_ERROR(check_load_desc(d));
-  if (files.container() != nullptr) return load_packed(context, files, d);
+  MARLIN_ASSIGN(PackedLayers packed, files.container() != nullptr
+                                         ? load_packed(context, files, d)
+                                         : pack_layers(context, *context.backend, files, d));
+  return new marlin_weights(context, std::move(packed.experts), packed.layout,
+                            std::move(packed.name));
+}
+
+}  // namespace
+
+Result<PackedLayers> pack_layers(const marlin_context& context, Backend& packer,
+                                 const Checkpoint& files, const marlin_load_desc& d) {
+  MARLIN_RETURN_IF_ERROR(check_load_desc(d));
   std::vector<LayerPart> parts;
   for (uint32_t i = 0; i < d.layer_count; ++i) {
     MARLIN_ASSIGN(LayerPart part, read_part(files, i, d, context));
@@ -145,8 +152,9 @@ Result<marlin_weights*> load_weights(marlin_context& context, const Checkpoint& 
   };
   const size_t count = parts.size() * static_cast<size_t>(parts[0].experts.count);
   MARLIN_ASSIGN(Sources experts,
-                make_experts(context, count, static_cast<uint32_t>(expert_count), read));
-  return watched_weights(context, std::move(experts), parts[0].layer, d);
+                make_experts(packer, count, static_cast<uint32_t>(expert_count), read));
+  MARLIN_ASSIGN(ExpertStack packed, pack_watched(packer, std::move(experts), d));
+  return PackedLayers{std::move(packed), parts[0].layer.layout, parts[0].layer.name};
 }
 
 }  // namespace metal_marlin::api

@@ -15,32 +15,21 @@
 namespace metal_marlin::api {
 namespace {
 
-const char* name_of(marlin_backend backend) {
-  if (backend == MARLIN_BACKEND_CUDA) return "CUDA";
-  return backend == MARLIN_BACKEND_METAL ? "Metal" : "the CPU";
-}
-
 /// The context must have packed these bytes itself.
 Status check_form(const marlin_context& context, const Container& container) {
   const PackedForm here = context.backend->packed_form();
   const PackedForm& there = container.form();
   if (here == there) return {};
-  if (here.device.empty())
-    return Status::error(
-        MARLIN_E_UNSUPPORTED,
-        "the container is packed for the device %.20s and this context is of %s, which keeps no "
-        "packed weights in files: load the source file %.80s instead",
-        there.device.c_str(), name_of(context.backend_kind), container.source_name().c_str());
+  const std::string command = container.repack_command(here.device);
   if (here.device != there.device)
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "the container is packed for the device %.20s, expected %.20s: pack it "
                          "anew: %s",
-                         there.device.c_str(), here.device.c_str(),
-                         container.repack_command().c_str());
+                         there.device.c_str(), here.device.c_str(), command.c_str());
   return Status::error(MARLIN_E_UNSUPPORTED,
                        "the container has version %u of the packed form, expected %u: pack it "
                        "anew with this library: %s",
-                       there.version, here.version, container.repack_command().c_str());
+                       there.version, here.version, command.c_str());
 }
 
 Result<size_t> find_entry(const Checkpoint& files, const marlin_load_desc& d) {
@@ -111,13 +100,13 @@ Status check_packed_layer(const Container& container, size_t index) {
   return {};
 }
 
-Result<marlin_weights*> load_packed(marlin_context& context, const Checkpoint& files,
-                                    const marlin_load_desc& d) {
+Result<PackedLayers> load_packed(const marlin_context& context, const Checkpoint& files,
+                                 const marlin_load_desc& d) {
   const Container& container = *files.container();
   MARLIN_RETURN_IF_ERROR(check_form(context, container));
   MARLIN_ASSIGN(const size_t index, find_entry(files, d));
   const ContainerEntry& entry = container.entry(index);
-  const auto load = [&]() -> Result<marlin_weights*> {
+  const auto load = [&]() -> Result<PackedLayers> {
     const WeightMeta& meta = entry.experts[0].matrix.meta;
     MARLIN_RETURN_IF_ERROR(check_options(d, meta));
     MARLIN_ASSIGN(const ShardRange range, experts_of(d, entry));
@@ -129,18 +118,13 @@ Result<marlin_weights*> load_packed(marlin_context& context, const Checkpoint& f
     };
     MARLIN_RETURN_IF_ERROR(report(0));
     MARLIN_ASSIGN(const auto matrices, container.matrices(index, range.first, range.count));
-    ExpertStack experts;
-    for (const PackedMatrix& matrix : matrices) {
-      MARLIN_ASSIGN(auto one, context.backend->adopt(matrix, container.memory()));
-      experts.push_back(std::move(one));
-    }
+    MARLIN_ASSIGN(ExpertStack experts, context.backend->adopt(matrices, container.memory()));
     MARLIN_RETURN_IF_ERROR(report(total));
-    return new marlin_weights(context, std::move(experts), entry.layout,
-                              std::string(entry.layers[0]));
+    return PackedLayers{std::move(experts), entry.layout, std::string(entry.layers[0])};
   };
-  auto weights = load();
-  if (!weights.ok()) return prefixed(files.layer_name(index), weights.status());
-  return weights;
+  auto loaded = load();
+  if (!loaded.ok()) return prefixed(files.layer_name(index), loaded.status());
+  return loaded;
 }
 
 }  // namespace metal_marlin::api

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "api/backends.h"
 #include "api/checkpoint.h"
 #include "api/errors.h"
 #include "api/load.h"
@@ -54,21 +55,13 @@ class Loads {
   std::vector<marlin_load_desc> loads_;
 };
 
-Status check_save(const marlin_context& context, const Checkpoint& files,
-                  const marlin_save_desc& d) {
+Status check_save(const Checkpoint& files, const marlin_save_desc& d) {
   if ((d.flags & ~MARLIN_SAVE_OVERWRITE) != 0)
     return Status::error(MARLIN_E_UNSUPPORTED, "desc->flags has unknown bits 0x%x",
                          d.flags & ~MARLIN_SAVE_OVERWRITE);
-  if (d.reserved != 0)
-    return Status::error(MARLIN_E_UNSUPPORTED, "desc->reserved is %u, expected 0", d.reserved);
   if (d.rank >= std::max(d.rank_count, 1u))
     return Status::error(MARLIN_E_ARGUMENT, "desc->rank is %u, expected less than rank_count = %u",
                          d.rank, std::max(d.rank_count, 1u));
-  if (context.backend->packed_form().device.empty())
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "context: only the CPU keeps packed weights in files, expected a context "
-                         "of MARLIN_BACKEND_CPU (%d), found backend %d",
-                         MARLIN_BACKEND_CPU, context.backend_kind);
   if (files.container() != nullptr)
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "checkpoint: is packed already, expected its source file %.100s",
@@ -77,23 +70,23 @@ Status check_save(const marlin_context& context, const Checkpoint& files,
 }
 
 /// Packs one load and writes it.
-Status save_one(marlin_context& context, const Checkpoint& files, const marlin_load_desc& load,
-                std::set<std::string>& names, PackedBudget& budget, ContainerWriter& writer) {
-  MARLIN_ASSIGN(marlin_weights* const made, load_weights(context, files, load));
-  const std::unique_ptr<marlin_weights> weights(made);
+Status save_one(const marlin_context& context, Backend& packer, const Checkpoint& files,
+                const marlin_load_desc& load, std::set<std::string>& names, PackedBudget& budget,
+                ContainerWriter& writer) {
+  MARLIN_ASSIGN(const PackedLayers packed, pack_layers(context, packer, files, load));
   LayerNames layers;
   for (uint32_t i = 0; i < load.layer_count; ++i) layers.push_back(load.layers[i]);
   if (!names.insert(layers.joined()).second)
     return Status::error(MARLIN_E_ARGUMENT, "%.120s is loaded twice, expected it once",
                          layers.joined().c_str());
   std::vector<PackedMatrix> experts;
-  for (const auto& expert : weights->experts) {
+  for (const auto& expert : packed.experts) {
     const Checked in_file = Checked(expert->bytes()).round_up(kContainerAlign);
     MARLIN_RETURN_IF_ERROR(budget.take(in_file.get().value_or(UINT64_MAX)));
-    MARLIN_ASSIGN(PackedMatrix matrix, context.backend->packed_matrix(*expert));
+    MARLIN_ASSIGN(PackedMatrix matrix, packer.packed_matrix(*expert));
     experts.push_back(std::move(matrix));
   }
-  return writer.add_entry(std::move(layers), weights->layout, experts);
+  return writer.add_entry(std::move(layers), packed.layout, experts);
 }
 
 /// Of one file. Its packed layers are weighed against the bytes of all that are loaded.
@@ -120,11 +113,14 @@ std::set<const std::byte*> packed_tensors(const Checkpoint& files,
   return places;
 }
 
-Status save(marlin_context& context, const Checkpoint& files, const char* out_path,
+Status save(const marlin_context& context, const Checkpoint& files, const char* out_path,
             const marlin_save_desc& d) {
-  MARLIN_RETURN_IF_ERROR(check_save(context, files, d));
+  MARLIN_RETURN_IF_ERROR(check_save(files, d));
+  MARLIN_ASSIGN(const auto packer,
+                create_packer(d.backend != MARLIN_BACKEND_AUTO ? d.backend : context.backend_kind,
+                              context.options));
   MARLIN_ASSIGN(const Loads loads, Loads::of(files, d));
-  const ContainerOptions options{context.backend->packed_form(), d.rank, std::max(d.rank_count, 1u),
+  const ContainerOptions options{packer->packed_form(), d.rank, std::max(d.rank_count, 1u),
                                  (d.flags & MARLIN_SAVE_OVERWRITE) != 0};
   MARLIN_ASSIGN(const auto writer, ContainerWriter::create(out_path, files, options));
   std::set<std::string> names;
@@ -132,7 +128,7 @@ Status save(marlin_context& context, const Checkpoint& files, const char* out_pa
   std::vector<marlin_load_desc> saved;
   for (uint32_t i = 0; i < loads.get().size(); ++i) {
     const marlin_load_desc& load = loads.get()[i];
-    const Status status = save_one(context, files, load, names, budget, *writer);
+    const Status status = save_one(context, *packer, files, load, names, budget, *writer);
     if (status.ok()) saved.push_back(load);
     if (!status.ok() && d.load_count != 0) return prefixed("desc->loads", i, status);
     // A layer that nobody asked for and that needs a format stays as it is.

@@ -14,7 +14,7 @@
 
 namespace metal_marlin::api {
 
-Result<Sources> make_experts(marlin_context& context, size_t part_count, uint32_t expert_count,
+Result<Sources> make_experts(Backend& packer, size_t part_count, uint32_t expert_count,
                              const ReadPart& read_part) {
   Sources experts;
   PackedBudget budget;
@@ -30,18 +30,12 @@ Result<Sources> make_experts(marlin_context& context, size_t part_count, uint32_
       return prefixed("experts", static_cast<uint32_t>(e), expert.status());
     if (!expert.ok()) return expert.status();
     budget.add_own(own_bytes(expert.value()->meta()));
-    MARLIN_ASSIGN(const uint64_t bytes, context.backend->packed_bytes(*expert.value()));
+    MARLIN_ASSIGN(const uint64_t bytes, packer.packed_bytes(*expert.value()));
     MARLIN_RETURN_IF_ERROR(budget.take(bytes));
     experts.push_back(expert.take());
   }
   MARLIN_RETURN_IF_ERROR(make_alike(experts));
   return experts;
-}
-
-Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts,
-                                     marlin_layout layout, const std::string& name) {
-  MARLIN_ASSIGN(ExpertStack packed, context.backend->pack_experts(experts));
-  return new marlin_weights(context, std::move(packed), layout, name);
 }
 
 void warn(const marlin_context& context, const WeightSource& source) {
@@ -167,8 +161,10 @@ Result<marlin_weights*> pack(marlin_context& context, const marlin_pack_desc* co
     warn(context, *source.value());
     return source;
   };
-  MARLIN_ASSIGN(const Sources experts, make_experts(context, part_count, expert_count, read_part));
-  return make_weights(context, experts, first_layout, "");
+  MARLIN_ASSIGN(const Sources experts,
+                make_experts(*context.backend, part_count, expert_count, read_part));
+  MARLIN_ASSIGN(ExpertStack packed, context.backend->pack_experts(experts));
+  return new marlin_weights(context, std::move(packed), first_layout, "");
 }
 
 }  // namespace

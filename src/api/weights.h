@@ -36,12 +36,9 @@ using Sources = std::vector<std::unique_ptr<WeightSource>>;
 using ReadPart = std::function<Result<std::unique_ptr<WeightSource>>(size_t i)>;
 /// Concatenates parts along N to one source per expert. Their number is a multiple of expert_count.
 /// Experts must agree in everything except the group index of their columns and the tensor scales.
-/// Parts are read until what is packed would be out of proportion (formats/packed_budget.h).
-Result<Sources> make_experts(marlin_context& context, size_t part_count, uint32_t expert_count,
+/// Parts are read until what `packer` would pack is out of proportion (formats/packed_budget.h).
+Result<Sources> make_experts(Backend& packer, size_t part_count, uint32_t expert_count,
                              const ReadPart& read_part);
-/// Packs one expert per source on the device of the context. The caller owns the handle.
-Result<marlin_weights*> make_weights(marlin_context& context, const Sources& experts,
-                                     marlin_layout layout, const std::string& name);
 
 /// Writes the warning of a source, if any, to the host's log.
 void warn(const marlin_context& context, const WeightSource& source);

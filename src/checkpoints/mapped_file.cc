@@ -55,7 +55,10 @@ Result<MappedFile> MappedFile::open(const std::string& path) {
   if (static_cast<uint64_t>(info.st_size) > SIZE_MAX)
     return file_error(path, "too large to map", EFBIG);
   const auto size = static_cast<size_t>(info.st_size);
-  void* data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
+  // Shared, so that what makes a GPU reach its pages has no reason to copy them.
+  void* data = ::mmap(nullptr, size, PROT_READ, MAP_SHARED, file.fd, 0);
+  if (data == MAP_FAILED && errno == ENODEV)  // a file system that shares no pages
+    data = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.fd, 0);
   if (data == MAP_FAILED) return file_error(path, "cannot map", errno);
   return MappedFile(std::span(static_cast<const std::byte*>(data), size),
                     {static_cast<uint64_t>(info.st_dev), static_cast<uint64_t>(info.st_ino)});

@@ -187,20 +187,16 @@ class Backend {
     }
     return stack;
   }
-  /// The form in which a file keeps what pack() makes. A device "" keeps nothing, and then nobody
-  /// calls the two functions below.
-  virtual PackedForm packed_form() const { return {}; }
-  /// The bytes of packed weights. They live as long as the weights.
-  virtual Result<PackedMatrix> packed_matrix(const PackedWeights&) const {
-    return Status::error(MARLIN_E_UNSUPPORTED, "this device keeps no packed weights in files");
-  }
-  /// Weights that use these bytes in place, which are of packed_form(). `memory` keeps the bytes
-  /// alive. Checks everything but the values of the bytes.
-  virtual Result<std::unique_ptr<PackedWeights>> adopt(
-      const PackedMatrix&,
-      std::shared_ptr<const void>) {  // NOLINT(performance-unnecessary-value-param): others keep it
-    return Status::error(MARLIN_E_UNSUPPORTED, "this device keeps no packed weights in files");
-  }
+  /// The form in which a file keeps what pack() makes.
+  virtual PackedForm packed_form() const = 0;
+  /// The bytes of packed weights. They live as long as the weights. MARLIN_E_UNSUPPORTED if the
+  /// host does not reach them.
+  virtual Result<PackedMatrix> packed_matrix(const PackedWeights& weights) const = 0;
+  /// The experts of one handle over bytes of packed_form(): in place if the device reaches memory
+  /// of the host, else in a copy of its own. `memory` keeps alive the whole pages on which the
+  /// bytes lie. Checks everything but the values that no address follows from.
+  virtual Result<ExpertStack> adopt(std::span<const PackedMatrix> experts,
+                                    const std::shared_ptr<const void>& memory) = 0;
   /// Decodes rows to out [T, k], F32, F16 or BF16. Consecutive rows are inside [0, n). Listed ids
   /// are checked here: they may lie where only the device reads them.
   virtual Status unpack(BackendStream* stream, const PackedWeights& weights,

@@ -150,8 +150,9 @@ class Device {
   /// `bytes` > 0, uninitialized, aligned to 256. `label` is for the vendor's profiler.
   virtual Result<BufferRef> allocate(uint64_t bytes, Placement placement, const char* label) = 0;
   /// Wraps the host's memory without a copy. The memory must begin and end on
-  /// capabilities().page_bytes, and it must outlive the work that uses it.
-  virtual Result<BufferRef> wrap(void* host, uint64_t bytes) = 0;
+  /// capabilities().page_bytes, and it must outlive the work that uses it. It may overlap with what
+  /// was wrapped before if kernels only read the overlap.
+  virtual Result<BufferRef> wrap(void* host, uint64_t bytes, Placement placement) = 0;
   /// Wraps and retains the host's own object of this device (id<MTLBuffer>), or wraps the memory
   /// from an address of the device's on (CUdeviceptr). The bytes of such memory go to the end of
   /// its allocation; they are UINT64_MAX if the device cannot tell, and 0 if it knows of no memory

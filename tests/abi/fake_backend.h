@@ -87,6 +87,14 @@ class FakeBackend final : public metal_marlin::Backend {
     return std::unique_ptr<metal_marlin::BackendStream>(std::make_unique<FakeStream>(options, &record_.streams));
   }
   /// Plans are numbered, so that gemm() and explain() can say which ones they were given.
+  metal_marlin::PackedForm packed_form() const override { return {"fake", 1}; }
+  metal_marlin::Result<metal_marlin::PackedMatrix> packed_matrix(const metal_marlin::PackedWeights&) const override {
+    return metal_marlin::Status::error(MARLIN_E_UNSUPPORTED, "not asked for");
+  }
+  metal_marlin::Result<metal_marlin::ExpertStack> adopt(std::span<const metal_marlin::PackedMatrix>,
+                                                        const std::shared_ptr<const void>&) override {
+    return metal_marlin::Status::error(MARLIN_E_UNSUPPORTED, "not asked for");
+  }
   metal_marlin::Result<metal_marlin::Plan> plan(const metal_marlin::GemmProblem&) override {
     MARLIN_RETURN_IF_ERROR(ask("plan"));
     return metal_marlin::Plan(++record_.plans);

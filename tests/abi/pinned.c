@@ -171,7 +171,7 @@ FIELD(marlin_save_desc, loads, 8, 8);
 FIELD(marlin_save_desc, load_count, 16, 4);
 FIELD(marlin_save_desc, rank, 20, 4);
 FIELD(marlin_save_desc, rank_count, 24, 4);
-FIELD(marlin_save_desc, reserved, 28, 4);
+FIELD(marlin_save_desc, backend, 28, 4);
 END(marlin_save_desc, 32);
 
 FIELD(marlin_value, struct_size, 0, 4);

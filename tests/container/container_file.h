@@ -49,6 +49,30 @@ inline void write(const std::string& path, const std::string& bytes) {
   std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
 }
 
+/// Packs the smallest layer of a checkpoint, of at most two experts. Returns its name.
+inline std::string pack_smallest(const mm::context& context, const std::string& name, const std::string& path,
+                                 marlin_backend backend = MARLIN_BACKEND_AUTO) {
+  const mm::checkpoint source(data(name));
+  auto layers = source.layers();
+  const auto size = [](const marlin_layer_info& layer) {
+    return layer.format == MARLIN_FORMAT_NONE ? INT64_MAX : layer.n * layer.k * layer.experts;
+  };
+  const auto least = std::min_element(layers.begin(), layers.end(), [&](auto& a, auto& b) { return size(a) < size(b); });
+  const char* const layer = least->name;
+  const marlin_shard shard = {{0, 0, 0}, {0, 0, std::min<int64_t>(2, least->experts)}};
+  auto load = mm::make<marlin_load_desc>();
+  load.layers = &layer;
+  load.layer_count = 1;
+  load.shards = &shard;
+  const marlin_load_desc* const loads[] = {&load};
+  auto desc = mm::make<marlin_save_desc>();
+  desc.loads = loads;
+  desc.load_count = 1;
+  desc.backend = backend;
+  mm::save(context, source, path, desc);
+  return layer;
+}
+
 /// All rows of all experts as float32.
 inline std::vector<float> values(const mm::weights& weights) {
   const marlin_layer_info info = mm::info(weights);

@@ -267,9 +267,9 @@ TEST(Container, RefusesWhatItCannotWrite) {
   desc.flags = 2;
   EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "unknown bits", mm::save(context, source, path, desc));
   desc.flags = MARLIN_SAVE_OVERWRITE;
-  desc.reserved = 1;
-  EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "desc->reserved is 1", mm::save(context, source, path, desc));
-  desc.reserved = 0;
+  desc.backend = 4;
+  EXPECT_ERROR(MARLIN_E_ARGUMENT, "backend is 4, expected 1 (CPU), 2 (Metal) or 3", mm::save(context, source, path, desc));
+  desc.backend = MARLIN_BACKEND_AUTO;
   desc.load_count = 1;
   EXPECT_ERROR(MARLIN_E_ARGUMENT, "desc->loads is NULL", mm::save(context, source, path, desc));
   const marlin_load_desc* none = nullptr;

@@ -117,9 +117,9 @@ TEST_F(Damage, AnotherByteOrderOrVersionIsNamed) {
   EXPECT_EQ(outcome(sealed(big), &message), MARLIN_E_FORMAT);
   EXPECT_THAT(message, ::testing::HasSubstr("expected little-endian, found big-endian"));
   std::string newer = bytes_;
-  store(newer.data() + 12, uint32_t{2});
+  store(newer.data() + 12, uint32_t{3});
   EXPECT_EQ(outcome(sealed(newer), &message), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(message, ::testing::HasSubstr("expected 1, found 2"));
+  EXPECT_THAT(message, ::testing::HasSubstr("expected 1 to 2, found 3"));
   EXPECT_THAT(message, ::testing::HasSubstr("metal-marlin pack SOURCE -o OUT.marlin"));
 }
 
@@ -130,7 +130,7 @@ TEST_F(Damage, AnotherFormNamesTheCommandThatPacksAnew) {
   other.replace(directory + 4, 3, "gpu");
   EXPECT_EQ(outcome(sealed(other), &message), MARLIN_E_UNSUPPORTED);
   EXPECT_THAT(message, ::testing::HasSubstr("packed for the device gpu, expected cpu"));
-  const char* const command = "metal-marlin pack SOURCE -o OUT.marlin (SOURCE: model.safetensors or its folder)";
+  const char* const command = "metal-marlin pack SOURCE -o OUT.marlin --backend cpu (SOURCE: model.safetensors or its folder)";
   EXPECT_THAT(message, ::testing::HasSubstr(command));
   other = bytes_;
   store(other.data() + directory + 7, uint32_t{9});

@@ -3,68 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <random>
 
 #include "checkpoints/checkpoint.h"
 #include "container_file.h"
+#include "directory_integers.h"
 #include "sealed_file.h"
 #include "unit/counting_new.h"
 
 namespace container_test {
 namespace {
 
-using metal_marlin::ContainerBlock;
 using metal_marlin::ContainerDirectory;
 using metal_marlin::ContainerMatrix;
-
-/// Each integer of a directory, as a function that sets it.
-std::vector<std::function<void(uint64_t)>> integers_of(ContainerDirectory& d) {
-  std::vector<std::function<void(uint64_t)>> all;
-  const auto add = [&](auto& field) {
-    all.push_back([&field](uint64_t value) { field = static_cast<std::decay_t<decltype(field)>>(value); });
-  };
-  const auto add_block = [&](ContainerBlock& block) { add(block.offset), add(block.bytes); };
-  add(d.form.version), add(d.rank), add(d.ranks), add_block(d.values);
-  for (uint64_t& begin : d.value_begins) add(begin);
-  for (auto& tensor : d.tensors) {
-    for (int64_t& dim : tensor.dims) add(dim);
-    add_block(tensor.data);
-  }
-  for (auto& entry : d.entries) {
-    add(entry.layout);
-    for (ContainerMatrix& one : entry.experts) {
-      metal_marlin::WeightMeta& meta = one.matrix.meta;
-      add(meta.format), add(meta.n), add(meta.k), add(meta.group_size), add(meta.groups), add(meta.factor_groups);
-      add(meta.gate_up_interleaved), add(meta.sparse);
-      for (auto& scale : meta.tensor_scales) add(scale.first_row);
-      add(one.matrix.slots), add(one.matrix.slot_group), add_block(one.data), add_block(one.group_index);
-    }
-  }
-  return all;
-}
-
-/// The smallest layer of a checkpoint, of at most two experts, packed.
-std::string packed(const mm::context& context, const std::string& name, const std::string& path) {
-  const mm::checkpoint source(data(name));
-  auto layers = source.layers();
-  const auto size = [](const marlin_layer_info& layer) {
-    return layer.format == MARLIN_FORMAT_NONE ? INT64_MAX : layer.n * layer.k * layer.experts;
-  };
-  const auto least = std::min_element(layers.begin(), layers.end(), [&](auto& a, auto& b) { return size(a) < size(b); });
-  const char* const layer = least->name;
-  const marlin_shard shard = {{0, 0, 0}, {0, 0, std::min<int64_t>(2, least->experts)}};
-  auto load = mm::make<marlin_load_desc>();
-  load.layers = &layer;
-  load.layer_count = 1;
-  load.shards = &shard;
-  const marlin_load_desc* const loads[] = {&load};
-  auto desc = mm::make<marlin_save_desc>();
-  desc.loads = loads;
-  desc.load_count = 1;
-  mm::save(context, source, path, desc);
-  return read(path);
-}
 
 /// Does everything with a file that a host does. Returns how many layers load.
 int use(const mm::context& context, const std::string& path) {
@@ -111,7 +62,8 @@ TEST_P(Lies, CostNoMoreThanTheFile) {
   desc.backend = MARLIN_BACKEND_CPU;
   desc.threads = 1;
   const mm::context context(desc);
-  const std::string good = packed(context, GetParam(), folder / "good.marlin");
+  pack_smallest(context, GetParam(), folder / "good.marlin");
+  const std::string good = read(folder / "good.marlin");
   ContainerDirectory directory = directory_of(good).take();
   ASSERT_EQ(use(context, folder / "good.marlin"), 1);
   constexpr uint64_t kExtremes[] = {0, 1, 2, 16, 128, 0x7fffffff, 0x80000000, INT64_MAX, 1ull << 63, 1ull << 61, UINT64_MAX};
@@ -145,7 +97,9 @@ INSTANTIATE_TEST_SUITE_P(Container, Lies,
 /// A container of two experts, and changes that no writer makes.
 class Experts : public ::testing::Test {
  protected:
-  Experts() : context_(MARLIN_BACKEND_CPU), good_(packed(context_, "mxfp4-gpt-oss-experts", folder_ / "good.marlin")) {
+  Experts()
+      : context_(MARLIN_BACKEND_CPU),
+        good_((pack_smallest(context_, "mxfp4-gpt-oss-experts", folder_ / "good.marlin"), read(folder_ / "good.marlin"))) {
     directory_ = directory_of(good_).take();
     for (size_t i = 0; i < directory_.entries.size(); ++i)
       if (directory_.entries[i].experts.size() == 2) entry_ = i;

@@ -6,6 +6,8 @@
 #include <string>
 
 #include "backends/cpu/pack.h"
+#include "backends/cuda/policy.h"
+#include "backends/gpu/packer.h"
 #include "base/memory.h"
 #include "checkpoints/container/container.h"
 #include "checkpoints/value_table.h"
@@ -45,9 +47,14 @@ inline void adopt(const Container& container, size_t layer, uint32_t expert) {
   expect_typed(found.status());
   if (!found.ok()) return;
   PackedMatrix matrix = found.value()[0];
-  auto copy = Block::allocate(Allocator::system(), matrix.data.size());  // a mapped file is aligned
+  auto copy = Block::allocate(Allocator::system(), matrix.data.size(), 256);  // a mapped file is aligned
   std::copy(matrix.data.begin(), matrix.data.end(), copy.value().data());
   matrix.data = {copy.value().data(), matrix.data.size()};
+  const std::string& device = container.form().device;
+  if (device == "metal" || device == "cuda") {
+    const gpu::Policy& policy = device == "cuda" ? cuda::policy() : gpu::simdgroup_policy();
+    return expect_typed(gpu::make_packer({}, policy).value()->adopt({&matrix, 1}, nullptr).status());
+  }
   const auto weights = cpu::adopt_weights(matrix, nullptr);
   expect_typed(weights.status());
   if (!weights.ok()) return;

@@ -21,7 +21,9 @@ class FewKernels final : public dv::Device {
   Result<dv::BufferRef> allocate(uint64_t bytes, dv::Placement placement, const char* label) override {
     return bed_.allocate(bytes, placement, label);
   }
-  Result<dv::BufferRef> wrap(void* host, uint64_t bytes) override { return bed_.wrap(host, bytes); }
+  Result<dv::BufferRef> wrap(void* host, uint64_t bytes, dv::Placement placement) override {
+    return bed_.wrap(host, bytes, placement);
+  }
   Result<dv::BufferRef> wrap_native(void* native) override { return bed_.wrap_native(native); }
   Result<dv::KernelRef> kernel(std::string_view name, std::span<const dv::Constant> constants) override {
     const bool product = name.starts_with("gemv_") || name.starts_with("regdecode_");

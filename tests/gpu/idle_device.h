@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdlib>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -56,7 +57,11 @@ class HostBuffer final : public dv::Buffer {
  public:
   /// Of its own, when `wrapped` is null.
   HostBuffer(Record& record, std::byte* wrapped, uint64_t bytes) : record_(record), bytes_(bytes), wrapped_(wrapped) {
-    if (wrapped == nullptr) own_.reset(static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)));
+    if (wrapped == nullptr) {
+      const size_t whole = (bytes + 255) / 256 * 256;
+      own_.reset(static_cast<std::byte*>(std::aligned_alloc(256, whole)));
+      std::memset(own_.get(), 0, whole);
+    }
     record_.count(record_.buffers, 1);
   }
   ~HostBuffer() override { record_.count(record_.buffers, -1); }
@@ -148,7 +153,7 @@ class IdleDevice : public dv::Device {
     buffer->visible = capabilities_.unified_memory || placement == dv::Placement::shared;
     return dv::BufferRef(std::move(buffer));
   }
-  Result<dv::BufferRef> wrap(void* host, uint64_t bytes) override {
+  Result<dv::BufferRef> wrap(void* host, uint64_t bytes, dv::Placement) override {
     return dv::BufferRef(std::make_shared<HostBuffer>(record_, static_cast<std::byte*>(host), bytes));
   }
   /// A native object is a HostBuffer of the test's own.

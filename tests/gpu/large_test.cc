@@ -48,7 +48,7 @@ class Sparse {
   Sparse(const Sparse&) = delete;
   bool there() const { return data_ != MAP_FAILED; }
   std::byte* data() const { return static_cast<std::byte*>(data_); }
-  dv::BufferRef on(dv::Device& device) const { return device.wrap(data_, bytes_).take(); }
+  dv::BufferRef on(dv::Device& device) const { return device.wrap(data_, bytes_, dv::Placement::shared).take(); }
 
  private:
   const size_t bytes_;

@@ -66,9 +66,9 @@ class UnfailingDevice final : public dv::Device {
     const Unfailing now;
     return inner_.allocate(bytes, placement, label);
   }
-  Result<dv::BufferRef> wrap(void* host, uint64_t bytes) override {
+  Result<dv::BufferRef> wrap(void* host, uint64_t bytes, dv::Placement placement) override {
     const Unfailing now;
-    return inner_.wrap(host, bytes);
+    return inner_.wrap(host, bytes, placement);
   }
   Result<dv::BufferRef> wrap_native(void* native) override {
     const Unfailing now;

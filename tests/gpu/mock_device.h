@@ -99,8 +99,8 @@ class MockDevice : public dv::Device {
     ON_CALL(*this, allocate(_, _, _)).WillByDefault([this](uint64_t n, dv::Placement p, const char* label) {
       return pass<dv::BufferRef>("allocate", [&] { return inner_->allocate(n, p, label); });
     });
-    ON_CALL(*this, wrap(_, _)).WillByDefault([this](void* p, uint64_t n) {
-      return pass<dv::BufferRef>("wrap", [&] { return inner_->wrap(p, n); });
+    ON_CALL(*this, wrap(_, _, _)).WillByDefault([this](void* p, uint64_t n, dv::Placement placement) {
+      return pass<dv::BufferRef>("wrap", [&] { return inner_->wrap(p, n, placement); });
     });
     ON_CALL(*this, wrap_native(_)).WillByDefault([this](void* p) {
       return pass<dv::BufferRef>("wrap_native", [&] { return inner_->wrap_native(p); });
@@ -117,7 +117,7 @@ class MockDevice : public dv::Device {
   }
   const dv::Capabilities& capabilities() const override { return inner_->capabilities(); }
   MOCK_METHOD(Result<dv::BufferRef>, allocate, (uint64_t, dv::Placement, const char*), (override));
-  MOCK_METHOD(Result<dv::BufferRef>, wrap, (void*, uint64_t), (override));
+  MOCK_METHOD(Result<dv::BufferRef>, wrap, (void*, uint64_t, dv::Placement), (override));
   MOCK_METHOD(Result<dv::BufferRef>, wrap_native, (void*), (override));
   MOCK_METHOD(Result<dv::KernelRef>, kernel, (std::string_view, std::span<const dv::Constant>), (override));
   MOCK_METHOD(Result<std::unique_ptr<dv::Stream>>, stream, (const dv::StreamSource&), (override));

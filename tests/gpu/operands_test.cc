@@ -50,11 +50,11 @@ TEST(HostOperands, OfWholePagesAreWrapped) {
   d.weights = w.get();
   d.a = mm::matrix_view(a.data(), 1, 64);
   d.c = mm::matrix_view(reinterpret_cast<float*>(page), 1, 1024);
-  EXPECT_CALL(*world.mock, wrap(page, 4096)).Times(1);
+  EXPECT_CALL(*world.mock, wrap(page, 4096, dv::Placement::shared)).Times(1);
   EXPECT_OK(marlin_gemm, nullptr, &d);
   testing::Mock::VerifyAndClearExpectations(world.mock.get());
   // A device that does not take this memory: it is copied.
-  EXPECT_CALL(*world.mock, wrap(page, 4096)).WillOnce([](void*, uint64_t) {
+  EXPECT_CALL(*world.mock, wrap(page, 4096, dv::Placement::shared)).WillOnce([](void*, uint64_t, dv::Placement) {
     return Result<dv::BufferRef>(Status::error(MARLIN_E_ARGUMENT, "read-only pages"));
   });
   EXPECT_OK(marlin_gemm, nullptr, &d);

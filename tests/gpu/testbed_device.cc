@@ -251,7 +251,7 @@ Result<dv::BufferRef> TestbedDevice::allocate(uint64_t bytes, dv::Placement plac
   return dv::BufferRef(std::move(buffer));
 }
 
-Result<dv::BufferRef> TestbedDevice::wrap(void* host, uint64_t bytes) {
+Result<dv::BufferRef> TestbedDevice::wrap(void* host, uint64_t bytes, dv::Placement) {
   return dv::BufferRef(std::make_shared<TestbedBuffer>(static_cast<std::byte*>(host), bytes));
 }
 

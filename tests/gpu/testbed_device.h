@@ -42,7 +42,7 @@ class TestbedDevice final : public dv::Device {
   explicit TestbedDevice(TestbedOptions options = {});
   const dv::Capabilities& capabilities() const override { return capabilities_; }
   Result<dv::BufferRef> allocate(uint64_t bytes, dv::Placement placement, const char* label) override;
-  Result<dv::BufferRef> wrap(void* host, uint64_t bytes) override;
+  Result<dv::BufferRef> wrap(void* host, uint64_t bytes, dv::Placement) override;
   /// A native object is a dv::Buffer of this device.
   Result<dv::BufferRef> wrap_native(void* native) override;
   Result<dv::KernelRef> kernel(std::string_view name, std::span<const dv::Constant> constants) override;

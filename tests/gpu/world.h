@@ -22,7 +22,7 @@ inline marlin_context* gpu_context(std::shared_ptr<dv::Device> device, const mm:
   backend_options.threads = 1;
   auto backend = mm::gpu::make_gpu_backend(std::move(device), backend_options, options);
   if (!backend.ok()) return nullptr;
-  return new marlin_context(MARLIN_BACKEND_METAL, backend.take(), backend_options.logger);
+  return new marlin_context(MARLIN_BACKEND_METAL, backend.take(), backend_options);
 }
 
 /// An idle device behind a mock, and a context on it whose kernels nobody probes.

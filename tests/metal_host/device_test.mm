@@ -120,17 +120,23 @@ TEST_F(DeviceTest, HostMemoryIsWrappedNotCopied) {
   auto* const pages =
       static_cast<std::byte*>(mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   {
+<<<<<<< HEAD
     auto wrapped = must(device->wrap(pages, 2 * page));
     EXPECT_EQ(wrapped->host(), pages);
+=======
+    auto wrapped = device->wrap(pages, 2 * page, Placement::shared);
+    ASSERT_TRUE(wrapped.ok()) << wrapped.status().message();
+    EXPECT_EQ(wrapped.value()->host(), pages);
+>>>>>>> wC-s
     auto on = stream();
     EXPECT_OK(on->fill(wrapped, page, page, 5));
     EXPECT_OK(finish(*on));
     EXPECT_EQ(pages[page - 1], std::byte{0});
     EXPECT_EQ(pages[page], std::byte{5});
-    EXPECT_CODE(device->wrap(pages + 16, page).status(), MARLIN_E_ARGUMENT);
-    EXPECT_CODE(device->wrap(pages, page + 4).status(), MARLIN_E_ARGUMENT);
-    EXPECT_CODE(device->wrap(nullptr, page).status(), MARLIN_E_ARGUMENT);
-    EXPECT_CODE(device->wrap(pages, 0).status(), MARLIN_E_ARGUMENT);
+    EXPECT_CODE(device->wrap(pages + 16, page, Placement::shared).status(), MARLIN_E_ARGUMENT);
+    EXPECT_CODE(device->wrap(pages, page + 4, Placement::shared).status(), MARLIN_E_ARGUMENT);
+    EXPECT_CODE(device->wrap(nullptr, page, Placement::shared).status(), MARLIN_E_ARGUMENT);
+    EXPECT_CODE(device->wrap(pages, 0, Placement::shared).status(), MARLIN_E_ARGUMENT);
   }
   munmap(pages, 2 * page);
 }

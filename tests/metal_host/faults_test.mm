@@ -20,7 +20,7 @@ TEST_F(Faults, MemoryRunsOut) {
   EXPECT_NE(buffer(), nullptr);
   alignas(65536) static std::byte pages[65536];
   metal_test_fail_allocation(1);
-  EXPECT_CODE(device->wrap(pages, sizeof pages).status(), MARLIN_E_MEMORY);
+  EXPECT_CODE(device->wrap(pages, sizeof pages, Placement::shared).status(), MARLIN_E_MEMORY);
 }
 
 TEST_F(Faults, CompilersFail) {
@@ -148,7 +148,8 @@ TEST_F(Faults, TheDeviceGoesAway) {
 TEST_F(Faults, MemoryIsTracked) {
   open();
   alignas(65536) static std::byte pages[65536];
-  for (const BufferRef& each : {buffer(64, Placement::device), buffer(64), device->wrap(pages, sizeof pages).take()})
+  for (const BufferRef& each :
+       {buffer(64, Placement::device), buffer(64), device->wrap(pages, sizeof pages, Placement::shared).take()})
     EXPECT_EQ(static_cast<const MetalBuffer&>(*each).buffer().hazardTrackingMode, MTLHazardTrackingModeTracked);
 }
 

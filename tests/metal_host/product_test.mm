@@ -1,7 +1,12 @@
 // A product from end to end: packed weights, the GPU backend, this host, and the library's own kernel, probed before it serves.
+#include <sys/mman.h>
+
+#include <cstdio>
 #include <random>
 
 #include "backends/gpu/gpu_backend.h"
+#include "backends/gpu/packer.h"
+#include "backends/gpu/weights.h"
 #include "fixture.h"
 #include "formats/codecs.h"
 #include "problem/memory_source.h"
@@ -66,12 +71,22 @@ class Products : public DeviceTest {
     }
   }
 
+  /// How many buffers of weights the last product made resident, beside the stream's own.
+  void expect_resident(size_t weights_only) {
+    EXPECT_OK(plan_and_run(*backend, nullptr, problem()));
+    if (!before_) before_ = metal_test_resident_allocations() - weights_only;
+    EXPECT_EQ(metal_test_resident_allocations(), *before_ + weights_only);
+  }
+
   std::string log;
   DeviceOptions built_in;
   MemorySource source;
   std::unique_ptr<Backend> backend;
   std::unique_ptr<PackedWeights> weights;
   std::unique_ptr<SharedMemory> a, c;
+
+ private:
+  std::optional<size_t> before_;
 };
 
 TEST_F(Products, AtOnce) {
@@ -106,6 +121,41 @@ TEST_F(Products, InTheBackgroundAreErrorsAndInTheForegroundRightAgain) {
     EXPECT_OK(plan_and_run(*backend, nullptr, once));
     expect_product();
   }
+}
+
+// What a packed container has at a multiple of 4096 bytes, mapped as the library maps it, with its last page cut off.
+TEST_F(Products, OfWeightsThatLieInAFile) {
+  const auto packer = gpu::make_packer({}, gpu::simdgroup_policy()).take();
+  const auto packed = packer->pack(source).take();
+  PackedMatrix matrix = packer->packed_matrix(*packed).take();
+  constexpr size_t kAt = 3 * 4096;
+  const size_t bytes = kAt + matrix.data.size();
+  std::FILE* const file = std::tmpfile();
+  ASSERT_EQ(std::fseek(file, kAt, SEEK_SET), 0);
+  ASSERT_EQ(std::fwrite(matrix.data.data(), 1, matrix.data.size(), file), matrix.data.size());
+  ASSERT_EQ(std::fflush(file), 0);
+  void* const map = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fileno(file), 0);
+  std::fclose(file);
+  ASSERT_NE(map, MAP_FAILED);
+  matrix.data = {static_cast<const std::byte*>(map) + kAt, matrix.data.size()};
+  std::shared_ptr<const void> owner(map, [bytes](const void* p) { munmap(const_cast<void*>(p), bytes); });
+  const std::weak_ptr<const void> alive = owner;
+  expect_resident(1);  // those that SetUp packed
+  const long before = metal_test_live_objects("MTLBuffer");
+  auto stack = backend->adopt({&matrix, 1}, std::exchange(owner, nullptr));
+  ASSERT_TRUE(stack.ok()) << stack.status().message();
+  EXPECT_EQ(metal_test_live_objects("MTLBuffer"), before + 1);
+  const auto& adopted = static_cast<const gpu::GpuWeights&>(*stack.value().front());
+  EXPECT_EQ(adopted.part(0).buffer->host() + adopted.part(0).offset, matrix.data.data()) << "in place";
+  GemmProblem mapped = problem();
+  mapped.weights = &adopted;
+  EXPECT_OK(plan_and_run(*backend, nullptr, mapped));
+  expect_product();
+  expect_resident(2);
+  stack = Status::error(MARLIN_E_CANCELLED, "gone");
+  EXPECT_TRUE(alive.expired());
+  expect_resident(1);
+  EXPECT_OK(plan_and_run(*backend, nullptr, problem()));
 }
 
 TEST_F(Products, OnTheHostsCommandBuffer) {

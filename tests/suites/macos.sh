@@ -10,7 +10,7 @@ needs environment zig
 export CCACHE_COMPILERTYPE=clang ZIG_GLOBAL_CACHE_DIR=$PWD/build/zig-cache ZIG_LOCAL_CACHE_DIR=$PWD/build/zig-cache
 python3 -B tests/macos/sdk.py build/apple "$(ls -d "$PWD"/build/env/zig/lib/python3*/site-packages/ziglang)"
 CCACHE_COMPILERCHECK="string:$(cat packaging/requirements/zig.txt) $(cksum <build/apple/macos/bin/clang++)"
-export CCACHE_COMPILERCHECK PATH=$PWD/tests/macos/stand_in:$PATH  # an xcrun that compiles no shaders
+export CCACHE_COMPILERCHECK PATH=$PWD/tests/macos/stand_in:$PATH  # has a stand-in for xcrun
 built ios metal_marlin
 built macos all metal-marlin-chat
 rm -rf "$ZIG_LOCAL_CACHE_DIR"  # which keeps each object that it ever made

@@ -25,8 +25,7 @@ using testing::IsEmpty;
 using testing::Not;
 using testing::StartsWith;
 
-const char* const kCommands[] = {"doctor",   "inspect", "verify",  "unpack", "pack",
-                                 "quantize", "bench",   "explain", "quickstart"};
+const char* const kCommands[] = {"doctor", "inspect", "verify", "unpack", "pack", "quantize", "bench", "explain", "quickstart"};
 
 std::vector<std::string> lines_of(const std::string& text) {
   std::istringstream in(text);
@@ -180,6 +179,14 @@ TEST(Pack, WritesContainersThatTheOtherCommandsRead) {
   EXPECT_EQ(standard.exit_code, 3);
   EXPECT_THAT(standard.err, HasSubstr("cannot write -: expected the name of a file"));
   EXPECT_EQ(run_command({"pack", data("sharded-gptq"), "-o", out, "--ranks", "0"}).exit_code, 2);
+  for (const char* backend : {"metal", "cuda"}) {  // which this machine has not
+    const std::string other = scratch.at(std::string(backend) + ".marlin");
+    ASSERT_EQ(run_command({"pack", data("sharded-gptq"), "-o", other, "--backend", backend}).exit_code, 0);
+    const Ran refused = run_command({"verify", other, "--backend", "cpu"});
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.out + refused.err, HasSubstr(std::string("packed for the device ") + backend));
+  }
+  EXPECT_EQ(run_command({"pack", data("sharded-gptq"), "-o", out, "--backend", "auto"}).exit_code, 2);
   const Ran many = run_command({"pack", data("sharded-gptq"), "-o", scratch.at("many"), "--ranks", "1000"});
   EXPECT_EQ(many.exit_code, 3);
   EXPECT_THAT(many.err, HasSubstr("cannot be cut into 1000 parts"));

@@ -493,10 +493,10 @@ class marlin_save_desc(Structure):
     load_count: int
     rank: int  # of the shards in loads, for readers of the file; rank_count 0: 1
     rank_count: int  # of the shards in loads, for readers of the file; rank_count 0: 1
-    reserved: int
+    backend: int  # whose devices the file is for; this machine needs no such device; AUTO: that of the context
     _fields_ = (
         ("struct_size", c_uint32), ("flags", c_uint32), ("loads", POINTER(POINTER(marlin_load_desc))), ("load_count", c_uint32),
-        ("rank", c_uint32), ("rank_count", c_uint32), ("reserved", c_uint32),
+        ("rank", c_uint32), ("rank_count", c_uint32), ("backend", c_int32),
     )
 
 

@@ -375,18 +375,21 @@ def save(
     *,
     rank: int = 0,
     ranks: int = 1,
+    backend: Backend = Backend.AUTO,
     overwrite: bool = False,
 ) -> None:
     """Writes a packed container (.marlin): packed layers, which Weights.load() then uses in place, with all other tensors and the
     key-values of the checkpoint.
 
-    context     on the CPU: other devices keep no packed weights in files
+    context     its threads pack, on the host
     loads       one layer of the container each, named by its layers with "+" between them; None: every layer that loads, alone
     rank, ranks  which of how many shards these loads are; the container's values "marlin.rank" and "marlin.ranks" tell it
+    backend     whose devices the file is for; this machine needs no such device; AUTO: that of the context
     overwrite   replace a file that is there; else it is an error
     """
     if not 0 <= rank < ranks < 2**32:
         raise errors.argument(f"rank is {rank} of {ranks}, expected 0 to ranks - 1")
+    constant(backend, Backend, "backend")
     made = [expected(load, Load, "a load").desc() for load in loads or ()]
     desc = sized(
         _abi.marlin_save_desc,
@@ -394,6 +397,7 @@ def save(
         load_count=len(made),
         rank=rank,
         rank_count=ranks,
+        backend=backend,
     )
     if made:
         desc.loads = (POINTER(_abi.marlin_load_desc) * len(made))(*(pointer(each) for each, _ in made))

@@ -72,10 +72,14 @@ class CpuBackend final : public Backend, public PackedReader {
   Result<PackedMatrix> packed_matrix(const PackedWeights& weights) const override {
     return cpu::packed_matrix(cpu_weights(weights));
   }
-  Result<std::unique_ptr<PackedWeights>> adopt(const PackedMatrix& matrix,
-                                               std::shared_ptr<const void> memory) override {
-    MARLIN_ASSIGN(std::unique_ptr<PackedWeights> adopted, adopt_weights(matrix, std::move(memory)));
-    return adopted;
+  Result<ExpertStack> adopt(std::span<const PackedMatrix> experts,
+                            const std::shared_ptr<const void>& memory) override {
+    ExpertStack stack;
+    for (const PackedMatrix& matrix : experts) {
+      MARLIN_ASSIGN(std::unique_ptr<PackedWeights> adopted, adopt_weights(matrix, memory));
+      stack.push_back(std::move(adopted));
+    }
+    return stack;
   }
 
   Status unpack(BackendStream*, const PackedWeights& weights, const RowSelection& rows,

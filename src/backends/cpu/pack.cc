@@ -384,34 +384,6 @@ Result<Slots> lay_out(const WeightMeta& from, CpuWeights& out, uint64_t* bytes) 
   return slots;
 }
 
-/// The numbers of a packed matrix that its meta leads to, and those that were found.
-Status check_numbers(const WeightMeta& meta, const Slots& slots, uint64_t bytes,
-                     const PackedMatrix& found, uint64_t found_bytes) {
-  if (slots.count == found.slots && slots.group == found.slot_group && bytes == found_bytes)
-    return {};
-  return Status::error(
-      MARLIN_E_FORMAT,
-      "packed weights [%" PRId64 ", %" PRId64 "]: expected %" PRIu64 " bytes of %" PRId64
-      " slots in groups of %d, found %" PRIu64 " bytes of %" PRId64 " slots in groups of %d",
-      meta.n, meta.k, bytes, slots.count, slots.group, found_bytes, found.slots, found.slot_group);
-}
-
-/// The slots of a matrix with a group index are its own, within what an index can lead to: a group
-/// is as short as one slot, which is padded to 16.
-Result<Slots> own_slots(const PackedMatrix& matrix) {
-  constexpr int64_t kMostPadding = 16;
-  const int64_t most = round_up(matrix.meta.k * kMostPadding, kSuperSlots);
-  if (matrix.slots >= matrix.meta.k && matrix.slots <= most && matrix.slots % kSuperSlots == 0 &&
-      is_slot_group(matrix.slot_group))
-    return Slots{matrix.slots, matrix.slot_group, {}};
-  return Status::error(MARLIN_E_FORMAT,
-                       "packed weights [%" PRId64 ", %" PRId64 "]: expected %d to %" PRId64
-                       " slots, a multiple of %d, in groups of 16, 32, "
-                       "64 or 128, found %" PRId64 " in groups of %d",
-                       matrix.meta.n, matrix.meta.k, kSuperSlots, most, kSuperSlots, matrix.slots,
-                       matrix.slot_group);
-}
-
 }  // namespace
 
 Status check_packed(const PackedMatrix& matrix, uint64_t bytes, bool has_index) {
@@ -419,10 +391,10 @@ Status check_packed(const PackedMatrix& matrix, uint64_t bytes, bool has_index) 
   WeightMeta meta = matrix.meta;
   meta.group_index = {};
   PanelLayout layout = layout_of(meta);
-  MARLIN_ASSIGN(const Slots slots,
-                has_index ? own_slots(matrix) : assign_slots(meta, layout.slot_costs()));
+  MARLIN_ASSIGN(const Slots slots, has_index ? own_slots(matrix, kSuperSlots)
+                                             : assign_slots(meta, layout.slot_costs()));
   MARLIN_ASSIGN(const uint64_t expected, set_slots(meta, has_index, slots, layout));
-  return check_numbers(meta, slots, expected, matrix, bytes);
+  return check_numbers(matrix, bytes, {expected, slots.count, slots.group});
 }
 
 Result<std::unique_ptr<CpuWeights>> pack_weights(const WeightSource& source,
@@ -452,6 +424,7 @@ PackedMatrix packed_matrix(const CpuWeights& weights) {
   return {weights.meta(),
           weights.layout.slots,
           weights.layout.slot_group,
+          0,
           {weights.data.data(), static_cast<size_t>(weights.layout.bytes())}};
 }
 
@@ -463,7 +436,8 @@ Result<std::unique_ptr<CpuWeights>> adopt_weights(const PackedMatrix& matrix,
       check_packed(matrix, matrix.data.size(), !matrix.meta.group_index.empty()));
   MARLIN_RETURN_IF_ERROR(check_meta(matrix.meta));
   MARLIN_ASSIGN(Slots slots, lay_out(matrix.meta, *out, &bytes));
-  MARLIN_RETURN_IF_ERROR(check_numbers(matrix.meta, slots, bytes, matrix, matrix.data.size()));
+  MARLIN_RETURN_IF_ERROR(
+      check_numbers(matrix, matrix.data.size(), {bytes, slots.count, slots.group}));
   if (reinterpret_cast<uintptr_t>(matrix.data.data()) % Block::kAlign != 0)
     return Status::error(MARLIN_E_FORMAT,
                          "packed weights: expected an address of whole lines of "

@@ -153,7 +153,7 @@ class CudaDevice final : public device::Device {
     return mapped;
   }
 
-  Result<device::BufferRef> wrap(void* host, uint64_t bytes) override {
+  Result<device::BufferRef> wrap(void* host, uint64_t bytes, device::Placement) override {
     const Current current(context());
     MARLIN_RETURN_IF_ERROR(current.status());
     DevicePtr address = 0;

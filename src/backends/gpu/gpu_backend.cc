@@ -50,9 +50,25 @@ class GpuBackend final : public Backend {
     std::vector<const WeightSource*> sources;
     for (const auto& expert : experts) sources.push_back(expert.get());
     MARLIN_ASSIGN(GpuWeightStack packed, pack_sources(sources));
-    ExpertStack stack;
-    for (auto& expert : packed) stack.push_back(std::move(expert));
-    return stack;
+    return stack_of(std::move(packed));
+  }
+
+  PackedForm packed_form() const override { return gpu::packed_form(options_.policy->order); }
+  Result<PackedMatrix> packed_matrix(const PackedWeights& weights) const override {
+    const auto& own = static_cast<const GpuWeights&>(weights);
+    const RowBlockLayout& layout = own.layout;
+    const DevicePointer at = own.part(0);
+    if (at.buffer->host() == nullptr)
+      return Status::error(MARLIN_E_UNSUPPORTED, "the weights are where only the device reads");
+    return PackedMatrix{own.meta(), layout.slots, layout.slot_group, layout.plan_bits(),
+                        std::span(at.buffer->host() + at.offset, layout.bytes)};
+  }
+  Result<ExpertStack> adopt(std::span<const PackedMatrix> experts,
+                            const std::shared_ptr<const void>& memory) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
+    MARLIN_ASSIGN(GpuWeightStack adopted,
+                  adopt_on_device(experts, memory, *options_.policy, memory_, streams_));
+    return stack_of(std::move(adopted));
   }
 
   Result<uint64_t> packed_bytes(const WeightSource& source) override {
@@ -159,6 +175,12 @@ class GpuBackend final : public Backend {
   }
 
  private:
+  static ExpertStack stack_of(GpuWeightStack weights) {
+    ExpertStack stack;
+    for (auto& expert : weights) stack.push_back(std::move(expert));
+    return stack;
+  }
+
   /// Whether the kernels read these weights as they are, or widened.
   Result<bool> reads_as_it_is(const WeightSource& source) const {
     const auto reads = options_.policy->reads;

@@ -59,6 +59,8 @@ enum class SlotOrder : uint8_t {
 };
 
 inline constexpr int64_t kCodebookBytes = 16 * sizeof(float);
+/// Of packed weights in files, for both orders.
+inline constexpr uint32_t kPackedVersion = 1;
 /// Parts begin at multiples of this, so that each may be bound as a buffer of its own.
 inline constexpr uint64_t kPartAlign = 256;
 
@@ -110,9 +112,7 @@ struct RowBlockLayout {
   bool two_level() const { return is_two_level(scale_type); }
   bool nested() const { return scale_type == ScaleType::nested; }
   /// The float32 numbers of nested scales that a row block has, after the codebook.
-  int64_t nested_numbers() const {
-    return nested_row_block(static_cast<marlin_int>(quads), static_cast<marlin_int>(factor_quads));
-  }
+  int64_t nested_numbers() const { return kRowBlock * (2 + (quads - 1) / factor_quads); }
   /// The bytes of a codebook, and of what follows it.
   int64_t codebook_bytes() const {
     if (!nested()) return kCodebookBytes;
@@ -141,8 +141,9 @@ struct RowBlockLayout {
   /// of columns, as they are stored.
   uint32_t plan_bits() const {
     return static_cast<uint32_t>(scale_type) | static_cast<uint32_t>(row_factor) << 8 |
-           static_cast<uint32_t>(permuted) << 16 | static_cast<uint32_t>(steady_scales) << 17;
+           (permuted ? kPermutedBit : 0) | (steady_scales ? kSteadyBit : 0);
   }
+  static constexpr uint32_t kScaleBits = 0xFF, kPermutedBit = 1 << 16, kSteadyBit = 1 << 17;
   /// The values of the function constants that follow from the weights.
   uint32_t scale_constant() const {
     if (nested()) return kScaleNested;

@@ -21,7 +21,8 @@ class Charge {
 };
 
 struct Charged {
-  Charge charge;  // first: released after the memory
+  Charge charge;                      // first: released after the memory
+  std::shared_ptr<const void> owner;  // of memory that the buffer wraps
   device::BufferRef buffer;
 };
 
@@ -35,13 +36,31 @@ Memory::Memory(device::Device& device, std::function<bool()> release, Logger log
 
 Result<device::BufferRef> Memory::allocate(uint64_t bytes, device::Placement placement,
                                            const char* label) {
-  auto made = try_allocate(bytes, placement, label);
+  return allocate(bytes, placement, label, nullptr, nullptr);
+}
+
+Result<DevicePointer> Memory::wrap(std::span<const std::byte> bytes,
+                                   const std::shared_ptr<const void>& owner) {
+  const uint64_t page = device_.capabilities().page_bytes;
+  const uint64_t skip = reinterpret_cast<uintptr_t>(bytes.data()) % page;
+  const uint64_t whole = (skip + bytes.size() + page - 1) / page * page;
+  std::byte* const host = const_cast<std::byte*>(bytes.data()) - skip;  // kernels only read weights
+  MARLIN_ASSIGN(device::BufferRef buffer,
+                allocate(whole, device::Placement::device, "mapped weights", host, owner));
+  return DevicePointer{std::move(buffer), skip};
+}
+
+Result<device::BufferRef> Memory::allocate(uint64_t bytes, device::Placement placement,
+                                           const char* label, void* host,
+                                           const std::shared_ptr<const void>& owner) {
+  auto made = try_allocate(bytes, placement, label, host, owner);
   if (made.status().code() != MARLIN_E_MEMORY || !release_ || !release_()) return made;
-  return try_allocate(bytes, placement, label);
+  return try_allocate(bytes, placement, label, host, owner);
 }
 
 Result<device::BufferRef> Memory::try_allocate(uint64_t bytes, device::Placement placement,
-                                               const char* label) {
+                                               const char* label, void* host,
+                                               std::shared_ptr<const void> owner) {
   const device::Capabilities& device = device_.capabilities();
   if (device.max_buffer_bytes != 0 && bytes > device.max_buffer_bytes)
     return Status::error(MARLIN_E_MEMORY,
@@ -51,6 +70,7 @@ Result<device::BufferRef> Memory::try_allocate(uint64_t bytes, device::Placement
   Charge charge(used_, bytes);
   if (device.most_bytes != 0 && (bytes > device.most_bytes || before > device.most_bytes - bytes))
     return Status::error(MARLIN_E_MEMORY,
+<<<<<<< HEAD
                          "%s: %" PRIu64 " bytes, and %" PRIu64 " are in use of the %" PRIu64
                          " that the device may have",
                          label, bytes, before, device.most_bytes);
@@ -58,6 +78,15 @@ Result<device::BufferRef> Memory::try_allocate(uint64_t bytes, device::Placement
   if (device.working_set_bytes != 0 && before + bytes > device.working_set_bytes)
     warn(before + bytes);
   auto charged = std::make_shared<Charged>(std::move(charge), std::move(buffer));
+=======
+                         "%s: %" PRIu64 " bytes, and %" PRIu64
+                         " are in use of the device's working set of %" PRIu64,
+                         label, bytes, before, device.working_set_bytes);
+  MARLIN_ASSIGN(device::BufferRef buffer, host != nullptr
+                                              ? device_.wrap(host, bytes, placement)
+                                              : device_.allocate(bytes, placement, label));
+  auto charged = std::make_shared<Charged>(std::move(charge), std::move(owner), std::move(buffer));
+>>>>>>> wC-s
   device::Buffer* const inner = charged->buffer.get();
   return device::BufferRef(std::move(charged), inner);
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 
 #include "base/log.h"
 #include "core/backend.h"
@@ -32,13 +33,20 @@ class Memory {
   /// gone; recorded work holds references, too.
   Result<device::BufferRef> allocate(uint64_t bytes, device::Placement placement,
                                      const char* label);
+  /// Wraps memory of the host, with the rest of the pages on which it lies, under the same account.
+  /// `owner` lives as long as recorded work may read it.
+  Result<DevicePointer> wrap(std::span<const std::byte> bytes,
+                             const std::shared_ptr<const void>& owner);
   /// Host and device reach the same memory at full speed.
   bool unified() const { return device_.capabilities().unified_memory; }
   uint64_t used() const { return used_->load(std::memory_order_relaxed); }
 
  private:
+  Result<device::BufferRef> allocate(uint64_t bytes, device::Placement placement, const char* label,
+                                     void* host, const std::shared_ptr<const void>& owner);
   Result<device::BufferRef> try_allocate(uint64_t bytes, device::Placement placement,
-                                         const char* label);
+                                         const char* label, void* host,
+                                         std::shared_ptr<const void> owner);
 
   void warn(uint64_t used);
 

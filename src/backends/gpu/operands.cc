@@ -75,7 +75,7 @@ bool Operands::try_wrap(Entry& entry) {
   if (!device_.capabilities().unified_memory ||
       reinterpret_cast<uintptr_t>(view.data) % page != 0 || bytes % page != 0)
     return false;
-  auto wrapped = device_.wrap(view.data, bytes);
+  auto wrapped = device_.wrap(view.data, bytes, device::Placement::shared);
   if (!wrapped.ok())
     return false;  // copied instead: a mapping may be of a kind that the device does not take
   entry.place.buffer = wrapped.take();

@@ -8,10 +8,13 @@
 
 #include "backends/gpu/layout.h"
 #include "base/status.h"
+#include "core/packed_form.h"
 #include "core/tasks.h"
 #include "formats/weights.h"
 
 namespace metal_marlin::gpu {
+
+struct Policy;
 
 /// The form of stored E8M0 scales.
 enum class Exponents : uint8_t {
@@ -38,5 +41,15 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents = Expo
 /// MARLIN_E_MEMORY.
 Result<bool> pack_weights(const WeightSource& source, const PackPlan& plan, std::span<std::byte> to,
                           TaskRunner& runner);
+
+/// The form of files with packed weights of this order. PackedMatrix::own is the layout's
+/// plan_bits().
+PackedForm packed_form(SlotOrder order);
+/// What a container says of one matrix, without its bytes and the entries of its group index:
+/// MARLIN_E_FORMAT if its numbers are none that packing for these kernels leads to.
+Status check_packed(const PackedMatrix& matrix, uint64_t bytes, bool has_index,
+                    const Policy& policy);
+/// The plan by which a matrix of a file was packed. Everything is checked but its bytes.
+Result<PackPlan> plan_of_packed(const PackedMatrix& matrix, const Policy& policy);
 
 }  // namespace metal_marlin::gpu

@@ -2,6 +2,7 @@
 #include <cinttypes>
 #include <utility>
 
+#include "backends/gpu/kernels.h"
 #include "backends/gpu/pack.h"
 #include "base/checked.h"
 #include "core/slots.h"
@@ -75,9 +76,8 @@ MarlinRowFactor row_factor_of(const WeightMeta& meta) {
   return multiplies || small ? kRowFactorMultiply : kRowFactorNone;
 }
 
-}  // namespace
-
-Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotOrder order) {
+/// Everything of the layout that does not depend on the slots.
+Result<RowBlockLayout> layout_of(const WeightMeta& meta, Exponents exponents, SlotOrder order) {
   for (const TensorScale& t : meta.tensor_scales) {
     if (t.divisor != 1) {
       return Status::error(MARLIN_E_UNSUPPORTED,
@@ -86,9 +86,7 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotO
                            static_cast<double>(t.divisor));
     }
   }
-  PackPlan plan;
-  plan.meta = meta;
-  RowBlockLayout& layout = plan.layout;
+  RowBlockLayout layout;
   layout.n = meta.n;
   layout.k = meta.k;
   layout.codes = kernel_codes(meta, order);
@@ -103,38 +101,103 @@ Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotO
   layout.row_factor = row_factor_of(meta);
   layout.code_bits = format_row(meta.format)->code_bits;
   layout.code_form = code_form(meta);
+  return layout;
+}
+
+SlotCosts slot_costs(const RowBlockLayout& layout) {
   const auto group_bytes =
       static_cast<int64_t>(scale_bytes(layout.scale_type)) + layout.zero_bytes();
-  MARLIN_ASSIGN(Slots slots,
-                assign_slots(plan.meta, {order == SlotOrder::mma ? kMmaSlots : kTailSlots,
-                                         layout.code_bits, 8 * group_bytes}));
+  return {layout.order == SlotOrder::mma ? kMmaSlots : kTailSlots, layout.code_bits,
+          8 * group_bytes};
+}
+
+/// Completes the layout with its slots.
+Status set_slots(const WeightMeta& meta, bool has_index, const Slots& slots,
+                 RowBlockLayout& layout) {
   layout.slots = slots.count;
   layout.slot_group = slots.group;
-  layout.permuted = !slots.slot_to_k.empty();
   if (layout.slots > INT32_MAX - kBlockSlots)
     return Status::error(
         MARLIN_E_SHAPE,
         "k: %" PRId64 " elements with their padding are more than this device takes", meta.k);
+  if (layout.n > INT32_MAX - kRowBlock)
+    return Status::error(MARLIN_E_SHAPE, "n: %" PRId64 " rows are more than this device takes",
+                         meta.n);
   const int64_t blocks = ceil_div(layout.slots, kBlockSlots);
-  if (layout.slot_group == kBlockSlots && plan.meta.group_index.empty())
-    layout.quad_blocks = plan.meta.groups == 1 ? blocks : plan.meta.group_size / kBlockSlots;
+  if (layout.slot_group == kBlockSlots && !has_index)
+    layout.quad_blocks = meta.groups == 1 ? blocks : meta.group_size / kBlockSlots;
   layout.quads = layout.slot_group == kBlockSlots ? ceil_div(blocks, layout.quad_blocks)
                                                   : ceil_div(layout.slots, layout.slot_group);
   if (layout.two_level())  // whole super-blocks
     layout.quads = round_up(layout.slots, kFactorSpan) / layout.slot_group;
   if (layout.nested())
-    layout.factor_quads =
-        plan.meta.group_index.empty() ? std::min(plan.meta.factor_groups, layout.quads) : 1;
+    layout.factor_quads = has_index ? 1 : std::min(meta.factor_groups, layout.quads);
+  if (place_parts(layout)) return {};
+  return Status::error(MARLIN_E_SHAPE,
+                       "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space",
+                       meta.n, meta.k);
+}
+
+/// Of a packed matrix: how its E8M0 scales are stored.
+Exponents exponents_of(const PackedMatrix& matrix) {
+  const bool floats =
+      (matrix.own & RowBlockLayout::kScaleBits) == static_cast<uint32_t>(ScaleType::f32);
+  return floats ? Exponents::floats : Exponents::bytes;
+}
+
+/// Completes the layout with what packing found out of the scales, and returns its numbers.
+PackedNumbers numbers_of(RowBlockLayout& layout, const PackedMatrix& matrix) {
+  layout.steady_scales =
+      layout.order == SlotOrder::mma && (matrix.own & RowBlockLayout::kSteadyBit) != 0;
+  return {layout.bytes, layout.slots, layout.slot_group, layout.plan_bits()};
+}
+
+}  // namespace
+
+Result<PackPlan> plan_packing(const WeightMeta& meta, Exponents exponents, SlotOrder order) {
+  PackPlan plan;
+  plan.meta = meta;
+  MARLIN_ASSIGN(plan.layout, layout_of(meta, exponents, order));
+  RowBlockLayout& layout = plan.layout;
+  MARLIN_ASSIGN(Slots slots, assign_slots(plan.meta, slot_costs(layout)));
+  layout.permuted = !slots.slot_to_k.empty();
+  MARLIN_RETURN_IF_ERROR(set_slots(plan.meta, !plan.meta.group_index.empty(), slots, layout));
   const std::vector<int32_t> groups = groups_of_slots(plan.meta, slots);
   for (size_t quad = 0; quad < static_cast<size_t>(layout.quads); ++quad) {
     const size_t at = quad * static_cast<size_t>(layout.quad_blocks);
     plan.groups.push_back(at < groups.size() ? groups[at] : -1);
   }
   plan.slot_to_k = std::move(slots.slot_to_k);
-  if (!place_parts(layout))
-    return Status::error(MARLIN_E_SHAPE,
-                         "packed weights [%" PRId64 ", %" PRId64 "] do not fit the address space",
-                         meta.n, meta.k);
+  return plan;
+}
+
+PackedForm packed_form(SlotOrder order) {
+  return {order == SlotOrder::mma ? "cuda" : "metal", kPackedVersion};
+}
+
+Status check_packed(const PackedMatrix& matrix, uint64_t bytes, bool has_index,
+                    const Policy& policy) {
+  MARLIN_RETURN_IF_ERROR(check_meta_but_index(matrix.meta, has_index));
+  if (!policy.reads(matrix.meta))
+    return Status::error(MARLIN_E_FORMAT, "packed weights of %s, which this device never packs",
+                         format_name(matrix.meta.format));
+  WeightMeta meta = matrix.meta;
+  meta.group_index = {};
+  MARLIN_ASSIGN(RowBlockLayout layout, layout_of(meta, exponents_of(matrix), policy.order));
+  const SlotCosts costs = slot_costs(layout);
+  MARLIN_ASSIGN(const Slots slots,
+                has_index ? own_slots(matrix, costs.pad) : assign_slots(meta, costs));
+  layout.permuted = has_index && (matrix.own & RowBlockLayout::kPermutedBit) != 0;
+  MARLIN_RETURN_IF_ERROR(set_slots(meta, has_index, slots, layout));
+  return check_numbers(matrix, bytes, numbers_of(layout, matrix));
+}
+
+Result<PackPlan> plan_of_packed(const PackedMatrix& matrix, const Policy& policy) {
+  const uint64_t bytes = matrix.data.size();
+  MARLIN_RETURN_IF_ERROR(check_packed(matrix, bytes, !matrix.meta.group_index.empty(), policy));
+  MARLIN_RETURN_IF_ERROR(check_meta(matrix.meta));
+  MARLIN_ASSIGN(PackPlan plan, plan_packing(matrix.meta, exponents_of(matrix), policy.order));
+  MARLIN_RETURN_IF_ERROR(check_numbers(matrix, bytes, numbers_of(plan.layout, matrix)));
   return plan;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cinttypes>
+#include <cstring>
 #include <ranges>
 #include <utility>
 
@@ -9,6 +10,9 @@
 
 namespace metal_marlin::gpu {
 namespace {
+
+/// Half of the pinned memory through which weights go to the device.
+constexpr uint64_t kUploadBytes = 8 << 20;
 
 bool is_hosts(marlin_native kind) {
   return kind == MARLIN_NATIVE_METAL_COMMAND_BUFFER || kind == MARLIN_NATIVE_METAL_ENCODER;
@@ -86,6 +90,22 @@ Status GpuStream::dispatch(const device::KernelRef& kernel, const Bindings& bind
 Status GpuStream::copy(const device::BufferRef& from, const device::BufferRef& to, uint64_t at,
                        uint64_t bytes) {
   return keep(queue_->copy(from, at, to, at, bytes));
+}
+
+Status GpuStream::upload(Memory& memory, std::span<const std::byte> from,
+                         const device::BufferRef& to) {
+  const uint64_t half = std::min<uint64_t>(kUploadBytes, from.size());
+  MARLIN_ASSIGN(const DevicePointer staging, staging_.reserve(memory, 2 * half));
+  uint64_t side = 0;  // of the staging memory: one is filled while the other is on its way
+  for (uint64_t at = 0; at < from.size(); at += half, side = half - side) {
+    const uint64_t bytes = std::min<uint64_t>(half, from.size() - at);
+    std::memcpy(staging.buffer->host() + side, from.data() + at, bytes);
+    if (at != 0) MARLIN_RETURN_IF_ERROR(wait(UINT64_MAX));
+    idle_ = false;
+    MARLIN_RETURN_IF_ERROR(keep(queue_->copy(staging.buffer, side, to, at, bytes)));
+    MARLIN_RETURN_IF_ERROR(commit());
+  }
+  return wait(UINT64_MAX);
 }
 
 Status GpuStream::barrier() { return keep(queue_->barrier()); }

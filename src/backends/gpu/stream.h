@@ -83,6 +83,8 @@ class GpuStream final : public BackendStream {
   /// Copies these bytes to the same place in another buffer.
   Status copy(const device::BufferRef& from, const device::BufferRef& to, uint64_t at,
               uint64_t bytes);
+  /// Copies from the host to the begin of a buffer that the host does not reach, and waits.
+  Status upload(Memory& memory, std::span<const std::byte> from, const device::BufferRef& to);
   Status barrier();
   /// Submits what is recorded if work of so many seconds would make the submission too long. The
   /// host's own command buffers and encoders are not divided.

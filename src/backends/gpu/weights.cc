@@ -68,9 +68,6 @@ Result<std::vector<PackPlan>> plan_all(std::span<const WeightSource* const> expe
   std::vector<PackPlan> plans;
   for (const WeightSource* const expert : experts) {
     MARLIN_ASSIGN(PackPlan plan, plan_packing(expert->meta(), exponents, order));
-    if (plan.layout.n > INT32_MAX - kRowBlock)
-      return Status::error(MARLIN_E_SHAPE, "n: %" PRId64 " rows are more than this device takes",
-                           plan.layout.n);
     plans.push_back(std::move(plan));
   }
   return plans;

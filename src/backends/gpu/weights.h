@@ -5,8 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "backends/gpu/kernels.h"
 #include "backends/gpu/layout.h"
 #include "backends/gpu/memory.h"
+#include "backends/gpu/stream.h"
 #include "core/backend.h"
 #include "core/tasks.h"
 
@@ -48,5 +50,12 @@ using GpuWeightStack = std::vector<std::unique_ptr<GpuWeights>>;
 /// their layouts differ, which act-order can make them do, each has a buffer of its own.
 Result<GpuWeightStack> pack_on_device(std::span<const WeightSource* const> experts, SlotOrder order,
                                       device::Device& device, Memory& memory, TaskRunner& runner);
+
+/// The experts of one handle over bytes of a file (Backend::adopt). Where the device reaches memory
+/// of the host, they are used where they lie; otherwise, and where the system does not let the
+/// device use them, they are copied to it as they are.
+Result<GpuWeightStack> adopt_on_device(std::span<const PackedMatrix> experts,
+                                       const std::shared_ptr<const void>& owner,
+                                       const Policy& policy, Memory& memory, StreamCache& streams);
 
 }  // namespace metal_marlin::gpu

@@ -128,12 +128,11 @@ class MetalDevice final : public device::Device {
                              bytes, shared_->capabilities.max_buffer_bytes);
       }
       if (label != nullptr) buffer.label = to_string(label);
-      return BufferRef(std::make_shared<MetalBuffer>(
-          buffer, placement == device::Placement::device ? shared_->residency : nullptr));
+      return keep(buffer, placement);
     }
   }
 
-  Result<BufferRef> wrap(void* host, uint64_t bytes) override {
+  Result<BufferRef> wrap(void* host, uint64_t bytes, device::Placement placement) override {
     @autoreleasepool {
       const uint64_t page = shared_->capabilities.page_bytes;
       if (host == nullptr || bytes == 0 || reinterpret_cast<uintptr_t>(host) % page != 0 ||
@@ -153,7 +152,7 @@ class MetalDevice final : public device::Device {
       if (buffer == nil)
         return Status::error(MARLIN_E_MEMORY,
                              "%" PRIu64 " bytes of the host's memory cannot be wrapped", bytes);
-      return BufferRef(std::make_shared<MetalBuffer>(buffer, nullptr));
+      return keep(buffer, placement);
     }
   }
 
@@ -182,6 +181,11 @@ class MetalDevice final : public device::Device {
   }
 
  private:
+  BufferRef keep(id<MTLBuffer> buffer, device::Placement placement) const {
+    return std::make_shared<MetalBuffer>(
+        buffer, placement == device::Placement::device ? shared_->residency : nullptr);
+  }
+
   std::shared_ptr<Shared> shared_;
 };
 

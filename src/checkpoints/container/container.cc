@@ -125,8 +125,8 @@ class PackedCheckpoint final : public Checkpoint, public Container {
 
   const PackedForm& form() const override { return directory_.form; }
   const std::string& source_name() const override { return directory_.source; }
-  std::string repack_command() const override {
-    std::string command = kPackCommand;
+  std::string repack_command(const std::string& device) const override {
+    std::string command = kPackCommand + (" --backend " + device);
     if (directory_.ranks > 1) command += " --ranks " + std::to_string(directory_.ranks);
     return command + " (SOURCE: " + directory_.source.substr(0, 80) + " or its folder)";
   }

@@ -24,9 +24,10 @@ class Container {
   virtual const PackedForm& form() const = 0;
   /// The name of the file that was packed.
   virtual const std::string& source_name() const = 0;
-  /// The command that packs the source file anew, for messages. Nothing does so by itself: the
-  /// fingerprint of a source covers no values, so that another model of the same shape would pass.
-  virtual std::string repack_command() const = 0;
+  /// The command that packs the source file for a device, for messages. Nothing does so by itself:
+  /// the fingerprint of a source covers no values, so that another model of the same shape would
+  /// pass.
+  virtual std::string repack_command(const std::string& device) const = 0;
   /// Precondition, here and below: layer < Checkpoint::layer_count().
   virtual const ContainerEntry& entry(size_t layer) const = 0;
   /// Experts [first, first + count) of one layer, with their group indices. Reads all their bytes:

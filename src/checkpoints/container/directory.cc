@@ -185,19 +185,20 @@ void visit_meta(Archive& a, Meta& meta) {
 }
 
 template <class Archive, class Matrix>
-void visit_matrix(Archive& a, Matrix& one) {
+void visit_matrix(Archive& a, Matrix& one, uint32_t version) {
   visit_meta(a, one.matrix.meta);
   a.number("slots", one.matrix.slots);
   a.number("slot group", one.matrix.slot_group);
+  if (version != 1) a.number("own", one.matrix.own);
   visit_block(a, one.data);
   visit_block(a, one.group_index);
 }
 
 template <class Archive, class Entry>
-void visit_entry(Archive& a, Entry& entry) {
+void visit_entry(Archive& a, Entry& entry, uint32_t version) {
   a.names(entry.layers);
   a.number("layout", entry.layout);
-  a.list("experts", entry.experts, kLeastMatrix, [&](auto& one) { visit_matrix(a, one); });
+  a.list("experts", entry.experts, kLeastMatrix, [&](auto& one) { visit_matrix(a, one, version); });
 }
 
 template <class Archive, class Tensor>
@@ -221,7 +222,7 @@ void visit_directory(Archive& a, Directory& d) {
   visit_block(a, d.values);
   a.list("key-values", d.value_begins, 8, [&](auto& begin) { a.number("key-value", begin); });
   a.list("tensors", d.tensors, 41, [&](auto& tensor) { visit_tensor(a, tensor); });
-  a.list("entries", d.entries, 20, [&](auto& entry) { visit_entry(a, entry); });
+  a.list("entries", d.entries, 20, [&](auto& entry) { visit_entry(a, entry, d.version); });
 }
 
 /// Bits are compared, because a NaN does not equal itself.
@@ -305,7 +306,7 @@ std::array<std::byte, kContainerHeadBytes> encode_head(const ContainerHead& head
   std::array<std::byte, kContainerHeadBytes> bytes{};
   std::memcpy(bytes.data(), kMagic, sizeof kMagic);
   store(bytes.data() + 8, kByteOrder);
-  store(bytes.data() + 12, kContainerVersion);
+  store(bytes.data() + 12, head.version);
   store(bytes.data() + 16, head.file_bytes);
   store(bytes.data() + 24, head.directory.offset);
   store(bytes.data() + 32, head.directory.bytes);
@@ -344,12 +345,14 @@ Result<ContainerHead> decode_head(const std::string& file, std::span<const std::
                          ", found 0x%016" PRIx64,
                          name, kHeadChecksum, stored, found);
   const auto version = load<uint32_t>(bytes.data() + 12);
-  if (version != kContainerVersion)
-    return Status::error(MARLIN_E_UNSUPPORTED,
-                         "%s: byte 12: version of the container: expected %u, found %u: a newer "
-                         "library wrote it; pack its source with this one: %s",
-                         name, kContainerVersion, version, kPackCommand);
+  if (version == 0 || version > kContainerVersion)
+    return Status::error(
+        MARLIN_E_UNSUPPORTED,
+        "%s: byte 12: version of the container: expected 1 to %u, found %u: a newer "
+        "library wrote it; pack its source with this one: %s",
+        name, kContainerVersion, version, kPackCommand);
   ContainerHead head;
+  head.version = version;
   head.file_bytes = load<uint64_t>(bytes.data() + 16);
   head.directory = {load<uint64_t>(bytes.data() + 24), load<uint64_t>(bytes.data() + 32),
                     load<uint64_t>(bytes.data() + 40)};
@@ -384,6 +387,7 @@ Result<ContainerDirectory> decode_directory(const std::string& file,
                          ", found 0x%016" PRIx64,
                          file_label(file), head.directory.offset, head.directory.checksum, found);
   ContainerDirectory directory;
+  directory.version = head.version;
   FieldReader reader(file, bytes, head.directory.offset,
                      head.directory.offset + head.directory.bytes);
   visit_directory(reader, directory);

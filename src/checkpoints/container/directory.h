@@ -16,7 +16,8 @@
 namespace metal_marlin {
 
 inline constexpr size_t kContainerHeadBytes = 64;
-inline constexpr uint32_t kContainerVersion = 1;
+/// The newest; 1 has no PackedMatrix::own, which is 0.
+inline constexpr uint32_t kContainerVersion = 2;
 /// Packed matrices begin at multiples of a page, so that a mapping of the file has them aligned.
 inline constexpr uint64_t kContainerAlign = 4096;
 
@@ -83,6 +84,7 @@ struct ContainerTensor {
 };
 
 struct ContainerDirectory {
+  uint32_t version = 1;  ///< of the container: 2 if a matrix has its own
   PackedForm form;
   uint32_t library_version = 0;  ///< of the writer, as marlin_version() gives it
   uint32_t rank = 0, ranks = 1;
@@ -95,6 +97,7 @@ struct ContainerDirectory {
 };
 
 struct ContainerHead {
+  uint32_t version = 1;
   uint64_t file_bytes = 0;
   ContainerBlock directory;
 };

@@ -146,6 +146,7 @@ Status ContainerWriter::add_entry(LayerNames layers, marlin_layout layout,
     ContainerMatrix one;
     one.matrix = matrix;
     one.matrix.data = {};
+    if (matrix.own != 0) directory_.version = kContainerVersion;
     MARLIN_ASSIGN(one.data, add(matrix.data, kContainerAlign));
     MARLIN_ASSIGN(one.group_index,
                   add(std::as_bytes(std::span(matrix.meta.group_index)), Block::kAlign));
@@ -190,6 +191,7 @@ Status ContainerWriter::finish() {
   MARLIN_RETURN_IF_ERROR(add_values());
   const std::vector<std::byte> directory = encode_directory(directory_);
   ContainerHead head;
+  head.version = directory_.version;
   MARLIN_ASSIGN(head.directory, add(directory, Block::kAlign));
   head.file_bytes = end_;
   MARLIN_RETURN_IF_ERROR(file_->write(0, encode_head(head)));

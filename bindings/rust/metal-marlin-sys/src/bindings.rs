@@ -639,7 +639,8 @@ pub struct marlin_save_desc {
     pub rank: u32,
     /// of the shards in loads, for readers of the file; rank_count 0: 1
     pub rank_count: u32,
-    pub reserved: u32,
+    /// whose devices the file is for; this machine needs no such device; AUTO: that of the context
+    pub backend: marlin_backend,
 }
 zeroed!(marlin_save_desc, struct_size);
 
@@ -738,7 +739,7 @@ extern "C" {
     pub fn marlin_checkpoint_value_at(checkpoint: *const marlin_checkpoint, index: u64, out: *mut marlin_value, err: *mut marlin_error) -> marlin_status;
     /// Steps through an ARRAY of STRING. \*text NULL: gives the first string; otherwise \*text and \*bytes are those of the call before, and the function gives the string behind it. After the last string it returns MARLIN_E_NOT_FOUND. The checkpoint of the array must live.
     pub fn marlin_value_next_string(array: *const marlin_value, text: *mut *const c_char, bytes: *mut u64, err: *mut marlin_error) -> marlin_status;
-    /// Writes a packed container (.marlin): each load of desc as marlin_weights_load packs it in this context, one after another, and all tensors that no load names, and the key-values, as the checkpoint has them. desc NULL: all defaults. The file appears when it is complete. Only the CPU keeps packed weights in files: another context is MARLIN_E_UNSUPPORTED, and so is a checkpoint that is a container. The open container is a checkpoint. Its layers are the loads, named by their layers with '+' between them ("q+k+v"). marlin_weights_load takes this name or the same layers in the same order, checks the checksum, and uses the mapped bytes in place. A shard of a container may choose experts and nothing else. Other layers together, formats and flags that change packed weights, devices and versions for which the file is not packed are MARLIN_E_UNSUPPORTED with the name of the source file. The key-values "marlin.rank", "marlin.ranks", "marlin.source" and "marlin.source_fingerprint" say what was packed.
+    /// Writes a packed container (.marlin): each load of desc as marlin_weights_load packs it for desc-\>backend, one after another, and all tensors that no load names, and the key-values, as the checkpoint has them. desc NULL: all defaults. The file appears when it is complete. A checkpoint that is a container is MARLIN_E_UNSUPPORTED. The threads of the context pack, on the host. The open container is a checkpoint. Its layers are the loads, named by their layers with '+' between them ("q+k+v"). marlin_weights_load takes this name or the same layers in the same order, checks the checksum, and uses the mapped bytes in place; CUDA copies them to the device. A shard of a container may choose experts and nothing else. Other layers together, formats and flags that change packed weights, devices and versions for which the file is not packed are MARLIN_E_UNSUPPORTED with the name of the source file. The key-values "marlin.rank", "marlin.ranks", "marlin.source" and "marlin.source_fingerprint" say what was packed.
     pub fn marlin_checkpoint_save(context: *mut marlin_context, checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_save_desc, err: *mut marlin_error) -> marlin_status;
     /// The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major.
     pub fn marlin_get_api(abi_major: u32) -> *const marlin_api;
@@ -760,6 +761,6 @@ layouts! {
     marlin_value 80 8: struct_size 0, kind 4, element_type 8, reserved 12, key 16, key_bytes 24, i64 32, u64 40, f64 48, data 56, bytes 64, count 72;
     marlin_convert_outcome 104 8: struct_size 0, status 4, name 8, reason 16, n 24, k 32, experts 40, group_size 44, from 48, format 52, flags 56, reserved 60, bytes_before 64, bytes_after 72, squared_error 80, squared_norm 88, kept_norm 96;
     marlin_convert_desc 96 8: struct_size 0, flags 4, scheme 8, format 12, group_size 16, layer_count 20, layers 24, shard_bytes 32, progress 40, layer_done 48, log 56, parallel_for 64, user 72, column_norms 80, types 88;
-    marlin_save_desc 32 8: struct_size 0, flags 4, loads 8, load_count 16, rank 20, rank_count 24, reserved 28;
+    marlin_save_desc 32 8: struct_size 0, flags 4, loads 8, load_count 16, rank 20, rank_count 24, backend 28;
     marlin_api 256 8: struct_size 0, abi_major 4, abi_minor 8, version 12, device_get 16, context_create 24, context_destroy 32, stream_create 40, stream_flush 48, stream_wait 56, stream_destroy 64, buffer_create 72, buffer_host 80, buffer_destroy 88, weights_pack 96, weights_unpack 104, weights_info 112, weights_destroy 120, checkpoint_open 128, checkpoint_layer 136, checkpoint_tensor 144, checkpoint_destroy 152, weights_load 160, gemm 168, gemm_many 176, prepare 184, explain 192, get_version 200, status_name 208, checkpoint_convert 216, checkpoint_value 224, checkpoint_value_at 232, value_next_string 240, checkpoint_save 248;
 }

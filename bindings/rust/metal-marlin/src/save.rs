@@ -5,7 +5,7 @@ use metal_marlin_sys as sys;
 
 use crate::checkpoint::LoadArrays;
 use crate::text;
-use crate::{Checkpoint, Context, Load, Result};
+use crate::{Backend, Checkpoint, Context, Load, Result};
 
 /// Writes a packed container (.marlin): packed layers, which [`Load`] then uses in place, with all other tensors and the
 /// key-values of the checkpoint.
@@ -55,12 +55,17 @@ impl<'a> Save<'a> {
         self
     }
 
+    setters! {
+        /// Whose devices the file is for; this machine needs no such device; without this: that of the context.
+        backend: Backend => desc.backend, 0;
+    }
+
     flags! { desc.flags;
         /// Replaces a file that is there; without this it is an error.
         overwrite => MARLIN_SAVE_OVERWRITE;
     }
 
-    /// Packs them in this context, which is on the CPU, and writes the file.
+    /// Packs them on the threads of this context, and writes the file.
     pub fn write(self, context: &Context, out: impl AsRef<Path>) -> Result<()> {
         self.checkpoint.library().check_same(context.library(), "the checkpoint")?;
         let out = text::path_to_c(out.as_ref())?;

@@ -22,19 +22,22 @@ extension Checkpoint {
   ///
   /// - Parameters:
   ///   - path: of the file, which appears when it is complete.
-  ///   - context: on the CPU: other devices keep no packed weights in files.
+  ///   - context: its threads pack, on the host.
   ///   - entries: what to pack; none: every layer that loads, alone.
   ///   - rank: which shard the entries are. The key-values "marlin.rank" and "marlin.ranks" of the container tell it.
   ///   - ranks: of how many shards.
+  ///   - backend: whose devices the file is for; this machine needs no such device; ``Backend/auto``: that of the context.
   ///   - overwrite: whether a file that is there is replaced; else it is an error.
   public func save(
-    to path: String, in context: Context, entries: [PackedEntry] = [], rank: Int = 0, of ranks: Int = 1, overwrite: Bool = false
+    to path: String, in context: Context, entries: [PackedEntry] = [], rank: Int = 0, of ranks: Int = 1,
+    for backend: Backend = .auto, overwrite: Bool = false
   ) throws(MarlinError) {
     var desc = marlin_save_desc.sized()
     desc.flags = overwrite ? MARLIN_SAVE_OVERWRITE : 0
     desc.load_count = try count(entries.count, "the number of entries")
     desc.rank = try count(rank, "the rank")
     desc.rank_count = try count(ranks, "the number of ranks")
+    desc.backend = backend.rawValue
     try withLoads(entries[...], []) { (loads) throws(MarlinError) in
       try withPointers(to: loads) { (loads) throws(MarlinError) in
         try withC([path], what: "the path") { (paths) throws(MarlinError) in
