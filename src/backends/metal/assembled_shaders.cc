@@ -14,7 +14,6 @@
   FILE(constants, "metal/constants.h")          \
   FILE(decode, "metal/decode.h")                \
   FILE(epilogue, "metal/epilogue.h")            \
-  FILE(exact, "metal/exact.h")                  \
   FILE(finish, "metal/finish.metal")            \
   FILE(gemv, "metal/gemv.metal")                \
   FILE(instances, "metal/instances.h")          \
@@ -26,6 +25,7 @@
   FILE(unpack, "metal/unpack.metal")            \
   FILE(tensor, "metal4/regdecode_tensor.metal") \
   FILE(arguments, "common/arguments.h")         \
+  FILE(exact, "common/exact.h")                 \
   FILE(layout, "common/layout.h")
 
 #if defined(__APPLE__)
