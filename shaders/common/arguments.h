@@ -98,7 +98,7 @@ enum { kFlagBytes = 64 << 10, kRouteCounters = kFlagBytes / 4 - 4 };
 #define MARLIN_CONSTANT_SCALE_TYPE 0  // uint: enum MarlinScaleType
 #define MARLIN_CONSTANT_ZERO_KIND 1   // uint: enum MarlinZeroKind
 #define MARLIN_CONSTANT_GROUP_SHIFT \
-  2  // uint: log2 of the slots of a quad: 4, 5, 6; 7: quad_blocks blocks
+  2                                   // uint: log2 of the slots of a quad: 4, 5, 6; kLongGroupShift
 #define MARLIN_CONSTANT_ROW_FACTOR 3  // uint: enum MarlinRowFactor
 #define MARLIN_CONSTANT_ALIGNED 4     // bool: A and all its rows begin at multiples of 16 bytes
 #define MARLIN_CONSTANT_RAGGED \
@@ -116,6 +116,8 @@ enum { kFlagBytes = 64 << 10, kRouteCounters = kFlagBytes / 4 - 4 };
 #define MARLIN_CONSTANT_ROUTING 15    // uint: enum MarlinRouting
 #define MARLIN_CONSTANT_CODE_FORM 16  // uint: enum MarlinCodeForm
 
+/// The group shift of groups of 128 slots and more: quads of quad_blocks blocks.
+enum { kLongGroupShift = 7 };
 /// What codes are, within a kind: of planes, their bits.
 enum MarlinCodeForm {
   kFormOwn = 0,  // what the kind's name says

@@ -27,8 +27,6 @@ MARLIN_SHARED unsigned tile_cluster_of(unsigned tile_rows) { return tile_rows <=
 MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
   return tile_rows / tile_cluster_of(tile_rows);
 }
-/// The group shift of groups of 128 slots and more, which kernels do not divide.
-enum { kLongGroupShift = 7 };
 /// Whether Hopper has a tile of so many rows of A for weights of a form, whose units have `words`
 /// of a lane and tile. Bytes (two words) have no registers for teams, and none for 192 rows of sums
 /// that short groups scale. Three stages of 256 rows with bytes, float32 scales or many zeros
@@ -48,56 +46,50 @@ MARLIN_SHARED bool has_rounding_tile_of(unsigned rows, unsigned words, bool floa
          has_tile_of(rows, words, wide, kLongGroupShift);
 }
 
+/// Whether the blocks of a ring sort many routed rows. Integers in groups of less than 128 slots,
+/// 2:4 weights in such groups, and float32 scales leave no registers for it.
+MARLIN_SHARED bool ring_sorts_many(bool is_dense_fp4, bool are_floats, unsigned zero_kind,
+                                   unsigned group_shift) {
+  const bool half_zeros = zero_kind == kZeroF16 || zero_kind == kZeroBf16;
+  return is_dense_fp4 || half_zeros || (group_shift == kLongGroupShift && !are_floats);
+}
+/// Whether wgmma multiplies integers of scales of this type: it takes products of code and scale
+/// that are exact in 16 bits, or keeps sums in units of the scale of a group. Ratios of float16
+/// numbers are float32 numbers, and so are those of the float32 scales that packing has found
+/// steady; those of E8M0 are not.
+MARLIN_SHARED bool has_wgmma_of(unsigned scale_type, bool is_bf16) {
+  return scale_type != kScaleE8m0 || is_bf16;
+}
+
 // The forms of weights that most files have. Product kernels of float16 and bfloat16 activations
 // are compiled for each of them, too, under names that end with "_s" SCALE "z" ZERO "g" SHIFT, and
 // "e" if a ring kernel is for routed rows:
-// X(MARLIN_CONSTANT_SCALE_TYPE, MARLIN_CONSTANT_ZERO_KIND, MARLIN_CONSTANT_GROUP_SHIFT).
+// X(MARLIN_CONSTANT_SCALE_TYPE, MARLIN_CONSTANT_ZERO_KIND, MARLIN_CONSTANT_GROUP_SHIFT, tiles).
 //
-// MARLIN_CUDA_FORMS are all of them. Hopper has ring kernels of its own for these, mma kernels for
-// those of MARLIN_MMA_FORMS, and wgmma kernels for those of MARLIN_WGMMA_FORMS, which take longest
-// to compile. Those of MARLIN_W16_FORMS have tiles that round weights to 16 bits, too
-// (MARLIN_COMPUTE_W16), under the names mma_w16 and wgmma_w16; other tiles need no rounding.
-// Packing turns scales and zeros of other types to float16 where that is exact.
+// Hopper has ring kernels of its own for all of them, and the tiles that the last column names:
+// none; mma; or wgmma, which take longest to compile, and mma. INT4, INT8 and FP8 have all tiles
+// that round weights to 16 bits, too (MARLIN_COMPUTE_W16), under the names mma_w16 and wgmma_w16;
+// other tiles need no rounding. Packing turns scales and zeros of other types to float16 where that
+// is exact.
 //
 // Floats of 16 bits have them if A has the same type. Of FP8 they are those of rows and of blocks
 // of 128. Of FP4 these are MXFP4 and NVFP4. Of INT4, long groups are those of GPTQ and AWQ; short
 // ones those of Q4_0, Q4_1, MLX, HQQ and others in groups of 64. Q4_K is widened to float32. Of
 // INT8, the form with groups of 32 is that of Q8_0, Q5_0 and IQ4_NL, and the long one that of whole
 // rows; Q6_K and Q5_K are widened to float32.
-#define MARLIN_WGMMA_FORMS_fp4(X) X(3, 0, 5) X(4, 0, 4)
-#define MARLIN_LONG_FORMS_u4(X) X(1, 0, 7) X(1, 1, 7)
-#define MARLIN_SHORT_FORMS_u4(X) X(1, 0, 5) X(1, 3, 5) X(1, 0, 6) X(1, 1, 6) X(1, 3, 6)
-#define MARLIN_WGMMA_FORMS_u4(X) MARLIN_LONG_FORMS_u4(X) MARLIN_SHORT_FORMS_u4(X) X(0, 2, 5)
-#define MARLIN_WGMMA_FORMS_i8(X) X(1, 0, 5) X(1, 0, 7) X(0, 0, 4) X(0, 2, 5)
-#define MARLIN_CUDA_FORMS_fp4(X) MARLIN_WGMMA_FORMS_fp4(X)
-#define MARLIN_CUDA_FORMS_u4(X) MARLIN_WGMMA_FORMS_u4(X) X(1, 1, 5)
-#define MARLIN_CUDA_FORMS_i8(X) MARLIN_WGMMA_FORMS_i8(X)
-#define MARLIN_CUDA_FORMS_e4m3(X) X(0, 0, 7)
-#define MARLIN_CUDA_FORMS_f16(X) X(0, 0, 7)
-#define MARLIN_CUDA_FORMS_bf16(X) X(0, 0, 7)
-#define MARLIN_MMA_FORMS_fp4(X) MARLIN_CUDA_FORMS_fp4(X)
-#define MARLIN_MMA_FORMS_u4(X) MARLIN_CUDA_FORMS_u4(X)
-#define MARLIN_MMA_FORMS_i8(X) MARLIN_CUDA_FORMS_i8(X)
-#define MARLIN_MMA_FORMS_e4m3(X) MARLIN_CUDA_FORMS_e4m3(X)
-#define MARLIN_MMA_FORMS_f16(X) MARLIN_CUDA_FORMS_f16(X)
-#define MARLIN_MMA_FORMS_bf16(X) MARLIN_CUDA_FORMS_bf16(X)
-#define MARLIN_WGMMA_FORMS_e4m3(X) MARLIN_CUDA_FORMS_e4m3(X)
-#define MARLIN_WGMMA_FORMS_f16(X) MARLIN_CUDA_FORMS_f16(X)
-#define MARLIN_WGMMA_FORMS_bf16(X) MARLIN_CUDA_FORMS_bf16(X)
-#define MARLIN_W16_FORMS_u4(X) MARLIN_CUDA_FORMS_u4(X)
-#define MARLIN_W16_FORMS_i8(X) MARLIN_CUDA_FORMS_i8(X)
-#define MARLIN_W16_FORMS_e4m3(X) MARLIN_CUDA_FORMS_e4m3(X)
-#define MARLIN_W16_FORMS_fp4(X)
-#define MARLIN_W16_FORMS_f16(X)
-#define MARLIN_W16_FORMS_bf16(X)
-#define MARLIN_CUDA_FORMS_fp4_sparse(X) X(3, 0, 5) X(4, 0, 4)
-#define MARLIN_CUDA_FORMS_u4_sparse(X) X(1, 0, 5) X(1, 0, 6) X(1, 0, 7)
-#define MARLIN_MMA_FORMS_fp4_sparse(X)
-#define MARLIN_MMA_FORMS_u4_sparse(X)
-#define MARLIN_WGMMA_FORMS_fp4_sparse(X)
-#define MARLIN_WGMMA_FORMS_u4_sparse(X)
-#define MARLIN_W16_FORMS_fp4_sparse(X)
-#define MARLIN_W16_FORMS_u4_sparse(X)
+#define MARLIN_FORMS_fp4(X) X(3, 0, 5, wgmma) X(4, 0, 4, wgmma)
+#define MARLIN_FORMS_OF_128_u4(X) X(1, 0, 7, wgmma) X(1, 1, 7, wgmma)
+#define MARLIN_FORMS_OF_64_u4(X) X(1, 0, 6, wgmma) X(1, 1, 6, wgmma) X(1, 3, 6, wgmma)
+#define MARLIN_FORMS_OF_32_u4(X) \
+  X(1, 0, 5, wgmma) X(1, 3, 5, wgmma) X(0, 2, 5, wgmma) X(1, 1, 5, mma)
+#define MARLIN_FORMS_u4(X) \
+  MARLIN_FORMS_OF_128_u4(X) MARLIN_FORMS_OF_64_u4(X) MARLIN_FORMS_OF_32_u4(X)
+#define MARLIN_FORMS_i8(X) X(1, 0, 5, wgmma) X(1, 0, 7, wgmma) X(0, 0, 4, wgmma) X(0, 2, 5, wgmma)
+#define MARLIN_FORMS_e4m3(X) X(0, 0, 7, wgmma)
+#define MARLIN_FORMS_f16(X) X(0, 0, 7, wgmma)
+#define MARLIN_FORMS_bf16(X) X(0, 0, 7, wgmma)
+#define MARLIN_FORMS_fp4_sparse(X) X(3, 0, 5, none) X(4, 0, 4, none)
+#define MARLIN_FORMS_u4_sparse(X) X(1, 0, 5, none) X(1, 0, 6, none) X(1, 0, 7, none)
 
 struct CudaParameters {
   unsigned long long buffers[kCudaBuffers];                // addresses, by MARLIN_BUFFER_*

@@ -1,6 +1,6 @@
 // The kernels beside products: preparing activations, finishing partial sums, unpacking weights.
+#include "../common/exact.h"
 #include "epilogue.cuh"
-#include "exact.cuh"
 #include "gather.cuh"
 #include "real.cuh"
 #include "round.cuh"

@@ -57,10 +57,7 @@ struct Operand {
   static constexpr int kShift = Form::kShift;
   static_assert(!kE4m3 || Form::kShift == 4, "forms that exist");
   static_assert(!kE8m0 || Form::kShift == 5, "forms that exist");
-  /// wgmma keeps sums in units of the scale of a group (hopper_gemm.cuh). Ratios of float16 numbers
-  /// are float32 numbers, and so are those of the float32 scales that packing has found steady.
-  static constexpr bool kHasWgmma =
-      kFolded || Form::kScale == kScaleF32 || Form::kScale == kScaleF16;
+  static constexpr bool kHasWgmma = kFolded || has_wgmma_of(Form::kScale, kIsBf16);
 
   /// What decoded codes lack (decode.cuh), unless e8m0_factor has it.
   static constexpr float kCodeFactor =

@@ -110,7 +110,7 @@ MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, General>(parameters
 [[maybe_unused]] constexpr int kMostTilesOfForm = Codes::kWords > 1 ? 2 : 4;
 
 // The kernels of a form (../common/cuda_parameters.h).
-#define MARLIN_FORM(scale, zero, shift)                                           \
+#define MARLIN_FORM(scale, zero, shift, tiles)                                    \
   MARLIN_KERNEL(gemv, m8_s##scale##z##zero##g##shift, 2) {                        \
     gemv_rows<8, 1, Form<scale, zero, shift>>(parameters);                        \
   }                                                                               \
@@ -125,19 +125,19 @@ MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, General>(parameters
   }
 
 #ifdef MARLIN_HAS_FORMS
+#define MARLIN_FORMS MARLIN_PASTE(MARLIN_FORMS_, MARLIN_CODES)
 #ifndef MARLIN_ROUNDS
-MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
+MARLIN_FORMS(MARLIN_FORM)
 #endif
 
 // The kernels of a form for Hopper alone. Their shared memory is what the launch gives.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define MARLIN_HOPPER_KERNEL(family, suffix, threads) MARLIN_KERNEL_OF(family, suffix, threads, 1)
-#define MARLIN_RING_KERNEL(scale, zero, shift)                                                \
-  MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift, 32 * kRingWarps) {               \
+#define MARLIN_RING_KERNELS(scale, zero, shift)                                               \
+  MARLIN_KERNEL_OF(ring, m8_s##scale##z##zero##g##shift, 32 * kRingWarps, 1) {                \
     ring<Codes, Activation, Form<scale, zero, shift>, false>(                                 \
         parameters, group_y(parameters) * kRingRows, kRingSharedBytes);                       \
   }                                                                                           \
-  MARLIN_HOPPER_KERNEL(ring, m8_s##scale##z##zero##g##shift##e, 32 * kRingWarps) {            \
+  MARLIN_KERNEL_OF(ring, m8_s##scale##z##zero##g##shift##e, 32 * kRingWarps, 1) {             \
     ring<Codes, Activation, Form<scale, zero, shift>, true>(parameters, 0, kRingSharedBytes); \
   }
 #define MARLIN_TILE_KERNEL(family, rows, columns, wgmma, rounds, scale, zero, shift)             \
@@ -156,17 +156,19 @@ MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_FORM)
   MARLIN_TILE_KERNEL(family, 128, 256, true, rounds, scale, zero, shift) \
   MARLIN_TILE_KERNEL(family, 192, 256, true, rounds, scale, zero, shift) \
   MARLIN_TILE_KERNEL(family, 256, 256, true, rounds, scale, zero, shift)
-#define MARLIN_MMA_FORM(...) MARLIN_MMA_TILES(mma, false, __VA_ARGS__)
-#define MARLIN_WGMMA_FORM(...) MARLIN_WGMMA_TILES(wgmma, false, __VA_ARGS__)
-#define MARLIN_W16_FORM(...)                   \
-  MARLIN_MMA_TILES(mma_w16, true, __VA_ARGS__) \
-  MARLIN_WGMMA_TILES(wgmma_w16, true, __VA_ARGS__)
+#define MARLIN_TILES_none(...)
+#define MARLIN_TILES_mma(...) MARLIN_MMA_TILES(mma, false, __VA_ARGS__)
+#define MARLIN_TILES_wgmma(...) \
+  MARLIN_TILES_mma(__VA_ARGS__) MARLIN_WGMMA_TILES(wgmma, false, __VA_ARGS__)
 #ifdef MARLIN_ROUNDS
-    MARLIN_PASTE(MARLIN_W16_FORMS_, MARLIN_CODES)(MARLIN_W16_FORM)
+#define MARLIN_HOPPER_FORM(scale, zero, shift, tiles) \
+  MARLIN_MMA_TILES(mma_w16, true, scale, zero, shift) \
+  MARLIN_WGMMA_TILES(wgmma_w16, true, scale, zero, shift)
 #else
-    MARLIN_PASTE(MARLIN_CUDA_FORMS_, MARLIN_CODES)(MARLIN_RING_KERNEL)
-        MARLIN_PASTE(MARLIN_MMA_FORMS_, MARLIN_CODES)(MARLIN_MMA_FORM)
-            MARLIN_PASTE(MARLIN_WGMMA_FORMS_, MARLIN_CODES)(MARLIN_WGMMA_FORM)
+#define MARLIN_HOPPER_FORM(scale, zero, shift, tiles) \
+  MARLIN_RING_KERNELS(scale, zero, shift)             \
+  MARLIN_TILES_##tiles(scale, zero, shift)
 #endif
+MARLIN_FORMS(MARLIN_HOPPER_FORM)
 #endif
 #endif

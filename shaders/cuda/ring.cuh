@@ -29,6 +29,30 @@ struct WarpPart {
   __device__ int count() const { return end - begin; }
 };
 
+/// The 2^shift warps that share the K of a row block, by which a warp finds itself among them.
+struct RingTeam {
+  const int shift, warps, teams;  // warps of a team, teams of the block
+  const int number, warp;         // of the team, and in it
+
+  __device__ RingTeam(int shift_, int warp_of_block)
+      : shift(shift_),
+        warps(1 << shift),
+        teams(kRingWarps >> shift),
+        number(warp_of_block >> shift),
+        warp(warp_of_block - (number << shift)) {}
+  __device__ void wait() const {
+    asm volatile("bar.sync %0, %1;" ::"r"(number + 1), "r"(32 * warps) : "memory");
+  }
+  /// Waits for the warps that read what this one has copied of A. A part of a team of 16 is read by
+  /// the warp that copied it.
+  __device__ void wait_for_readers() const {
+    if (teams == 1)
+      __syncwarp();
+    else
+      __syncthreads();
+  }
+};
+
 /// The weights of a warp's part, a ring of stages.
 template <class Op, class Work>
 struct WeightRing {
@@ -190,6 +214,78 @@ __device__ inline const int* find_ring_routes(const Launch& launch, unsigned cha
   return table;
 }
 
+/// Adds the products of the chunks of a stage to `total`.
+template <class Codes, class Number, class Form, bool ROUTED>
+__device__ inline void add_stage_of_form(const unsigned char* weights,
+                                         const StageShape<Operand<Codes, Number, Form>>& shape,
+                                         const unsigned char* x, int chunks, int lane,
+                                         bool multiplies_dropped, float (&total)[2][4]) {
+  typedef Operand<Codes, Number, Form> Op;
+  if constexpr (Op::kFloats)
+    add_stage_of_halves<Op, Number>(weights, x, chunks, lane, total);
+  else if constexpr (Op::kScaleElement == 4 && !Op::kGroupsOf128)
+    add_stage_of_floats<Codes, Number, Form, ROUTED>(weights, shape, x, chunks, lane, total);
+  else
+    add_stage<Codes, Number, Form>(weights, shape, x, chunks, lane, total);
+  if constexpr (Codes::kSparse)
+    if (multiplies_dropped) add_dropped_slots_of_stage<Op, Number>(weights, x, chunks, lane, total);
+}
+
+/// Adds the products of a warp's part of a row block to `total`, and asks for what comes next. `x`
+/// is where a lane reads A; `stage` and `parity` are the place in the ring.
+template <class Codes, class Number, class Form, bool ROUTED>
+__device__ inline void multiply_part(
+    WeightRing<Operand<Codes, Number, Form>, RingWork<ROUTED>>& ring, const unsigned char* stages,
+    const unsigned char* x, int lane, bool multiplies_dropped, int& stage, u32& parity,
+    float (&total)[2][4]) {
+  for (int done = 0; done < ring.part.count(); done += ring.shape.chunks()) {
+    wait_for_phase(ring.barriers + 8 * stage, parity);
+    add_stage_of_form<Codes, Number, Form, ROUTED>(
+        stages + stage * ring.shape.bytes(), ring.shape, x + 128 * done,
+        min(ring.part.count() - done, ring.shape.chunks()), lane, multiplies_dropped, total);
+    __syncwarp();
+    if (lane == 0) ring.refill(stage);
+    if (++stage == ring.shape.stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+}
+
+/// Writes a warp's sums of some rows of A to shared memory.
+__device__ inline void store_sums(const float (&total)[2][4], int rows, int lane, float* sums) {
+  float* const to = sums + lane / 4;
+  UNROLL for (int e = 0; e < 2; e++) {
+    const int row = 2 * (lane % 4) + e;
+    UNROLL for (int i = 0; i < 4; i++) if (row < rows) to[row * kSumPitch + 8 * i] =
+        total[i / 2][2 * (i % 2) + e];
+  }
+}
+
+/// Adds up the sums of the warps of a team, in their order.
+__device__ inline float sum_of_warps(const float* from, int sum_floats, int warps) {
+  float sum = from[0];
+  UNROLL for (int w = 1; w < kRingWarps; w++) if (w < warps) sum += from[w * sum_floats];
+  return sum;
+}
+
+/// The stages of a warp's ring that are asked for before A. Many copies on their way would hold up
+/// the end of the kernel before, and A; a long product makes up for it. Products of experts begin
+/// with A: of few routed rows one stage is asked for before it, or two while the kernel before
+/// still runs. (FP4 with float16 activations has no registers for it.)
+template <class Codes, class Op, bool ROUTED>
+__device__ inline int stages_before_a(const RingWork<ROUTED>& work, const StageShape<Op>& shape,
+                                      int halves, int teams, bool guesses) {
+  constexpr bool kAMayBeFirst = Op::kIsBf16 || Codes::kZeros || Codes::kWords > 1;
+  const bool is_long =
+      static_cast<long long>(work.end - work.begin) * halves * shape.stages_of_part >
+      static_cast<long long>(2 * shape.stages) * teams;
+  const int wanted = is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1;
+  const bool a_first = kAMayBeFirst && work.args.m <= kFewRoutedRows;
+  const int of_experts = guesses ? min(2, shape.stages) : (a_first ? 1 : shape.stages);
+  return ROUTED ? of_experts : min(wanted, shape.stages);
+}
+
 /// The products of ring(). With `guesses`, it takes the ids of few routed rows as they are while
 /// the kernel before still runs, and asks for weights of these experts. When that kernel has ended,
 /// it reads the ids again: if they name other experts now, nothing was written, and it returns
@@ -203,11 +299,9 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, j = lane % 4;
-  // Short groups of integers and of 2:4 weights, and float32 scales, leave no registers for it
-  // (routes_of_ring of src/backends/cuda/policy.cc).
   constexpr bool kDenseFp4 = !Codes::kZeros && Codes::kWords == 1 && !Codes::kSparse;
-  constexpr bool kHalfZeros = Op::kAdditive && Op::kZeroElement == 2;
-  constexpr bool kSortsMany = ROUTED && (kDenseFp4 || Op::kGroupsOf128 || kHalfZeros);
+  constexpr bool kSortsMany =
+      ROUTED && ring_sorts_many(kDenseFp4, Op::kFloats, Form::kZero, Form::kShift);
   const int* table = nullptr;
   if constexpr (ROUTED) {
     if (!guesses) wait_for_previous();
@@ -223,9 +317,8 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
   const int chunks = block_begin(args.slots, end_block) / kMmaSlots - first_chunk;
   constexpr int kUnitChunks = StageShape<Op>::kUnitChunks;
   const int units = (chunks + kUnitChunks - 1) / kUnitChunks;
-  const int shift = args.team_shift, warps = 1 << shift, teams = kRingWarps >> shift;
-  const int team = warp >> shift, in_team = warp - (team << shift);
-  const WarpPart part(first_chunk, units, kUnitChunks, chunks, in_team, shift);
+  const RingTeam team(args.team_shift, warp);
+  const WarpPart part(first_chunk, units, kUnitChunks, chunks, team.warp, team.shift);
 
   // Shared memory: routes, A, the sums of all warps, barriers, rings.
   const int pitch = ring_pitch(kMmaSlots * chunks);
@@ -235,26 +328,15 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
   float* const sums = reinterpret_cast<float*>(x() + room_for * pitch);
   unsigned char* const barriers = reinterpret_cast<unsigned char*>(sums + kRingWarps * sum_floats);
   unsigned char* const rings = barriers + kRingWarps * kMostStages * 8;
-  const StageShape<Op> shape((units + warps - 1) >> shift,
+  const StageShape<Op> shape((units + team.warps - 1) >> team.shift,
                              (shared_bytes - int(rings - memory)) / kRingWarps / 16 * 16);
   unsigned char* const mine = rings + warp * shape.stages * shape.bytes();
   WeightRing<Op, RingWork<ROUTED>> ring(work, part, shape, shared_address(mine),
                                         shared_address(barriers) + warp * kMostStages * 8,
-                                        work.begin + team, teams);
+                                        work.begin + team.number, team.teams);
   ring.init();
-  // Many copies on their way would hold up the end of the kernel before, and A. A long product
-  // makes up for it.
   const int halves = work.halves();
-  const bool is_long =
-      static_cast<long long>(work.end - work.begin) * halves * shape.stages_of_part >
-      static_cast<long long>(2 * shape.stages) * teams;
-  const int wanted = is_long || shape.chunks() < kMostStageChunks / 2 ? 2 : 1;
-  // Products begin with A: of few routed rows one stage is asked for before it, or two while the
-  // kernel before still runs. (FP4 with float16 activations has no registers for it.)
-  constexpr bool kAMayBeFirst = Op::kIsBf16 || Codes::kZeros || Codes::kWords > 1;
-  const bool a_first = kAMayBeFirst && args.m <= kFewRoutedRows;
-  const int before_a = guesses ? min(2, shape.stages) : (a_first ? 1 : shape.stages);
-  const int early = ROUTED ? before_a : min(wanted, shape.stages);
+  const int early = stages_before_a<Codes>(work, shape, halves, team.teams, guesses);
   const auto refill = [&](int begin, int end) {
     if (lane != 0) return;
 #pragma unroll 1
@@ -265,30 +347,21 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
   wait_for_previous();
   if (ROUTED && guesses) {
     if (!confirm_few_routes(launch, table)) {
-      ring.abandon(work.begin + team, early);
+      ring.abandon(work.begin + team.number, early);
       free_memory_of_routes();
       return false;
     }
     clear_rows_of_no_expert(launch, table + route_experts_at(args.items, args.m), 32 * kRingWarps);
   }
-  // Each warp copies a part of A. A part of a team of 16 is read by the warp that copied it.
+  // Each warp copies a part of A.
   constexpr int kAllWarps = 4;
   static_assert(1 << kAllWarps == kRingWarps, "log2");
   const WarpPart copied(first_chunk, units, kUnitChunks, chunks, warp, kAllWarps);
-  const auto wait_for_team = [&] {
-    asm volatile("bar.sync %0, %1;" ::"r"(team + 1), "r"(32 * warps) : "memory");
-  };
-  const auto wait_for_readers = [&] {
-    if (teams == 1)
-      __syncwarp();
-    else
-      __syncthreads();
-  };
 
   int stage = 0;
   u32 parity = 0;
   bool again = false;
-  int job = work.begin + team, of = work.first_item;
+  int job = work.begin + team.number, of = work.first_item;
   // The jobs of items whose rows of A there is room for.
   int unfilled = early;  // the first stage that was not asked for yet
   for (int item = work.first_item; item * work.of_item < work.end;) {
@@ -297,7 +370,7 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
     while (item * work.of_item < work.end && rows_of_items + work.rows(item) <= room_for)
       rows_of_items += work.rows(item++);
     const int end = min(item * work.of_item, work.end);
-    if (unfilled == shape.stages) wait_for_readers();  // of the items before
+    if (unfilled == shape.stages) team.wait_for_readers();  // of the items before
     [[maybe_unused]] FiniteCheck<Number> check;
     copy_activations<Activation>(
         work, first_place, rows_of_items, copied, x() + 128 * (copied.begin - first_chunk), pitch,
@@ -308,13 +381,13 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
         [&](const uint4& columns) {
           if constexpr (Codes::kSparse) check.see(columns);
         });
-    wait_for_readers();
+    team.wait_for_readers();
     // 0 times an infinity or a NaN is a NaN, also in slots that are not kept.
     bool multiplies_dropped = false;
     if constexpr (Codes::kSparse)
       multiplies_dropped =
-          teams == 1 ? __any_sync(~0u, check.fails()) : __syncthreads_or(check.fails());
-    for (; job < end; job += teams) {
+          team.teams == 1 ? __any_sync(~0u, check.fails()) : __syncthreads_or(check.fails());
+    for (; job < end; job += team.teams) {
       of = work.item(job, of);
       const int rows = work.rows(of), place = work.place(of);
       const unsigned char* const lane_x = x() + 128 * (part.begin - first_chunk) +
@@ -323,47 +396,20 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
       float gates[kMostOfWarp] = {};
       for (int half = 0; half < halves; half++) {
         const int row_block = work.row_block(job, of, half);
-        if (in_team < rows) work.prefetch_factors(row_block, of);
+        if (team.warp < rows) work.prefetch_factors(row_block, of);
         float total[2][4] = {};
-        for (int done = 0; done < part.count(); done += shape.chunks()) {
-          wait_for_phase(ring.barriers + 8 * stage, parity);
-          const unsigned char* const weights = mine + stage * shape.bytes();
-          const int chunks_of_stage = min(part.count() - done, shape.chunks());
-          const unsigned char* const stage_x = lane_x + 128 * done;
-          if constexpr (Op::kFloats)
-            add_stage_of_halves<Op, Number>(weights, stage_x, chunks_of_stage, lane, total);
-          else if constexpr (Op::kScaleElement == 4 && !Op::kGroupsOf128)
-            add_stage_of_floats<Codes, Number, Form, ROUTED>(weights, shape, stage_x,
-                                                             chunks_of_stage, lane, total);
-          else
-            add_stage<Codes, Number, Form>(weights, shape, stage_x, chunks_of_stage, lane, total);
-          if constexpr (Codes::kSparse)
-            if (multiplies_dropped)
-              add_dropped_slots_of_stage<Op, Number>(weights, stage_x, chunks_of_stage, lane,
-                                                     total);
-          __syncwarp();
-          if (lane == 0) ring.refill(stage);
-          if (++stage == shape.stages) {
-            stage = 0;
-            parity ^= 1;
-          }
-        }
-        if (again) wait_for_team();  // the sums before are read
+        multiply_part<Codes, Number, Form>(ring, mine, lane_x, lane, multiplies_dropped, stage,
+                                           parity, total);
+        if (again) team.wait();  // the sums before are read
         again = true;
-        float* const to = sums + warp * sum_floats + g;
-        UNROLL for (int e = 0; e < 2; e++) {
-          const int row = 2 * j + e;
-          UNROLL for (int i = 0; i < 4; i++) if (row < rows) to[row * kSumPitch + 8 * i] =
-              total[i / 2][2 * (i % 2) + e];
-        }
-        wait_for_team();
+        store_sums(total, rows, lane, sums + warp * sum_floats);
+        team.wait();
         UNROLL for (int i = 0; i < kMostOfWarp; i++) {
-          const int row = in_team + i * warps;
+          const int row = team.warp + i * team.warps;
           if (row >= rows) break;
-          const float* const from = sums + team * warps * sum_floats + row * kSumPitch + lane;
-          float sum = from[0];
-          UNROLL for (int w = 1; w < kRingWarps; w++) if (w < warps) sum += from[w * sum_floats];
-          sum *= Op::kFactor;
+          const float* const from =
+              sums + team.number * team.warps * sum_floats + row * kSumPitch + lane;
+          const float sum = sum_of_warps(from, sum_floats, team.warps) * Op::kFactor;
           if (half + 1 == halves)
             work.write(gates[i], sum, place + row, row_block, of);
           else

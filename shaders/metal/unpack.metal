@@ -1,8 +1,8 @@
 // Unpacks weights to their exact values, rounded once to float32 and then to the type of the
 // output: whole matrices, or the rows of an embedding. Each unit of eight slots of one row has one
 // thread. Every number is built from integers (exact.h).
+#include "../common/exact.h"
 #include "epilogue.h"
-#include "exact.h"
 #include "scales.h"
 
 constant uint kQuietNaN = 0x7FC00000u;

@@ -99,27 +99,14 @@ TEST_F(CudaDevice, WrapsMemoryOfTheHost) {
   const auto device = make();
   alignas(4096) static std::byte page[4096];
   {
-<<<<<<< HEAD
-    const auto wrapped = must(device->wrap(page, sizeof page));
+    const auto wrapped = must(device->wrap(page, sizeof page, Placement::shared));
     EXPECT_EQ(wrapped->host(), page);
     EXPECT_EQ(driver->live_registered, 1);
   }
   fail("cuMemHostGetDevicePointer_v2", 700);
-  EXPECT_FALSE(device->wrap(page, sizeof page).ok());
+  EXPECT_FALSE(device->wrap(page, sizeof page, Placement::shared).ok());
   const auto native = must(device->wrap_native(page));
   EXPECT_EQ(native->address(), reinterpret_cast<uintptr_t>(page));
-=======
-    const auto wrapped = device->wrap(page, sizeof page, Placement::shared);
-    ASSERT_TRUE(wrapped.ok());
-    EXPECT_EQ(wrapped.value()->host(), page);
-    EXPECT_EQ(driver->live_registered, 1);
-  }
-  fail("cuMemHostGetDevicePointer_v2", 700);
-  EXPECT_FALSE(device->wrap(page, sizeof page, Placement::shared).ok());
-  const auto native = device->wrap_native(page);
-  ASSERT_TRUE(native.ok());
-  EXPECT_EQ(native.value()->address(), reinterpret_cast<uintptr_t>(page));
->>>>>>> wC-s
 }
 
 TEST_F(CudaDevice, FindsKernelsInTheirModules) {

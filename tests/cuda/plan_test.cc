@@ -116,7 +116,7 @@ TEST_F(CudaPlan, EstimatesEveryTileThatServes) {
     with_problem(*model, kRows, MARLIN_BF16, [&](const GemmProblem& problem) {
       const auto operations = static_cast<double>(2 * kRows * model->meta.n * model->meta.k);
       for (const gpu::ProductKernel& kernel : cuda::policy().kernels) {
-        if (!kernel.shares_tiles || !kernel.takes(gpu::activation_of(problem), gpu::weights_of(problem).layout)) continue;
+        if (!kernel.shares_tiles() || !kernel.takes(gpu::activation_of(problem), gpu::weights_of(problem).layout)) continue;
         EXPECT_GT(gpu::estimated_ns(kernel, problem, kRows, hopper), operations / kOperationsOfNs)
             << kernel.rows << " rows, weights of format " << model->meta.format << ", group " << model->meta.group_size;
         ++tiles;
@@ -344,17 +344,17 @@ TEST_F(CudaPlan, ChoosesTilesForTheRowsOfAnExpert) {
   };
   const auto name_of = [](const gpu::GemmPlan& made) { return made.kernel->name(gpu::KernelCodes::fp4, made.activation); };
   EXPECT_EQ(name_of(plan_of(1)), "ring_fp4_bf16_m8");
-  EXPECT_FALSE(plan_of(1).sorts);  // each threadgroup does
+  EXPECT_EQ(plan_of(1).routes, gpu::Routes::by_groups);
   EXPECT_EQ(plan_of(1).items, 4);
   EXPECT_EQ(name_of(plan_of(64)), "ring_fp4_bf16_m8");
-  EXPECT_FALSE(plan_of(64).sorts);
+  EXPECT_EQ(plan_of(64).routes, gpu::Routes::by_groups);
   EXPECT_FALSE(plan_of(64).gathers);  // rows are found by index
   EXPECT_FALSE(plan_of(64).partial);  // nor are sums stored for another kernel
   EXPECT_EQ(plan_of(64).items, 128 + (256 - 128) / 8);
   EXPECT_EQ(plan_of(64).grid(256, 2880), (device::Size3{132, 1, 1}));
   EXPECT_EQ(name_of(plan_of(128)), "ring_fp4_bf16_m8");  // 4 rows an expert: a few have two tiles
   EXPECT_EQ(name_of(plan_of(256)), "mma_fp4_bf16_m16_n128");
-  EXPECT_FALSE(plan_of(256).sorts);
+  EXPECT_EQ(plan_of(256).routes, gpu::Routes::by_groups);
   EXPECT_FALSE(plan_of(256).gathers);
   EXPECT_EQ(plan_of(256).items, 128 + (1024 - 128) / 16);
   EXPECT_EQ(name_of(plan_of(4096)), "wgmma_fp4_bf16_m192_n256");
@@ -372,7 +372,7 @@ TEST_F(CudaPlan, SortsAndGathersInTheLaunchOfTiles) {
     const GemmProblem problem = experts.of(tokens, 4);
     const gpu::PlanRules rules{hopper, health, cuda::policy(), kernel};
     const gpu::GemmPlan made = gpu::plan_gemm(problem, tokens, rules).take();
-    EXPECT_EQ(made.fused, made.kernel->shares_tiles && made.sorts);
+    if (made.kernel->shares_tiles()) EXPECT_NE(made.routes, gpu::Routes::before);
     const std::string said = gpu::explain_gemm(made, problem, rules);
     const size_t at = said.find("launches: ");
     return at == std::string::npos ? "" : said.substr(at + 10, said.find('\n', at) - at - 10);
@@ -394,7 +394,7 @@ TEST_F(CudaPlan, SortsRoutedRowsInAThreadgroupWhereThereIsRoom) {
     const ExpertProblem problem(model, experts);
     auto made = gpu::plan_gemm(problem.of(tokens, 4), tokens, {hopper, health, cuda::policy(), kernel});
     EXPECT_TRUE(made.ok()) << made.status().message();
-    return made.value().sorts;
+    return made.value().routes != gpu::Routes::by_groups;
   };
   const Model q4_0{MARLIN_INT4, 32, ScaleType::f16, 256, 512};
   // 16 bytes a tile, of which 2036 rows of 4 experts make up to 258, and 16 more; 4 bytes a row: 12 kB.

@@ -34,9 +34,9 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       const std::string name(kernel.name(kKinds[codes], static_cast<ActivationKind>(activation)));
       SCOPED_TRACE(name);
       const bool lut4 = kCodes[codes] == std::string("lut4"), floats = kCodes[codes] == std::string("floats");
-      if (name.empty() && ((kernel.tensor && (lut4 || floats)) || (floats && activation == 3))) continue;
+      const bool tensor = (kernel.features & gpu::kTensor) != 0, halves = activation == 1 || activation == 2;
+      if (name.empty() && ((tensor && (lut4 || floats || !halves)) || (floats && activation == 3))) continue;
       EXPECT_TRUE(name.find(std::string("_") + kCodes[codes] + "_" + kActivations[activation] + "_") != std::string::npos);
-      if (!kernel.takes(static_cast<ActivationKind>(activation), {})) continue;
       World world({.probe = false}, {.kernel = name});
       world.device->change().tensor = true;
       const bool int8 = activation == 3;
@@ -111,7 +111,7 @@ TEST(Choice, FollowsTheRangesOfM) {
       const Matrix a(world.context, m, 64, MARLIN_F16), c(world.context, m, 8192, MARLIN_F16);
       const auto d = gemm_desc(w, a, c);
       // Tensor operations go before the other kernels of the same range, which do without.
-      world.device->change().tensor = kernel.tensor;
+      world.device->change().tensor = (kernel.features & gpu::kTensor) != 0;
       world.record.take();
       EXPECT_OK(marlin_gemm, stream.get(), &d);
       EXPECT_EQ(world.record.take().back().kernel, kernel.name(KernelCodes::u4, ActivationKind::f16)) << "M = " << m;

@@ -47,7 +47,7 @@ uint32_t device_count() { return 1; }
 
 void describe_device(uint32_t, marlin_device_info& out) { std::snprintf(out.name, sizeof out.name, "test-bed"); }
 
-bool has_kernel(std::string_view name) { return gpu::has_product_kernel(gpu::simdgroup_policy(), name); }
+bool has_kernel(std::string_view name) { return gpu::product_kernel(gpu::simdgroup_policy(), name) != nullptr; }
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   return gpu::make_gpu_backend(std::make_shared<FewKernels>(), options);

@@ -21,7 +21,7 @@ uint32_t device_count() { return 1; }
 
 void describe_device(uint32_t, marlin_device_info& out) { std::snprintf(out.name, sizeof out.name, "idle"); }
 
-bool has_kernel(std::string_view name) { return gpu::has_product_kernel(gpu::simdgroup_policy(), name); }
+bool has_kernel(std::string_view name) { return gpu::product_kernel(gpu::simdgroup_policy(), name) != nullptr; }
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   static device_test::Record record;

@@ -35,7 +35,7 @@ bool allowed(const Row& row) {
   if (row[kPick] >= 0 && kPicks[row[kPick]] == Pick::ends && row[kExperts] == 1) return false;
   const bool codebook = trial::format_has(row, trial::has_codebook);
   const int kernel = row[kKernel];
-  const bool takes_all = kernel < 0 || !kernels()[static_cast<size_t>(kernel)].tensor;
+  const bool takes_all = kernel < 0 || (kernels()[static_cast<size_t>(kernel)].features & mm::gpu::kTensor) == 0;
   return trial::allowed(row) && (takes_all || (row[trial::kCompute] <= 0 && row[trial::kA] != 0 && !codebook));
 }
 

@@ -25,7 +25,8 @@ constexpr uint32_t kArraySeed = 20240601;
 /// Levels of the factors that fix the type of A as a kernel gets it. Tensor operations do not take the numbers of codebooks.
 bool allowed(const Row& row) {
   const int kernel = row[trial::kFactors];
-  const bool tensor = kernel >= 0 && mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(kernel)].tensor;
+  const bool tensor =
+      kernel >= 0 && (mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(kernel)].features & mm::gpu::kTensor) != 0;
   return trial::allowed(row) &&
          (!tensor || (row[trial::kCompute] <= 0 && row[trial::kA] != 0 && !trial::format_has(row, trial::has_codebook)));
 }

@@ -26,7 +26,7 @@ void describe_device(uint32_t, marlin_device_info& out) {
   out.memory_bytes = capabilities.memory_bytes;
 }
 
-bool has_kernel(std::string_view name) { return gpu::has_product_kernel(gpu::simdgroup_policy(), name); }
+bool has_kernel(std::string_view name) { return gpu::product_kernel(gpu::simdgroup_policy(), name) != nullptr; }
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   if (options.device_index != 0) return Status::error(MARLIN_E_NO_DEVICE, "Metal: there is no device %d", options.device_index);

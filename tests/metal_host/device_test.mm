@@ -120,14 +120,8 @@ TEST_F(DeviceTest, HostMemoryIsWrappedNotCopied) {
   auto* const pages =
       static_cast<std::byte*>(mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   {
-<<<<<<< HEAD
-    auto wrapped = must(device->wrap(pages, 2 * page));
+    auto wrapped = must(device->wrap(pages, 2 * page, Placement::shared));
     EXPECT_EQ(wrapped->host(), pages);
-=======
-    auto wrapped = device->wrap(pages, 2 * page, Placement::shared);
-    ASSERT_TRUE(wrapped.ok()) << wrapped.status().message();
-    EXPECT_EQ(wrapped.value()->host(), pages);
->>>>>>> wC-s
     auto on = stream();
     EXPECT_OK(on->fill(wrapped, page, page, 5));
     EXPECT_OK(finish(*on));

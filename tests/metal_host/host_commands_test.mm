@@ -43,15 +43,7 @@ class Pages {
     memory_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   }
   ~Pages() { munmap(memory_, bytes_); }
-<<<<<<< HEAD
-  BufferRef wrap(device::Device& device) const { return must(device.wrap(memory_, bytes_)); }
-=======
-  BufferRef wrap(device::Device& device) const {
-    auto wrapped = device.wrap(memory_, bytes_, Placement::shared);
-    EXPECT_TRUE(wrapped.ok()) << wrapped.status().message();
-    return wrapped.take();
-  }
->>>>>>> wC-s
+  BufferRef wrap(device::Device& device) const { return must(device.wrap(memory_, bytes_, Placement::shared)); }
   float* floats() const { return static_cast<float*>(memory_); }
 
  private:

@@ -3,14 +3,14 @@
 namespace shaders {
 
 const std::vector<KernelRow>& kernel_rows() {
-#define MARLIN_GPU_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads) \
-  {family, suffix, m_min, m_max, rows, columns, threads},
-#define MARLIN_GPU_HELPER(name, columns)
-  static const std::vector<KernelRow> rows = {
-#include "backends/gpu/kernels.inc"
-  };
-#undef MARLIN_GPU_PRODUCT
-#undef MARLIN_GPU_HELPER
+  static const std::vector<KernelRow> rows = [] {
+    std::vector<KernelRow> made;
+    for (const metal_marlin::gpu::ProductKernel& kernel : metal_marlin::gpu::simdgroup_policy().kernels) {
+      const size_t star = kernel.pattern.find("_*_");
+      made.push_back({kernel, std::string(kernel.pattern.substr(0, star)), std::string(kernel.pattern.substr(star + 3))});
+    }
+    return made;
+  }();
   return rows;
 }
 

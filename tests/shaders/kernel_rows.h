@@ -1,20 +1,19 @@
 // The rows of src/backends/gpu/kernels.inc, for tests of the shaders.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "backends/gpu/kernels.h"
+
 namespace shaders {
 
-/// A row of src/backends/gpu/kernels.inc.
-struct KernelRow {
-  const char *family, *suffix;
-  int64_t m_min, m_max, rows, columns;
-  uint32_t threads;
-  bool tensor() const { return std::string(suffix).ends_with("_tensor"); }
-  bool shares_a() const { return std::string(suffix).ends_with("_threadgroup"); }
-  bool matrix() const { return std::string(family) == "regdecode"; }
+/// A row, with the parts of its names before and after the codes and the activation.
+struct KernelRow : metal_marlin::gpu::ProductKernel {
+  std::string family, suffix;
+  bool tensor() const { return (features & metal_marlin::gpu::kTensor) != 0; }
+  bool matrix() const { return family == "regdecode"; }
+  bool shares_a() const { return suffix.ends_with("_threadgroup"); }
 };
 const std::vector<KernelRow>& kernel_rows();
 

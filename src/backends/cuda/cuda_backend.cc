@@ -37,7 +37,7 @@ void describe_device(uint32_t index, marlin_device_info& out) {
   std::snprintf(out.why_not, sizeof out.why_not, "%s", found.status().message());
 }
 
-bool has_kernel(std::string_view name) { return gpu::has_product_kernel(policy(), name); }
+bool has_kernel(std::string_view name) { return gpu::product_kernel(policy(), name) != nullptr; }
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
   DeviceOptions chosen = device_options(static_cast<uint32_t>(options.device_index));

@@ -8,24 +8,11 @@
 namespace metal_marlin::cuda {
 namespace {
 
-#define MARLIN_CUDA_PRODUCT(...)
-#define MARLIN_HOPPER_PRODUCT(family, suffix, m_min, m_max, rows, columns, threads, shared_bytes, \
-                              activation_bytes, shares_tiles, ...)                                \
-  {family "_", "_" suffix, {shared_bytes, (shares_tiles) ? box_rows_of(rows) : 0}},
-struct HopperProduct {
-  std::string_view begin, end;  // of the kernel's name
-  LaunchRules rules;
-};
-constexpr HopperProduct kHopperProducts[] = {
-#include "backends/cuda/kernels.inc"
-};
-#undef MARLIN_CUDA_PRODUCT
-#undef MARLIN_HOPPER_PRODUCT
-
 LaunchRules rules_of(std::string_view name) {
-  for (const HopperProduct& product : kHopperProducts)
-    if (name.starts_with(product.begin) && name.ends_with(product.end)) return product.rules;
-  return {};
+  const gpu::ProductKernel* const row = gpu::product_kernel(policy(), name);
+  if (row != nullptr && row->has_ring()) return {kRingSharedBytes, 0};
+  if (row == nullptr || !row->shares_tiles()) return {};
+  return {kTileSharedBytes, box_rows_of(static_cast<uint32_t>(row->rows))};
 }
 
 /// Launches overlap from compute capability 9.0 on (../../shaders/cuda/numbers.cuh).
@@ -40,23 +27,21 @@ std::string name_of_form(std::string_view name, std::string_view module,
   std::string text(name);
   if (!module.ends_with("16")) return text;
   if (module.starts_with(kOfRounded)) module.remove_prefix(kOfRounded.size());
-  std::span<const Form> forms;
-  for (int codes = 0; codes < gpu::kKernelCodes; ++codes)
-    if (module.substr(0, module.rfind('_')) == gpu::kKernelCodesNames[codes])
-      forms = forms_of(static_cast<gpu::KernelCodes>(codes));
+  const std::string_view codes = module.substr(0, module.rfind('_'));
+  const auto kind = std::ranges::find(gpu::kKernelCodesNames, codes) - gpu::kKernelCodesNames;
   // Floats of 16 bits have such kernels for activations of their own type.
   const std::string_view activation = module.substr(module.rfind('_') + 1);
-  if (module.starts_with("f16_") || module.starts_with("bf16_"))
-    if (!module.starts_with(activation)) return text;
+  if (codes.ends_with("f16") && codes != activation) return text;
   uint32_t values[MARLIN_CONSTANT_ROUTING + 1] = {};  // by index
   for (const device::Constant& constant : constants)
     if (constant.index < std::size(values)) values[constant.index] = constant.bits;
-  const Form form{values[MARLIN_CONSTANT_SCALE_TYPE], values[MARLIN_CONSTANT_ZERO_KIND],
-                  values[MARLIN_CONSTANT_GROUP_SHIFT]};
-  if (std::find(forms.begin(), forms.end(), form) == forms.end()) return text;
-  text.append("_s").append(std::to_string(form.scale));
-  text.append("z").append(std::to_string(form.zero));
-  text.append("g").append(std::to_string(form.shift));
+  const Form* const form =
+      find_form(static_cast<gpu::KernelCodes>(kind), values[MARLIN_CONSTANT_SCALE_TYPE],
+                values[MARLIN_CONSTANT_ZERO_KIND], values[MARLIN_CONSTANT_GROUP_SHIFT]);
+  if (form == nullptr) return text;
+  text.append("_s").append(std::to_string(form->scale));
+  text.append("z").append(std::to_string(form->zero));
+  text.append("g").append(std::to_string(form->shift));
   if (name.starts_with("ring_") && values[MARLIN_CONSTANT_ROUTING] != kRoutingNone) text += 'e';
   return text;
 }

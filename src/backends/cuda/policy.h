@@ -5,13 +5,15 @@
 
 namespace metal_marlin::cuda {
 
-/// The function constants that a form of weights fixes (shaders/common/cuda_parameters.h).
+/// The tiles of Hopper that a form of weights has (shaders/common/cuda_parameters.h).
+enum class FormTiles : uint8_t { none, mma, wgmma };
+/// The function constants that a form fixes.
 struct Form {
   uint32_t scale, zero, shift;
-  bool operator==(const Form&) const = default;
+  FormTiles tiles;
 };
-/// The forms that kernels of these codes and 16-bit activations are compiled for.
-std::span<const Form> forms_of(gpu::KernelCodes codes);
+/// The form for which kernels of these codes and 16-bit activations are compiled, or null.
+const Form* find_form(gpu::KernelCodes codes, uint32_t scale, uint32_t zero, uint32_t shift);
 
 const gpu::Policy& policy();
 

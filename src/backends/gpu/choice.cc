@@ -3,17 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cinttypes>
 #include <cmath>
-#include <vector>
 
 #include "core/plan.h"
 #include "formats/format_table.h"
 
 namespace metal_marlin::gpu {
 namespace {
-
-// Bits of KernelCandidate::features.
-constexpr uint32_t kNeedsMatrix = 1, kNeedsBfloat = 2, kNeedsTensor = 4;
 
 /// Tokens from which on kernels that share tiles serve experts, too.
 constexpr int64_t kLeastTiledTokens = 3;
@@ -23,8 +20,8 @@ constexpr int64_t kLeastTiledTokens = 3;
 constexpr double kMostRowsOfRing = 4;
 
 uint32_t available(const device::Capabilities& device) {
-  return (device.matrix ? kNeedsMatrix : 0u) | (device.bfloat ? kNeedsBfloat : 0u) |
-         (device.tensor ? kNeedsTensor : 0u);
+  return (device.matrix ? kSimdgroupMatrix : 0u) | (device.bfloat ? kBfloat : 0u) |
+         (device.tensor ? kTensor : 0u);
 }
 
 double mean_rows(const GemmProblem& problem, int64_t tokens) {
@@ -55,15 +52,6 @@ double tiles_of_expert(double mean, double rows) {
   return tiles;
 }
 
-KernelCandidate candidate(const ProductKernel& kernel, const RowBlockLayout& layout,
-                          KernelCodes codes, ActivationKind activation, bool serves) {
-  const uint32_t features = (kernel.matrix ? kNeedsMatrix : 0u) |
-                            (kernel.tensor ? kNeedsTensor : 0u) |
-                            (activation == ActivationKind::bf16 ? kNeedsBfloat : 0u);
-  return {kernel.name(codes, activation), features, kernel.m_min, kernel.m_max,
-          serves && kernel.takes(activation, layout)};
-}
-
 /// Of weights that kernels which share tiles serve.
 ChunkKind chunk_kind(const RowBlockLayout& layout) {
   if (layout.codes == KernelCodes::fp4) return ChunkKind::fp4;
@@ -89,35 +77,42 @@ bool serves_weights(const ProductKernel& kernel, const GemmProblem& problem) {
 bool serves_rounded(const ProductKernel& kernel, const GemmProblem& problem) {
   if (problem.compute != MARLIN_COMPUTE_FP8 || !problem.routing.present()) return true;
   const RowBlockLayout& layout = weights_of(problem).layout;
-  return kernel.finds_rows(layout) && !(kernel.shares_tiles && layout.permuted);
+  return kernel.finds_rows(layout) && !(kernel.shares_tiles() && layout.permuted);
+}
+
+/// The features that a kernel needs of a device with activations of this kind.
+uint32_t features_of(const ProductKernel& kernel, ActivationKind activation) {
+  return kernel.features | (activation == ActivationKind::bf16 ? kBfloat : 0u);
+}
+
+/// Whether a kernel serves a problem, but for its order of additions.
+bool serves(const ProductKernel& kernel, const GemmProblem& problem) {
+  return kernel.takes(activation_of(problem), weights_of(problem).layout) &&
+         serves_rounded(kernel, problem) && serves_weights(kernel, problem);
 }
 
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.
 Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const PlanRules& rules) {
-  const RowBlockLayout& layout = weights_of(problem).layout;
   const ActivationKind activation = activation_of(problem);
-  std::vector<KernelCandidate> all;
-  std::vector<const ProductKernel*> kernels;  // of the candidates
-  for (const ProductKernel& kernel : rules.policy.kernels)
-    for (int c = 0; c < kKernelCodes; ++c)
-      for (int a = 0; a < kActivationKinds; ++a) {
-        all.push_back(
-            candidate(kernel, layout, static_cast<KernelCodes>(c), static_cast<ActivationKind>(a),
-                      static_cast<KernelCodes>(c) == layout.codes &&
-                          static_cast<ActivationKind>(a) == activation &&
-                          serves_rounded(kernel, problem) && serves_weights(kernel, problem)));
-        kernels.push_back(&kernel);
-      }
-  MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), 1, rules.forced));
-  if (!serves_order(*kernels[index], problem))
+  const ProductKernel* const kernel = product_kernel(rules.policy, rules.forced);
+  KernelCandidate named;
+  if (kernel != nullptr) {
+    const std::string_view own = kernel->name(weights_of(problem).layout.codes, activation);
+    named = {.name = rules.forced,
+             .features = features_of(*kernel, activation),
+             .serves = own == rules.forced && serves(*kernel, problem)};
+  }
+  MARLIN_RETURN_IF_ERROR(
+      choose_kernel({&named, 1}, available(rules.device), 1, rules.forced).status());
+  if (!serves_order(*kernel, problem))
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "METAL_MARLIN_KERNEL asks for %.*s, which serves no product with "
                          "MARLIN_GEMM_ROW_INVARIANT",
                          static_cast<int>(rules.forced.size()), rules.forced.data());
-  return kernels[index];
+  return kernel;
 }
 
-/// How far m is from the rows that a kernel is meant for.
+/// How far m is from the rows that a kernel is meant for; 0: it is one of them.
 int64_t distance(const ProductKernel& kernel, int64_t m) {
   if (m < kernel.m_min) return kernel.m_min - m;
   return kernel.m_max != 0 && m > kernel.m_max ? m - kernel.m_max : 0;
@@ -125,7 +120,7 @@ int64_t distance(const ProductKernel& kernel, int64_t m) {
 
 /// Whether a kernel whose threadgroups share tiles can number its parts of K.
 bool can_share(const ProductKernel& kernel, int64_t rows, const RowBlockLayout& layout) {
-  return !kernel.shares_tiles ||
+  return !kernel.shares_tiles() ||
          tile_count(kernel, rows, layout.n) <= INT32_MAX / ceil_div(layout.slots, kBlockSlots);
 }
 
@@ -170,12 +165,11 @@ int64_t estimated_ns(const ProductKernel& kernel, const GemmProblem& problem, in
   const RowBlockLayout& layout = weights_of(problem).layout;
   const int64_t tiles = expected_tiles(kernel, problem, size);
   const int64_t blocks = std::max<int64_t>(device.multiprocessors / kernel.groups_of_tile, 1);
-  const int64_t chunks = ceil_div(tiles * ceil_div(layout.slots, kChunkSlots), blocks);
+  const int64_t chunks = ceil_div(tiles * ceil_div(layout.slots, kMmaSlots), blocks);
   const int64_t chunk_ns = kernel.chunk_ns[static_cast<size_t>(chunk_kind(layout))];
   int64_t zeros = 0;
   if (layout.zero_kind == ZeroKind::additive && !kernel.rounds)
-    zeros =
-        kGroupSums + chunks * kernel.rows * kChunkSlots / layout.slot_group * kGroupRowPs / 1000;
+    zeros = kGroupSums + chunks * kernel.rows * kMmaSlots / layout.slot_group * kGroupRowPs / 1000;
   const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
   const int64_t join =
       tiles % blocks == 0 ? 0 : kJoin + kernel.rows * (kJoinRow + kSharerRow * sharers);
@@ -191,53 +185,38 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   const ActivationKind activation = activation_of(problem);
   const bool routed = problem.routing.present();
   size = size_of_choice(problem, size);
-  const std::span<const ProductKernel> kernels = rules.policy.kernels;
-  const size_t count = kernels.size();
-  int64_t m = routed ? rows_of_expert(problem, size) : size;
-  std::array<KernelCandidate, kMostProductKernels> candidates;
-  for (size_t i = 0; i < count; ++i)
-    candidates[i] =
-        candidate(kernels[i], layout, layout.codes, activation,
-                  serves_order(kernels[i], problem) && serves_rounded(kernels[i], problem) &&
-                      serves_weights(kernels[i], problem) &&
-                      can_share(kernels[i], product_rows(problem, size), layout) &&
-                      health.of(decoder_of(kernels[i], activation, layout)) != KernelHealth::bad);
-  const std::span<KernelCandidate> all(candidates.data(), count);
-  if (routed && mean_rows(problem, size) <= kMostRowsOfRing)
-    for (size_t i = 0; i < count; ++i)
-      if (kernels[i].has_ring() && may_run(all[i], available(rules.device), kernels[i].m_max))
-        m = std::min(m, kernels[i].m_max);
-  if (const auto found = choose_kernel(all, available(rules.device), m, {}); found.ok()) {
-    const ProductKernel* best = &kernels[found.value()];
-    // Where there is no ring, tiles serve few rows of A, too.
-    const bool few = best->has_ring() || (routed && size < kLeastTiledTokens);
-    if (!best->shares_tiles && few) return best;
-    const auto ns = [&](const ProductKernel& kernel) {
-      return estimated_ns(kernel, problem, size, rules.device);
-    };
-    for (size_t i = 0; i < count; ++i)
-      if (may_run(all[i], available(rules.device), std::max(m, all[i].m_min)) &&
-          kernels[i].shares_tiles && (!best->shares_tiles || ns(kernels[i]) < ns(*best)))
-        best = &kernels[i];
-    return best;
-  }
-  // Whoever would have served cannot on this device. Any kernel takes any M: the one whose range is
-  // nearest.
-  int64_t nearest = INT64_MAX;
-  for (size_t i = 0; i < count; ++i)
-    if (all[i].serves && (all[i].features & ~available(rules.device)) == 0)
-      nearest = std::min(nearest, distance(kernels[i], m));
-  if (nearest == INT64_MAX && problem.row_invariant)
+  std::array<const ProductKernel*, kMostProductKernels> usable_ones;
+  size_t count = 0;
+  for (const ProductKernel& kernel : rules.policy.kernels)
+    if (serves(kernel, problem) && serves_order(kernel, problem) &&
+        (features_of(kernel, activation) & ~available(rules.device)) == 0 &&
+        can_share(kernel, product_rows(problem, size), layout) &&
+        health.of(decoder_of(kernel, activation, layout)) != KernelHealth::bad)
+      usable_ones[count++] = &kernel;
+  const std::span usable(usable_ones.data(), count);
+  if (usable.empty() && problem.row_invariant)
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "MARLIN_GEMM_ROW_INVARIANT: no kernel that computes right on this device "
                          "keeps one order of additions for these types");
-  for (size_t i = 0; i < count; ++i) {
-    all[i].serves = all[i].serves && distance(kernels[i], m) == nearest;
-    all[i].m_min = 1;
-    all[i].m_max = 0;
-  }
-  MARLIN_ASSIGN(const size_t index, choose_kernel(all, available(rules.device), m, {}));
-  return &kernels[index];
+  int64_t m = routed ? rows_of_expert(problem, size) : size;
+  if (usable.empty())
+    return Status::error(MARLIN_E_UNSUPPORTED,
+                         "no kernel of this backend serves these types with %" PRId64 " rows of A",
+                         m);
+  if (routed && mean_rows(problem, size) <= kMostRowsOfRing)
+    for (const ProductKernel* const kernel : usable)
+      if (kernel->has_ring()) m = std::min(m, kernel->m_max);
+  // If no kernel is meant for so many rows, the nearest one serves: any kernel takes any M.
+  const auto distance_of = [&](const ProductKernel* kernel) { return distance(*kernel, m); };
+  const ProductKernel* best = *std::ranges::min_element(usable, {}, distance_of);
+  // Where there is no ring, tiles serve few rows of A, too.
+  const bool few = best->has_ring() || (routed && size < kLeastTiledTokens);
+  if (distance_of(best) != 0 || (few && !best->shares_tiles())) return best;
+  const auto ns = [&](const ProductKernel* kernel) {
+    return kernel->shares_tiles() ? estimated_ns(*kernel, problem, size, rules.device) : INT64_MAX;
+  };
+  const auto fastest = std::ranges::min_element(usable, {}, ns);
+  return (*fastest)->shares_tiles() ? *fastest : best;
 }
 
 }  // namespace metal_marlin::gpu

@@ -7,9 +7,6 @@
 
 namespace metal_marlin::gpu {
 
-/// The slots of packed weights that kernels of NVIDIA's GPUs read at once.
-inline constexpr int64_t kChunkSlots = 64;
-
 ActivationKind activation_of(const GemmProblem& problem);
 /// Tiles of a product that is not split.
 int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n);

@@ -46,7 +46,7 @@ void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& p
     text += "unusable_here: " + bad + "\n";
   if (!rules.forced.empty()) {
     text += "why: METAL_MARLIN_KERNEL asks for it\n";
-  } else if (kernel.shares_tiles) {
+  } else if (kernel.shares_tiles()) {
     append(
         text,
         "why: of the tiles that this device computes right, it is estimated to be fastest: %" PRId64
@@ -69,15 +69,15 @@ const char* activations_text(const GemmPlan& plan, const GemmProblem& problem) {
 }
 
 /// Who sorts routed rows.
-const char* sorter_of(const GemmPlan& plan) {
-  if (!plan.sorts) return "by each threadgroup";
-  return plan.fused ? "by a threadgroup of the product" : "on the device";
+const char* sorter_of(Routes routes) {
+  if (routes == Routes::by_groups) return "by each threadgroup";
+  return routes == Routes::in_launch ? "by a threadgroup of the product" : "on the device";
 }
 
 /// The launches of a product alone. Those of one call may have prepared activations in common.
 int64_t launches(const GemmPlan& plan, const GemmProblem& problem) {
   const int64_t rows = product_rows(problem, std::max<int64_t>(problem_size(problem), 1));
-  const int64_t of_block = 1 + int64_t{plan.dispatches(plan.sorts)} +
+  const int64_t of_block = 1 + int64_t{plan.routes == Routes::before} +
                            int64_t{plan.dispatches(plan.gathers)} +
                            int64_t{plan.dispatches(plan.sums_groups)} + int64_t{plan.partial};
   const int64_t prepares = plan.prepared && !plan.gathers
@@ -104,14 +104,15 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "tile: %" PRId64 " rows x %" PRId64 " columns\n", kernel.rows, kernel.columns);
   const device::Size3 grid = plan.grid(plan.m_block, layout.n);
   append(text, "grid: %u x %u x %u threadgroups of %u%s\n", grid.x, grid.y, grid.z, kernel.threads,
-         kernel.persistent ? ", which take tiles in turn" : "");
+         plan.groups != 0 ? ", which take tiles in turn" : "");
   append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits,
          plan.split_blocks, kBlockSlots);
   append(text, "m_block: %" PRId64 "\n", plan.m_block);
   if (plan.items != 0)
     append(text,
            "experts: %zu, %" PRId64 " a token, sorted %s into up to %" PRId64 " tiles of rows\n",
-           problem.routing.stack->size(), problem.routing.ids.cols, sorter_of(plan), plan.items);
+           problem.routing.stack->size(), problem.routing.ids.cols, sorter_of(plan.routes),
+           plan.items);
   append(text, "launches: %" PRId64 "\n", launches(plan, problem));
   append(text, "activations: %s\n", activations_text(plan, problem));
   if (plan.sums_groups)

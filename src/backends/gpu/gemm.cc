@@ -12,8 +12,7 @@ constexpr uint32_t kHelperThreads = 256;
 
 /// Whether every row of A begins at a multiple of 16 bytes.
 bool is_aligned(const GemmProblem& problem, const Matrix& a) {
-  const auto element = static_cast<uint64_t>(float_bytes(problem.a.dtype));
-  return a.place.address() % 16 == 0 && static_cast<uint64_t>(a.stride) * element % 16 == 0;
+  return a.place.address() % 16 == 0 && a.row(1, float_bytes(problem.a.dtype)).address() % 16 == 0;
 }
 
 /// Whether rows of A may all begin at multiples of 16 bytes, or may not, as far as a product tells
@@ -32,7 +31,7 @@ bool may_be(bool aligned, const GemmProblem& problem) {
 std::vector<Variant> variants(const GemmProblem& problem, const GemmPlan& plan) {
   std::vector<Variant> all;
   if (plan.partial) all.push_back(finish_variant(problem));
-  if (plan.dispatches(plan.sorts)) all.push_back(route_variant(problem));
+  if (plan.routes == Routes::before) all.push_back(route_variant(problem));
   for (const bool aligned : {true, false}) {
     if (!may_be(aligned, problem)) continue;
     if (plan.dispatches(plan.prepared)) all.push_back(prepare_variant(problem, plan, aligned));
@@ -43,10 +42,9 @@ std::vector<Variant> variants(const GemmProblem& problem, const GemmPlan& plan) 
   return all;
 }
 
-int64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
+uint64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
   if (plan.activation == ActivationKind::i8) return 1;
-  const bool rounded = problem.compute == MARLIN_COMPUTE_FP8;
-  return static_cast<int64_t>(float_bytes(rounded ? MARLIN_BF16 : problem.a.dtype));
+  return float_bytes(problem.compute == MARLIN_COMPUTE_FP8 ? MARLIN_BF16 : problem.a.dtype);
 }
 
 ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
@@ -71,9 +69,9 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
   args.expert_stride = static_cast<int64_t>(weights_of(problem).expert_stride);
   args.ring_rows = static_cast<marlin_int>(plan.ring_rows);
   if (problem.bias.rows > 1) args.bias_stride = operands.bias.stride;
-  if (plan.dispatches(plan.sorts)) return args;
+  if (plan.routes == Routes::before) return args;
   const auto experts = static_cast<marlin_int>(problem.routing.stack->size());
-  if (plan.fused) {
+  if (plan.routes == Routes::in_launch) {
     args.gather_experts = experts;
     args.gather_k = static_cast<marlin_int>(layout.k);
     args.gather_rows_of_a = static_cast<marlin_int>(plan.gathers ? rows_of_a(problem) : 0);
@@ -143,7 +141,7 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
     product.prepares = same == products_.end();
     product.activations_at = product.prepares ? area(plan.activation_bytes) : same->activations_at;
     product.scales_at = product.prepares ? area(plan.activation_scale_bytes) : same->scales_at;
-    if (!plan.fused) {
+    if (plan.routes != Routes::in_launch) {
       MARLIN_ASSIGN(product.prepare, kernels_.get(prepare_variant(problem, plan, aligned)));
     }
   }
@@ -159,7 +157,7 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
   if (plan.partial) {
     MARLIN_ASSIGN(product.finish, kernels_.get(finish_variant(problem)));
   }
-  if (plan.dispatches(plan.sorts)) {
+  if (plan.routes == Routes::before) {
     MARLIN_ASSIGN(product.route, kernels_.get(route_variant(problem)));
   }
   products_.push_back(std::move(product));
@@ -182,53 +180,71 @@ Result<device::KernelRef> GemmCall::multiply_kernel(KernelCache& kernels,
   return kernels.get(multiply_variant(problem, plan, true));
 }
 
+/// The first of the prepared rows of A that a product of these rows has.
+int64_t GemmCall::row_of_a(const Product& product, Rows rows) {
+  if (product.plan.gathers) return 0;  // of this block alone
+  return product.problem->routing.present() ? rows.first / rows_of_a(*product.problem) : rows.first;
+}
+
+Matrix GemmCall::prepared(const Target& to, const Product& product) {
+  return {to.scratch.at(product.activations_at), weights_of(*product.problem).layout.slots};
+}
+
+/// The scales of a row of INT8 activations.
+DevicePointer GemmCall::scales_of(const Target& to, const Product& product, int64_t row) {
+  const int64_t slots = weights_of(*product.problem).layout.slots;
+  return Matrix{to.scratch.at(product.scales_at), slots / kActivationBlock}.row(row, sizeof(float));
+}
+
+/// The rows of A, of 16 or 32 bits, that a product of these rows reads.
+DevicePointer GemmCall::activations_of(const Target& to, const Product& product, Rows rows) {
+  const int64_t row = row_of_a(product, rows);
+  if (product.plan.prepared)
+    return prepared(to, product).row(row, prepared_element(*product.problem, product.plan));
+  return product.operands.a.row(row, float_bytes(product.problem->a.dtype));
+}
+
+/// The caller's rows of A of these routed rows.
+DevicePointer GemmCall::source_rows(const Product& product, Rows rows) {
+  return product.operands.a.row(rows.first / rows_of_a(*product.problem),
+                                float_bytes(product.problem->a.dtype));
+}
+
 /// Prepares rows of A, or a row for each of these routed rows, which have just been sorted.
-Status GemmCall::record_prepare(GpuStream& stream, const Places& places, const Product& product,
-                                Rows rows) {
+Status GemmCall::record_prepare(const Target& to, const Product& product, Rows rows) {
   const GemmProblem& problem = *product.problem;
   const GpuWeights& weights = weights_of(problem);
   const int64_t slots = weights.layout.slots;
-  const HelperKernel helper = prepare_kernel(problem, product.plan);
   const uint32_t threads = helper_threads(*product.prepare);
   PrepareArgs args{};
   args.m = static_cast<marlin_int>(rows.count);
   args.k = static_cast<marlin_int>(weights.layout.k);
   args.slots = static_cast<marlin_int>(slots);
   args.lda = product.operands.a.stride;
-  int64_t first = rows.first;  // row of A
-  auto done = static_cast<uint64_t>(rows.first * slots);
+  int64_t row = rows.first;  // of what is prepared
   Bindings bindings;
   if (product.plan.gathers) {
     args.items = static_cast<marlin_int>(product.plan.items);
     args.rows_of_a = static_cast<marlin_int>(rows_of_a(problem));
     args.expert_stride = static_cast<int64_t>(weights.expert_stride);
-    first /= rows_of_a(problem);
-    done = 0;
-    bindings.buffer(MARLIN_BUFFER_ROUTES, places.scratch.at(product.routes_at));
+    row = 0;
+    bindings.buffer(MARLIN_BUFFER_SOURCE, source_rows(product, rows))
+        .buffer(MARLIN_BUFFER_ROUTES, to.scratch.at(product.routes_at));
+  } else {
+    bindings.buffer(MARLIN_BUFFER_SOURCE,
+                    product.operands.a.row(rows.first, float_bytes(problem.a.dtype)));
   }
-  const auto element = static_cast<int64_t>(float_bytes(problem.a.dtype));
-  const auto skipped = static_cast<uint64_t>(first * product.operands.a.stride * element);
-  bindings.buffer(MARLIN_BUFFER_SOURCE, product.operands.a.place.at(skipped))
-      .buffer(
-          MARLIN_BUFFER_QUANTIZED,
-          places.scratch.at(product.activations_at +
-                            done * static_cast<uint64_t>(prepared_element(problem, product.plan))));
+  bindings.buffer(MARLIN_BUFFER_QUANTIZED,
+                  prepared(to, product).row(row, prepared_element(problem, product.plan)));
   if (product.plan.activation == ActivationKind::i8)
-    bindings.buffer(MARLIN_BUFFER_QUANT_SCALES,
-                    places.scratch.at(product.scales_at + done / kActivationBlock * sizeof(float)));
+    bindings.buffer(MARLIN_BUFFER_QUANT_SCALES, scales_of(to, product, row));
   if (weights.layout.permuted)
     bindings.buffer(MARLIN_BUFFER_SOURCE_SLOTS, weights.part(weights.layout.slot_to_k_at));
   bindings.value(MARLIN_BUFFER_PREPARE_ARGS, args);
-  return stream.dispatch(product.prepare, bindings, helper_grid(helper, slots, rows.count, threads),
-                         threads, "metal-marlin: prepare A");
-}
-
-Status GemmCall::record_prepares(GpuStream& stream, const Places& places, const Product& product) {
-  const int64_t all = product.problem->a.rows, most = product.plan.prepare_block;
-  for (int64_t first = 0; first < all; first += most)
-    MARLIN_RETURN_IF_ERROR(
-        record_prepare(stream, places, product, {first, std::min(most, all - first)}));
-  return {};
+  const HelperKernel helper = prepare_kernel(problem, product.plan);
+  return to.stream.dispatch(product.prepare, bindings,
+                            helper_grid(helper, slots, rows.count, threads), threads,
+                            "metal-marlin: prepare A");
 }
 
 /// Binds the ids and scales of the tokens whose routed rows these are.
@@ -236,17 +252,14 @@ void GemmCall::bind_ids(Bindings& bindings, uint32_t to_ids, uint32_t to_scales,
                         const Product& product, Rows rows) {
   const Routing& routing = product.problem->routing;
   const Matrix &ids = product.operands.ids, &scales = product.operands.scales;
-  const auto first_token = static_cast<uint64_t>(rows.first / routing.ids.cols);
-  bindings.buffer(to_ids,
-                  ids.place.at(first_token * static_cast<uint64_t>(ids.stride) * sizeof(int32_t)));
+  const int64_t first_token = rows.first / routing.ids.cols;
+  bindings.buffer(to_ids, ids.row(first_token, sizeof(int32_t)));
   if (routing.scales.present())
-    bindings.buffer(to_scales, scales.place.at(first_token * static_cast<uint64_t>(scales.stride) *
-                                               float_bytes(routing.scales.dtype)));
+    bindings.buffer(to_scales, scales.row(first_token, float_bytes(routing.scales.dtype)));
 }
 
 /// Sorts the routed rows of some tokens.
-Status GemmCall::record_route(GpuStream& stream, const Places& places, const Product& product,
-                              Rows rows) {
+Status GemmCall::record_route(const Target& to, const Product& product, Rows rows) {
   const Routing& routing = product.problem->routing;
   const int64_t top_k = routing.ids.cols;
   RouteArgs args{};
@@ -259,39 +272,15 @@ Status GemmCall::record_route(GpuStream& stream, const Places& places, const Pro
   args.scale_stride = product.operands.scales.stride;
   Bindings bindings;
   bind_ids(bindings, MARLIN_BUFFER_IDS, MARLIN_BUFFER_ID_SCALES, product, rows);
-  bindings.buffer(MARLIN_BUFFER_ROUTES, places.scratch.at(product.routes_at))
+  bindings.buffer(MARLIN_BUFFER_ROUTES, to.scratch.at(product.routes_at))
       .value(MARLIN_BUFFER_ROUTE_ARGS, args);
   const uint32_t threads = std::min<uint32_t>(kRouteThreads, product.route->max_threads());
-  return stream.dispatch(product.route, bindings, {1, 1, 1}, threads, "metal-marlin: sort experts");
-}
-
-/// The caller's rows of A from that of routed row `first` on.
-DevicePointer GemmCall::source_rows(const Product& product, int64_t first) {
-  const GemmProblem& problem = *product.problem;
-  const int64_t row = first / rows_of_a(problem);
-  const auto element = static_cast<int64_t>(float_bytes(problem.a.dtype));
-  return product.operands.a.place.at(
-      static_cast<uint64_t>(row * product.operands.a.stride * element));
-}
-
-/// The rows of A, of 16 or 32 bits, that a product of these rows reads.
-DevicePointer GemmCall::activations_of(const Places& places, const Product& product, Rows rows) {
-  const GemmProblem& problem = *product.problem;
-  auto row_of_a = static_cast<uint64_t>(rows.first);
-  if (routed(product)) row_of_a /= static_cast<uint64_t>(rows_of_a(problem));
-  if (product.plan.gathers) row_of_a = 0;  // of this block alone
-  if (product.plan.prepared)
-    return places.scratch.at(product.activations_at +
-                             row_of_a * static_cast<uint64_t>(weights_of(problem).layout.slots) *
-                                 static_cast<uint64_t>(prepared_element(problem, product.plan)));
-  const uint64_t row_bytes =
-      static_cast<uint64_t>(product.operands.a.stride) * float_bytes(problem.a.dtype);
-  return product.operands.a.place.at(row_of_a * row_bytes);
+  return to.stream.dispatch(product.route, bindings, {1, 1, 1}, threads,
+                            "metal-marlin: sort experts");
 }
 
 /// Adds up the rows of A of a product over the groups of its weights.
-Status GemmCall::record_group_sums(GpuStream& stream, const Places& places, const Product& product,
-                                   Rows rows) {
+Status GemmCall::record_group_sums(const Target& to, const Product& product, Rows rows) {
   const RowBlockLayout& layout = weights_of(*product.problem).layout;
   const HelperKernel helper = group_sums_kernel(product.problem->a.dtype);
   const uint32_t threads = helper_threads(*product.sum_groups);
@@ -301,172 +290,154 @@ Status GemmCall::record_group_sums(GpuStream& stream, const Places& places, cons
   args.slots = static_cast<marlin_int>(slots_of_sums(layout));
   args.lda = product.plan.prepared ? layout.slots : product.operands.a.stride;
   Bindings bindings;
-  bindings.buffer(MARLIN_BUFFER_SOURCE, activations_of(places, product, rows))
-      .buffer(MARLIN_BUFFER_GROUP_SUMS_OUT, places.scratch.at(product.group_sums_at));
-  if (product.plan.gathers)
-    bindings.buffer(MARLIN_BUFFER_ROUTES, places.scratch.at(product.routes_at));
+  bindings.buffer(MARLIN_BUFFER_SOURCE, activations_of(to, product, rows))
+      .buffer(MARLIN_BUFFER_GROUP_SUMS_OUT, to.scratch.at(product.group_sums_at));
+  if (product.plan.gathers) bindings.buffer(MARLIN_BUFFER_ROUTES, to.scratch.at(product.routes_at));
   bindings.value(MARLIN_BUFFER_PREPARE_ARGS, args);
-  return stream.dispatch(
+  return to.stream.dispatch(
       product.sum_groups, bindings,
       helper_grid(helper, args.slots, round_up(rows.count, kSumsAtOnce), threads), threads,
       "metal-marlin: sum A over groups");
 }
 
-Status GemmCall::record_multiply(GpuStream& stream, const Places& places, const Product& product,
-                                 Rows rows) {
-  const DevicePointer& scratch = places.scratch;
+Status GemmCall::record_multiply(const Target& to, const Product& product, Rows rows) {
   const GemmProblem& problem = *product.problem;
   const GemmPlan& plan = product.plan;
   const GpuWeights& weights = weights_of(problem);
   const RowBlockLayout& layout = weights.layout;
   const ProductArgs args = product_args(problem, plan, product.operands, rows.count);
-  const auto slots = static_cast<uint64_t>(layout.slots);
-  auto row_of_a = static_cast<uint64_t>(rows.first);
-  if (routed(product)) row_of_a /= static_cast<uint64_t>(rows_of_a(problem));
-  if (plan.gathers) row_of_a = 0;  // of this block alone
+  MARLIN_RETURN_IF_ERROR(to.stream.make_room(slow_seconds(problem, rows.count)));
   Bindings bindings;
   bind_weights(bindings, weights);
   if (!plan.partial && layout.row_factor != kRowFactorNone)
     bindings.buffer(MARLIN_BUFFER_ROWS, weights.part(layout.factors_at));
-  bindings.buffer(MARLIN_BUFFER_A, activations_of(places, product, rows));
+  bindings.buffer(MARLIN_BUFFER_A, activations_of(to, product, rows));
   if (plan.sums_groups)
-    bindings.buffer(MARLIN_BUFFER_GROUP_SUMS, scratch.at(product.group_sums_at));
+    bindings.buffer(MARLIN_BUFFER_GROUP_SUMS, to.scratch.at(product.group_sums_at));
   if (plan.activation == ActivationKind::i8)
-    bindings.buffer(
-        MARLIN_BUFFER_A_SCALES,
-        scratch.at(product.scales_at + row_of_a * slots / kActivationBlock * sizeof(float)));
+    bindings.buffer(MARLIN_BUFFER_A_SCALES, scales_of(to, product, row_of_a(product, rows)));
   if (plan.partial) {
-    bindings.buffer(MARLIN_BUFFER_PARTIALS, scratch.at(product.partials_at));
+    bindings.buffer(MARLIN_BUFFER_PARTIALS, to.scratch.at(product.partials_at));
   } else {
     if (problem.bias.present()) bindings.buffer(MARLIN_BUFFER_BIAS, product.operands.bias.place);
-    const uint64_t row_bytes =
-        static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
     bindings.buffer(MARLIN_BUFFER_C,
-                    product.operands.c.place.at(static_cast<uint64_t>(rows.first) * row_bytes));
+                    product.operands.c.row(rows.first, float_bytes(problem.c.dtype)));
   }
-  if (plan.kernel->shares_tiles)
-    bindings.buffer(MARLIN_BUFFER_SHARED, scratch.at(product.shared_at))
-        .buffer(MARLIN_BUFFER_FLAGS, places.flags);
-  if (routed(product)) bindings.buffer(MARLIN_BUFFER_ROUTES, scratch.at(product.routes_at));
-  if (routed(product) && !plan.dispatches(plan.sorts))
+  if (plan.kernel->shares_tiles())
+    bindings.buffer(MARLIN_BUFFER_SHARED, to.scratch.at(product.shared_at))
+        .buffer(MARLIN_BUFFER_FLAGS, to.flags);
+  if (product.problem->routing.present())
+    bindings.buffer(MARLIN_BUFFER_ROUTES, to.scratch.at(product.routes_at));
+  if (product.problem->routing.present() && plan.routes != Routes::before)
     bind_ids(bindings, MARLIN_BUFFER_ROUTED_IDS, MARLIN_BUFFER_ROUTED_SCALES, product, rows);
-  if (plan.fused && plan.gathers) {
-    bindings.buffer(MARLIN_BUFFER_GATHER_FROM, source_rows(product, rows.first));
+  if (plan.routes == Routes::in_launch && plan.gathers) {
+    bindings.buffer(MARLIN_BUFFER_GATHER_FROM, source_rows(product, rows));
     if (layout.permuted)
       bindings.buffer(MARLIN_BUFFER_GATHER_SLOTS, weights.part(layout.slot_to_k_at));
   }
   bindings.value(MARLIN_BUFFER_ARGS, args);
-  return stream.dispatch(product.multiply, bindings, plan.grid(rows.count, layout.n),
-                         plan.kernel->threads, "metal-marlin: multiply");
+  return to.stream.dispatch(product.multiply, bindings, plan.grid(rows.count, layout.n),
+                            plan.kernel->threads, "metal-marlin: multiply");
 }
 
-Status GemmCall::record_finish(GpuStream& stream, const Places& places, const Product& product,
-                               Rows rows) {
+Status GemmCall::record_finish(const Target& to, const Product& product, Rows rows) {
   const GemmProblem& problem = *product.problem;
   const GpuWeights& weights = weights_of(problem);
   const bool sums = problem.routing.scales.present();
   const int64_t of_row = sums ? problem.routing.ids.cols : 1;  // routed rows of a row of C
   const ProductArgs args =
       product_args(problem, product.plan, product.operands, rows.count / of_row);
-  const uint64_t row_bytes =
-      static_cast<uint64_t>(product.operands.c.stride) * float_bytes(problem.c.dtype);
   Bindings bindings;
   if (weights.layout.row_factor != kRowFactorNone)
     bindings.buffer(MARLIN_BUFFER_ROWS, weights.part(weights.layout.factors_at));
   if (problem.bias.present()) bindings.buffer(MARLIN_BUFFER_BIAS, product.operands.bias.place);
-  if (routed(product)) bindings.buffer(MARLIN_BUFFER_ROUTES, places.scratch.at(product.routes_at));
+  if (product.problem->routing.present())
+    bindings.buffer(MARLIN_BUFFER_ROUTES, to.scratch.at(product.routes_at));
   bindings
       .buffer(MARLIN_BUFFER_C,
-              product.operands.c.place.at(static_cast<uint64_t>(rows.first / of_row) * row_bytes))
-      .buffer(MARLIN_BUFFER_PARTIALS, places.scratch.at(product.partials_at))
+              product.operands.c.row(rows.first / of_row, float_bytes(problem.c.dtype)))
+      .buffer(MARLIN_BUFFER_PARTIALS, to.scratch.at(product.partials_at))
       .value(MARLIN_BUFFER_ARGS, args);
   const uint32_t threads = helper_threads(*product.finish);
-  return stream.dispatch(product.finish, bindings,
-                         helper_grid(finish_kernel(), problem.c.cols, rows.count / of_row, threads),
-                         threads, "metal-marlin: finish");
+  return to.stream.dispatch(
+      product.finish, bindings,
+      helper_grid(finish_kernel(), problem.c.cols, rows.count / of_row, threads), threads,
+      "metal-marlin: finish");
 }
 
-/// Records a step of block number `round` of the rows of every product that `does` it and has this
-/// many blocks.
-template <class Does, class Record>
-Status GemmCall::record_step(int64_t round, const Does& does, const Record& record,
-                             bool& recorded) const {
+/// Records a step of block number `round` of the rows of every product whose plan `does` it and has
+/// this many blocks.
+Status GemmCall::record_step(const Target& to, int64_t round, bool (*does)(const GemmPlan& plan),
+                             Record record, bool& recorded) const {
   for (const Product& product : products_) {
     const int64_t first = round * product.plan.m_block;
     const int64_t left = product_rows(*product.problem, problem_size(*product.problem)) - first;
-    if (left <= 0 || !does(product)) continue;
-    MARLIN_RETURN_IF_ERROR(record(product, Rows{first, std::min(left, product.plan.m_block)}));
+    if (left <= 0 || !does(product.plan)) continue;
+    MARLIN_RETURN_IF_ERROR(record(to, product, {first, std::min(left, product.plan.m_block)}));
     recorded = true;
   }
   return {};
 }
 
-/// Records block number `round` of the rows of every product that has this many blocks.
-Status GemmCall::record_round(GpuStream& stream, const Places& places, int64_t round,
-                              bool& more) const {
-  // A step, and the barrier after it if something waits for it.
-  const auto step = [&](const auto& does, const auto& record, bool before = false) {
-    bool recorded = before;
-    const auto with_places = [&](const Product& product, Rows rows) {
-      return record(stream, places, product, rows);
-    };
-    MARLIN_RETURN_IF_ERROR(record_step(round, does, with_places, recorded));
-    return recorded ? stream.barrier() : Status();
-  };
-  more = false;
-  bool prepared = false;
+/// Records block number `round` of the rows of every product that has this many blocks. True if
+/// some have more.
+Result<bool> GemmCall::record_round(const Target& to, int64_t round) const {
+  bool recorded = false;
   for (const Product& product : products_) {
     if (round != 0 || !product.prepares || product.plan.gathers) continue;
-    MARLIN_RETURN_IF_ERROR(record_prepares(stream, places, product));
-    prepared = true;
+    const int64_t all = product.problem->a.rows, most = product.plan.prepare_block;
+    for (int64_t first = 0; first < all; first += most)
+      MARLIN_RETURN_IF_ERROR(record_prepare(to, product, {first, std::min(most, all - first)}));
+    recorded = true;
   }
-  MARLIN_RETURN_IF_ERROR(step(sorts, record_route, prepared));
-  const auto gathers = [](const Product& product) {
-    return product.plan.dispatches(product.plan.gathers);
+  // The steps before a product. What waits for a step waits at a barrier.
+  struct Step {
+    bool (*does)(const GemmPlan& plan);
+    Record record;
   };
-  MARLIN_RETURN_IF_ERROR(step(gathers, record_prepare));
-  const auto sums_groups = [](const Product& product) {
-    return product.plan.dispatches(product.plan.sums_groups);
+  constexpr Step kSteps[] = {
+      {[](const GemmPlan& plan) { return plan.routes == Routes::before; }, record_route},
+      {[](const GemmPlan& plan) { return plan.dispatches(plan.gathers); }, record_prepare},
+      {[](const GemmPlan& plan) { return plan.dispatches(plan.sums_groups); }, record_group_sums},
   };
-  MARLIN_RETURN_IF_ERROR(step(sums_groups, record_group_sums));
-
-  bool partial = false;
-  const auto multiply = [&](const Product& product, Rows rows) {
-    partial = partial || product.plan.partial;
-    const int64_t all = product_rows(*product.problem, problem_size(*product.problem));
-    more = more || rows.first + rows.count < all;
-    MARLIN_RETURN_IF_ERROR(stream.make_room(slow_seconds(*product.problem, rows.count)));
-    return record_multiply(stream, places, product, rows);
-  };
-  bool multiplied = false;
-  const auto every = [](const Product&) { return true; };
-  MARLIN_RETURN_IF_ERROR(record_step(round, every, multiply, multiplied));
-  if (!partial) return {};
-  MARLIN_RETURN_IF_ERROR(stream.barrier());
-  const auto finish = [&](const Product& product, Rows rows) {
-    return record_finish(stream, places, product, rows);
-  };
-  bool finished = false;
-  const auto has_partials = [](const Product& product) { return product.plan.partial; };
-  MARLIN_RETURN_IF_ERROR(record_step(round, has_partials, finish, finished));
-  return more ? stream.barrier()
-              : Status();  // the next block's partial sums take the place of these
+  for (const Step& step : kSteps) {
+    MARLIN_RETURN_IF_ERROR(record_step(to, round, step.does, step.record, recorded));
+    if (recorded) MARLIN_RETURN_IF_ERROR(to.stream.barrier());
+    recorded = false;
+  }
+  const auto every = [](const GemmPlan&) { return true; };
+  MARLIN_RETURN_IF_ERROR(record_step(to, round, every, record_multiply, recorded));
+  bool more = false, partial = false;
+  for (const Product& product : products_) {
+    const int64_t blocks = ceil_div(product_rows(*product.problem, problem_size(*product.problem)),
+                                    product.plan.m_block);
+    partial = partial || (product.plan.partial && round < blocks);
+    more = more || round + 1 < blocks;
+  }
+  if (!partial) return more;
+  MARLIN_RETURN_IF_ERROR(to.stream.barrier());
+  const auto has_partials = [](const GemmPlan& plan) { return plan.partial; };
+  MARLIN_RETURN_IF_ERROR(record_step(to, round, has_partials, record_finish, recorded));
+  // The next block's partial sums take the place of these.
+  if (more) MARLIN_RETURN_IF_ERROR(to.stream.barrier());
+  return more;
 }
 
 Status GemmCall::record(GpuStream& stream, Memory& memory) const {
   if (products_.empty()) return {};
-  Places places;
+  Target to{stream, {}, {}};
   if (scratch_ != 0) {
-    MARLIN_ASSIGN(places.scratch, stream.scratch(memory, scratch_));
+    MARLIN_ASSIGN(to.scratch, stream.scratch(memory, scratch_));
   }
-  const auto shares = [](const Product& product) { return product.plan.kernel->shares_tiles; };
-  if (std::any_of(products_.begin(), products_.end(), shares)) {
-    MARLIN_ASSIGN(places.flags, stream.flags(memory));
+  const auto shares = [](const Product& product) { return product.plan.kernel->shares_tiles(); };
+  if (std::ranges::any_of(products_, shares)) {
+    MARLIN_ASSIGN(to.flags, stream.flags(memory));
   }
   MARLIN_RETURN_IF_ERROR(stream.begin());
   bool more = true;
-  for (int64_t round = 0; more; ++round)
-    MARLIN_RETURN_IF_ERROR(record_round(stream, places, round, more));
+  for (int64_t round = 0; more; ++round) {
+    MARLIN_ASSIGN(more, record_round(to, round));
+  }
   return stream.end();
 }
 

@@ -67,32 +67,30 @@ class GemmCall {
   struct Rows {
     int64_t first, count;
   };
-  static bool routed(const Product& product) { return product.problem->routing.present(); }
-  static bool sorts(const Product& product) { return product.plan.dispatches(product.plan.sorts); }
-
-  static bool share_activations(const Product& one, const Product& other);
-  /// Where a recorded step finds memory of the stream.
-  struct Places {
+  /// Where recorded steps go, and where they find memory of the stream.
+  struct Target {
+    GpuStream& stream;
     DevicePointer scratch, flags;
   };
-  static Status record_prepare(GpuStream& stream, const Places& places, const Product& product,
-                               Rows rows);
-  static Status record_prepares(GpuStream& stream, const Places& places, const Product& product);
+  /// A step of some rows of a product.
+  using Record = Status (*)(const Target& to, const Product& product, Rows rows);
+
+  static bool share_activations(const Product& one, const Product& other);
   static void bind_ids(Bindings& bindings, uint32_t to_ids, uint32_t to_scales,
                        const Product& product, Rows rows);
-  static Status record_route(GpuStream& stream, const Places& places, const Product& product,
-                             Rows rows);
-  static DevicePointer source_rows(const Product& product, int64_t first);
-  static DevicePointer activations_of(const Places& places, const Product& product, Rows rows);
-  static Status record_group_sums(GpuStream& stream, const Places& places, const Product& product,
-                                  Rows rows);
-  static Status record_multiply(GpuStream& stream, const Places& places, const Product& product,
-                                Rows rows);
-  static Status record_finish(GpuStream& stream, const Places& places, const Product& product,
-                              Rows rows);
-  template <class Does, class Record>
-  Status record_step(int64_t round, const Does& does, const Record& record, bool& recorded) const;
-  Status record_round(GpuStream& stream, const Places& places, int64_t round, bool& more) const;
+  static DevicePointer source_rows(const Product& product, Rows rows);
+  static Matrix prepared(const Target& to, const Product& product);
+  static DevicePointer scales_of(const Target& to, const Product& product, int64_t row);
+  static int64_t row_of_a(const Product& product, Rows rows);
+  static DevicePointer activations_of(const Target& to, const Product& product, Rows rows);
+  static Status record_prepare(const Target& to, const Product& product, Rows rows);
+  static Status record_route(const Target& to, const Product& product, Rows rows);
+  static Status record_group_sums(const Target& to, const Product& product, Rows rows);
+  static Status record_multiply(const Target& to, const Product& product, Rows rows);
+  static Status record_finish(const Target& to, const Product& product, Rows rows);
+  Status record_step(const Target& to, int64_t round, bool (*does)(const GemmPlan& plan),
+                     Record record, bool& recorded) const;
+  Result<bool> record_round(const Target& to, int64_t round) const;
 
   KernelCache& kernels_;
   std::vector<Product> products_;

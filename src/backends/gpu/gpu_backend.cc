@@ -319,7 +319,7 @@ class GpuBackend final : public Backend {
         MARLIN_ASSIGN(const GemmPlan chosen, plan(problem, m));
         MARLIN_RETURN_IF_ERROR(GemmCall::compile(kernels_, problem, chosen));
         most = std::max(most, chosen.scratch_bytes());
-        if (chosen.kernel->shares_tiles) MARLIN_RETURN_IF_ERROR(stream.flags(memory_).status());
+        if (chosen.kernel->shares_tiles()) MARLIN_RETURN_IF_ERROR(stream.flags(memory_).status());
       }
       bytes += most;
       const bool routed = problem.routing.present();

@@ -2,6 +2,7 @@
 // cache of compiled kernels.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <memory>
@@ -15,13 +16,12 @@
 
 namespace metal_marlin::gpu {
 
-/// The four names of a product kernel in a table: one for each form of activations.
-#define MARLIN_GPU_ACTIVATIONS(prefix, suffix) \
-  {prefix "f32_" suffix, prefix "f16_" suffix, prefix "bf16_" suffix, prefix "i8_" suffix}
-
 /// The form in which a product kernel reads A.
 enum class ActivationKind : uint8_t { f32, f16, bf16, i8 };
 inline constexpr int kActivationKinds = 4;
+constexpr bool are_halves(ActivationKind kind) {
+  return kind == ActivationKind::f16 || kind == ActivationKind::bf16;
+}
 
 /// Weights by the time that a tile takes for 64 slots of them: decoding depends on the codes, and
 /// sums are multiplied by a scale once a group. Long groups have 128 slots and more, short ones of
@@ -29,65 +29,155 @@ inline constexpr int kActivationKinds = 4;
 enum class ChunkKind : uint8_t { fp4, u4_long, u4_64, u4_32, i8_long, i8_short, halves };
 inline constexpr int kChunkKinds = 7;
 
-/// A row of kernels.inc: one tile, for every kind of codes and activations.
+/// Whether the kernels of a row are compiled for codes and activations.
+using CompiledFor = bool (*)(KernelCodes codes, ActivationKind activation);
+
+/// The names of the kernels of a row, by codes and activation.
+class KernelNames {
+ public:
+  /// The `*` of a pattern stands for the codes and the activation: gemv_*_m8 is gemv_u4_f16_m8, ...
+  constexpr KernelNames(std::string_view pattern, CompiledFor compiled_for) {
+    constexpr const char* kActivations[kActivationKinds] = {"_f32", "_f16", "_bf16", "_i8"};
+    const size_t star = pattern.find('*');
+    const std::string_view begin = pattern.substr(0, star), end = pattern.substr(star + 1);
+    for (int c = 0; c < kKernelCodes; ++c)
+      for (int a = 0; a < kActivationKinds; ++a)
+        if (compiled_for(static_cast<KernelCodes>(c), static_cast<ActivationKind>(a)))
+          for (const std::string_view part : {begin, std::string_view(kKernelCodesNames[c]),
+                                              std::string_view(kActivations[a]), end})
+            for (const char letter : part) names_[c][a].append(letter);
+  }
+  /// "" if there is no such kernel.
+  constexpr std::string_view of(KernelCodes codes, ActivationKind activation) const {
+    return names_[static_cast<int>(codes)][static_cast<int>(activation)].view();
+  }
+  constexpr bool contain(std::string_view name) const {
+    for (const auto& of_codes : names_)
+      for (const Name& one : of_codes)
+        if (one.length != 0 && one.view() == name) return true;
+    return false;
+  }
+
+ private:
+  struct Name {
+    char text[47] = {};
+    uint8_t length = 0;
+    constexpr void append(char letter) { text[length++] = letter; }
+    constexpr std::string_view view() const { return {text, length}; }
+  };
+  Name names_[kKernelCodes][kActivationKinds];
+};
+
+/// Features of a device that a kernel needs.
+enum KernelFeature : uint32_t {
+  kSimdgroupMatrix = 1,
+  kBfloat = 2,
+  kTensor = 4,  ///< of Metal 4, or of Hopper
+};
+
+/// How the threadgroups of a kernel share out the tiles of C. The last two have as many of them as
+/// the device runs at once, and make C of whole sums for every epilogue and for rows of experts.
+/// (Others leave epilogues that take a gate and an up row, and experts, to `finish`.)
+enum class Schedule : uint8_t {
+  one_tile,  ///< each makes one
+  /// Each has A in shared memory and a ring of weights, and takes row blocks in turn, of experts
+  /// those of all items.
+  ring,
+  /// Each takes tiles in turn; they share the last ones, each a part of K, through a workspace. Of
+  /// several such kernels the one runs that is estimated to take the least time.
+  shared_tiles,
+};
+
+/// The routed rows that the threadgroups of a kernel sort themselves, without the kernel that sorts
+/// them: none, up to kFewRoutedRows, or as many as their table has room for (own_table_bytes).
+enum class SortedRows : uint8_t { none, few, many };
+
+/// The contract of a row of kernels: one tile. kernels.inc names the fields that differ from these
+/// defaults.
 struct ProductKernel {
-  std::string_view names[kKernelCodes][kActivationKinds];
-  int64_t m_min,
-      m_max;  ///< the rows of A for which it is chosen (it works for any); m_max 0: no limit
-  int64_t rows, columns;  ///< of a tile of C, which a threadgroup makes, or groups_of_tile do
-  uint32_t threads;       ///< of a threadgroup
-  bool matrix;            ///< needs simdgroup matrices
-  bool tensor;            ///< needs tensor operations, and 16-bit activations
-  int64_t groups_wanted;  ///< K is split when a product has fewer threadgroups than this
+  std::string_view pattern;            ///< of its names
+  CompiledFor compiled_for = nullptr;  ///< never null
+  /// The weights and activations that it serves, of those that it is compiled for; null: all.
+  bool (*serves)(const ProductKernel& kernel, const RowBlockLayout& layout,
+                 ActivationKind activation) = nullptr;
+  SortedRows (*sorts)(const RowBlockLayout& layout) = nullptr;  ///< null: none
+  bool rounds = false;    ///< weights to 16 bits, and serves MARLIN_COMPUTE_W16 alone
+  uint32_t features = 0;  ///< of KernelFeature, all needed
+  Schedule schedule = Schedule::one_tile;
   /// It serves row-invariant products: all such kernels of a policy add the products of an element
   /// of C in one order, whatever their tile.
-  bool row_invariant;
-  /// The weights and activations that it is compiled for; null: all of its kind of codes.
-  bool (*serves)(const RowBlockLayout& layout, ActivationKind activation) = nullptr;
-  /// Tiles go to as many threadgroups as the device runs at once, each of which takes one after
-  /// another.
-  bool persistent = false;
-  /// Such threadgroups also share tiles, each a part of K, through a workspace. Of several such
-  /// kernels the one runs that is estimated to take the least time.
-  bool shares_tiles = false;
+  bool row_invariant = false;
+  int64_t groups_wanted = 1;      ///< K is split when a product has fewer threadgroups than this
+  int64_t m_min = 1;              ///< the fewest rows of A for which it is chosen; any number works
+  int64_t m_max = 0;              ///< the most; 0: no limit
+  int64_t rows = 0, columns = 0;  ///< of a tile of C
+  uint32_t threads = 128;         ///< of a threadgroup
   /// Threadgroups that make a tile together; they are launched together.
   int64_t groups_of_tile = 1;
+  /// K is split so that 16-bit activations of a tile take no more bytes than this; 0: no limit.
+  int64_t activation_bytes = 0;
   /// Nanoseconds that a threadgroup takes for 64 slots of a shared tile, by ChunkKind; 0: it does
   /// not serve such weights.
   std::array<int64_t, kChunkKinds> chunk_ns{};
-  /// K is split so that 16-bit activations of a tile take no more bytes than this; 0: no limit.
-  int64_t activation_bytes = 0;
-  /// The routed rows that its threadgroups sort themselves, without the kernel that sorts them:
-  /// none, up to kFewRoutedRows, or as many as its table has room for (own_table_bytes).
-  enum class Sorts : uint8_t { none, few, many };
-  Sorts (*sorts)(const RowBlockLayout& layout) = nullptr;  ///< null: none
-  /// It makes C of whole sums for every epilogue and for rows of experts. (Others leave epilogues
-  /// that take a gate and an up row, and experts, to `finish`.)
-  bool finishes = false;
-  /// It rounds weights to 16 bits, and serves MARLIN_COMPUTE_W16 alone.
-  bool rounds = false;
+  KernelNames names{pattern, compiled_for};
 
-  /// Its threadgroups have A in shared memory and a ring of weights, and take row blocks in turn,
-  /// of experts those of all items.
-  bool has_ring() const { return persistent && !shares_tiles; }
-  Sorts sorts_of(const RowBlockLayout& layout) const {
-    return sorts == nullptr ? Sorts::none : sorts(layout);
+  constexpr bool has_ring() const { return schedule == Schedule::ring; }
+  constexpr bool shares_tiles() const { return schedule == Schedule::shared_tiles; }
+  SortedRows sorts_of(const RowBlockLayout& layout) const {
+    return sorts == nullptr ? SortedRows::none : sorts(layout);
   }
   /// Whether it finds the rows of A of experts by index, in the order of columns of the weights.
   bool finds_rows(const RowBlockLayout& layout) const {
-    return !shares_tiles || sorts_of(layout) != Sorts::none;
+    return !shares_tiles() || sorts_of(layout) != SortedRows::none;
   }
   std::string_view name(KernelCodes codes, ActivationKind activation) const {
-    return names[static_cast<int>(codes)][static_cast<int>(activation)];
+    return names.of(codes, activation);
   }
-  /// Tensor operations take 16-bit activations without conversion, and codes that 16 bits hold.
   bool takes(ActivationKind activation, const RowBlockLayout& layout) const {
-    const bool halves = (!is_real(layout.codes) || holds_halves(layout.codes)) &&
-                        (activation == ActivationKind::f16 || activation == ActivationKind::bf16);
-    return (!tensor || halves) && (serves == nullptr || serves(layout, activation));
+    return compiled_for(layout.codes, activation) &&
+           (serves == nullptr || serves(*this, layout, activation));
   }
 };
 inline constexpr size_t kMostProductKernels = 32;
+/// Elements that a threadgroup makes of the largest tile that is shared, and rows of the smallest.
+inline constexpr int64_t kLargestSharedTile = 256 * 128, kLeastTileRows = 16;
+
+// The relations that must hold between the fields of a row.
+constexpr bool has_names(const ProductKernel& row) {
+  return std::ranges::count(row.pattern, '*') == 1 && row.compiled_for != nullptr;
+}
+constexpr bool serves_some_m(const ProductKernel& row) {
+  return row.m_min >= 1 && (row.m_max == 0 || row.m_max >= row.m_min);
+}
+constexpr bool makes_row_blocks(const ProductKernel& row) {
+  return row.rows > 0 && row.columns > 0 && row.columns % kRowBlock == 0 && row.threads > 0 &&
+         row.threads % kLanes == 0;
+}
+constexpr bool shares_tiles_that_fit(const ProductKernel& row) {
+  const bool has_times = std::ranges::count(row.chunk_ns, 0) < kChunkKinds;
+  if (!row.shares_tiles()) return !has_times && !row.rounds && row.groups_of_tile == 1;
+  return has_times && row.rows % kLeastTileRows == 0 &&
+         row.rows * row.columns <= kLargestSharedTile * row.groups_of_tile;
+}
+constexpr bool keeps_activations_in_rings(const ProductKernel& row) {
+  return row.has_ring() == (row.activation_bytes != 0);
+}
+/// Shared tiles add in the order of the parts of K that threadgroups happen to have.
+constexpr bool keeps_one_order(const ProductKernel& row) {
+  return !row.row_invariant || row.schedule == Schedule::one_tile;
+}
+/// The rows of a table, which are checked while they are compiled.
+template <const auto& kRows>
+consteval std::span<const ProductKernel> checked_rows() {
+  static_assert(std::size(kRows) <= kMostProductKernels);
+  static_assert(std::ranges::all_of(kRows, has_names));
+  static_assert(std::ranges::all_of(kRows, serves_some_m));
+  static_assert(std::ranges::all_of(kRows, makes_row_blocks));
+  static_assert(std::ranges::all_of(kRows, shares_tiles_that_fit));
+  static_assert(std::ranges::all_of(kRows, keeps_activations_in_rings));
+  static_assert(std::ranges::all_of(kRows, keeps_one_order));
+  return kRows;
+}
 
 /// What a family of GPUs has of its own: the order of packed codes and the kernels that read it.
 struct Policy {
@@ -103,7 +193,8 @@ struct Policy {
 bool is_wide(const WeightMeta& meta);
 /// Of GPUs with simdgroup matrices: Metal's. The kernels are those of kernels.inc.
 const Policy& simdgroup_policy();
-bool has_product_kernel(const Policy& policy, std::string_view name);
+/// The row of the kernel of this name, or null.
+const ProductKernel* product_kernel(const Policy& policy, std::string_view name);
 
 /// A kernel with one thread for each piece of work.
 struct HelperKernel {

@@ -70,23 +70,15 @@ Result<device::BufferRef> Memory::try_allocate(uint64_t bytes, device::Placement
   Charge charge(used_, bytes);
   if (device.most_bytes != 0 && (bytes > device.most_bytes || before > device.most_bytes - bytes))
     return Status::error(MARLIN_E_MEMORY,
-<<<<<<< HEAD
                          "%s: %" PRIu64 " bytes, and %" PRIu64 " are in use of the %" PRIu64
                          " that the device may have",
                          label, bytes, before, device.most_bytes);
-  MARLIN_ASSIGN(device::BufferRef buffer, device_.allocate(bytes, placement, label));
-  if (device.working_set_bytes != 0 && before + bytes > device.working_set_bytes)
-    warn(before + bytes);
-  auto charged = std::make_shared<Charged>(std::move(charge), std::move(buffer));
-=======
-                         "%s: %" PRIu64 " bytes, and %" PRIu64
-                         " are in use of the device's working set of %" PRIu64,
-                         label, bytes, before, device.working_set_bytes);
   MARLIN_ASSIGN(device::BufferRef buffer, host != nullptr
                                               ? device_.wrap(host, bytes, placement)
                                               : device_.allocate(bytes, placement, label));
+  if (device.working_set_bytes != 0 && before + bytes > device.working_set_bytes)
+    warn(before + bytes);
   auto charged = std::make_shared<Charged>(std::move(charge), std::move(owner), std::move(buffer));
->>>>>>> wC-s
   device::Buffer* const inner = charged->buffer.get();
   return device::BufferRef(std::move(charged), inner);
 }

@@ -14,6 +14,10 @@ namespace metal_marlin::gpu {
 struct Matrix {
   DevicePointer place;
   int64_t stride = 0;  ///< in elements
+  /// The place of a row, whose elements have so many bytes.
+  DevicePointer row(int64_t row, uint64_t element) const {
+    return place.at(static_cast<uint64_t>(row * stride) * element);
+  }
 };
 
 /// The place of a marlin_buffer or native object. The memory of the view must not be the host's.

@@ -17,9 +17,7 @@ namespace {
 /// A part of K shorter than this many blocks does not pay for its partial sums.
 constexpr int64_t kLeastSplitBlocks = 8;
 constexpr int64_t kMostSplits = 8;
-/// Elements that a threadgroup makes of the largest tile that is shared, and rows of the smallest.
-constexpr int64_t kLargestSharedTile = 256 * 128, kLeastTileRows = 16;
-/// Beyond so many rows, all kernels that share tiles have been told.
+/// Above this many rows, the choice among kernels that share tiles no longer changes.
 constexpr int64_t kMostTileEdges = 1024;
 /// Scratch for partial sums stays below this for any M: rows are multiplied a block at a time.
 constexpr int64_t kPartialBudget = 64 << 20;
@@ -80,56 +78,61 @@ Status check_device(const GemmProblem& problem, const device::Capabilities& devi
   return {};
 }
 
-/// Parts of K of a product of `tiles` tiles, with up to m rows of A.
-int64_t split_count(const ProductKernel& kernel, int64_t m, int64_t tiles, int64_t blocks) {
-  if (kernel.shares_tiles) return 1;
-  const int64_t wanted =
-      std::clamp<int64_t>(kernel.groups_wanted / tiles, 1,
-                          std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
-  if (kernel.activation_bytes == 0) return wanted;
-  const int64_t most = kernel.activation_bytes / (std::min(m, kernel.rows) * 2 * kBlockSlots);
-  return std::max(wanted, ceil_div(blocks, most));
-}
-
 /// The tiles that K is split for, and teams share. Those of a row-invariant product are of one row,
 /// whatever M is: parts of K decide in which order the products of an element are added.
 int64_t tiles_to_split_for(const ProductKernel& kernel, const GemmProblem& problem, int64_t m) {
   const int64_t n = weights_of(problem).layout.n;
-  if (kernel.shares_tiles) return 1;
+  if (kernel.shares_tiles()) return 1;
   if (problem.row_invariant) return tile_count(kernel, 1, n);
   return std::max(expected_tiles(kernel, problem, m),
                   tile_count(kernel, product_rows(problem, m), n));
 }
 
-/// Threadgroups along x of a persistent kernel. With routing, all items have them in common.
-int64_t persistent_groups(const ProductKernel& kernel, int64_t rows, const RowBlockLayout& layout,
-                          const GemmPlan& plan, const device::Capabilities& device) {
-  if (!kernel.persistent) return 0;
+/// The blocks of K of each part, with up to m rows of A of a product of `tiles` tiles.
+int64_t split_blocks(const ProductKernel& kernel, const RowBlockLayout& layout, int64_t m,
+                     int64_t tiles) {
+  const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
+  if (kernel.shares_tiles()) return blocks;
+  int64_t parts =
+      std::clamp<int64_t>(kernel.groups_wanted / tiles, 1,
+                          std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
+  if (kernel.activation_bytes != 0) {
+    const int64_t most = kernel.activation_bytes / (std::min(m, kernel.rows) * 2 * kBlockSlots);
+    parts = std::max(parts, ceil_div(blocks, most));
+  }
+  return ceil_div(blocks, parts);
+}
+
+/// Threadgroups along x that take tiles in turn. With routing, all items have them in common.
+int64_t groups_in_turn(const GemmPlan& plan, const RowBlockLayout& layout,
+                       const device::Capabilities& device) {
+  const ProductKernel& kernel = *plan.kernel;
   const int64_t at_once = std::max<int64_t>(device.multiprocessors, 1);
-  if (!kernel.shares_tiles) {
+  if (kernel.has_ring()) {
     const int64_t tiles = ceil_div(layout.n, kernel.columns) * std::max<int64_t>(plan.items, 1);
     return std::min(tiles, std::max(at_once / plan.splits, int64_t{1}));
   }
+  if (!kernel.shares_tiles()) return 0;
   const int64_t shares = ceil_div(layout.slots, kLeastSharedSlots);
   const int64_t makers = std::max<int64_t>(at_once / kernel.groups_of_tile, 1);
-  return std::min(tile_count(kernel, rows, layout.n) * shares, makers) * kernel.groups_of_tile;
+  return std::min(tile_count(kernel, plan.m_block, layout.n) * shares, makers) *
+         kernel.groups_of_tile;
 }
 
 /// How many warps share a row block, as a logarithm: so that the threadgroup with the most to do
 /// takes the least time. Warps take `halves` row blocks in a turn, a gate's and an up's. The end of
 /// a row block, where the warps meet, takes as long as (kEnd + warps / 4) / 2 chunks. (Fitted to
 /// products of one H200 with M = 1 to 8.)
-uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout, const GemmPlan& plan,
-                   int64_t tiles, int64_t halves) {
-  if (!kernel.has_ring()) return 0;
+uint8_t team_shift(const GemmPlan& plan, const RowBlockLayout& layout, int64_t tiles,
+                   int64_t halves) {
+  if (!plan.kernel->has_ring()) return 0;
   constexpr int kEnd = 4, kLeastShift = 2, kMostShift = 4;
-  constexpr uint32_t kLargeGroups = 7;  // of 128 slots and more, which are not divided
-  const int64_t unit = layout.group_shift_constant() == kLargeGroups ? 2 : 1;
-  const int64_t chunks = std::min(plan.split_blocks * kBlockSlots, layout.slots) / kChunkSlots;
+  const int64_t unit = layout.group_shift_constant() == kLongGroupShift ? 2 : 1;
+  const int64_t chunks = std::min(plan.split_blocks * kBlockSlots, layout.slots) / kMmaSlots;
   int best = kMostShift;
   int64_t least = INT64_MAX;
   for (int shift = kMostShift; shift >= kLeastShift; --shift) {
-    const int64_t warps = int64_t{1} << shift, teams = kernel.threads / kLanes / warps;
+    const int64_t warps = int64_t{1} << shift, teams = plan.kernel->threads / kLanes / warps;
     const int64_t turns = ceil_div(ceil_div(tiles, halves), plan.groups * teams) * halves;
     const int64_t part = ceil_div(ceil_div(chunks, unit), warps) * unit;
     const int64_t time = turns * (2 * part + kEnd + warps / 4);
@@ -142,8 +145,9 @@ uint8_t team_shift(const ProductKernel& kernel, const RowBlockLayout& layout, co
 /// How many values of a product's partial sums there are for each column: those of all parts of K.
 /// For experts this grows with the rows, although more rows mean fewer parts, so that what is
 /// reserved for many tokens serves fewer.
-int64_t partial_rows(const ProductKernel& kernel, const GemmPlan& plan, int64_t n, bool routed) {
-  if (!routed || kernel.shares_tiles) return plan.splits * plan.m_block;
+int64_t partial_rows(const GemmPlan& plan, int64_t n) {
+  const ProductKernel& kernel = *plan.kernel;
+  if (plan.routes == Routes::none || kernel.shares_tiles()) return plan.splits * plan.m_block;
   const int64_t most = kernel.groups_wanted * kernel.rows * kernel.columns / n;
   return std::max(
       {plan.m_block, plan.splits * plan.m_block, std::min(kMostSplits * plan.m_block, most)});
@@ -162,7 +166,7 @@ std::vector<int64_t> route_breakpoints(const GemmProblem& problem, int64_t max_m
 bool finishes(const ProductKernel& kernel, const GemmProblem& problem) {
   const bool combines = is_two_input(problem.epilogue), routed = problem.routing.present();
   if (!combines && !routed) return true;
-  if (!kernel.finishes || problem.routing.scales.present()) return false;
+  if (kernel.schedule == Schedule::one_tile || problem.routing.scales.present()) return false;
   return !combines || interleaves(problem) || weights_of(problem).layout.n % (2 * kRowBlock) == 0;
 }
 
@@ -178,58 +182,67 @@ int64_t own_table_bytes_of(const GemmPlan& plan) {
                          static_cast<marlin_int>(plan.m_block));
 }
 
-/// Whether the threadgroups of a product of experts sort the routed rows of a block of the plan.
-bool sorts_itself(const ProductKernel& kernel, const GemmPlan& plan, const GemmProblem& problem) {
-  const auto sorts = kernel.sorts_of(weights_of(problem).layout);
-  if (plan.m_block <= kFewRoutedRows) return sorts != ProductKernel::Sorts::none;
-  return sorts == ProductKernel::Sorts::many && problem.routing.stack->size() <= kMostOwnExperts &&
-         own_table_bytes_of(plan) <= kOwnTableBytes;
+/// Who sorts the routed rows of a block of a plan that has items.
+Routes routes_of(const GemmPlan& plan, const GemmProblem& problem) {
+  const SortedRows sorts = plan.kernel->sorts_of(weights_of(problem).layout);
+  const bool has_room = problem.routing.stack->size() <= kMostOwnExperts &&
+                        own_table_bytes_of(plan) <= kOwnTableBytes;
+  const bool by_groups = plan.m_block <= kFewRoutedRows ? sorts != SortedRows::none
+                                                        : sorts == SortedRows::many && has_room;
+  if (by_groups && !plan.gathers) return Routes::by_groups;
+  return plan.kernel->shares_tiles() ? Routes::in_launch : Routes::before;
+}
+
+/// The rows of A of experts for which a ring has room in shared memory.
+int64_t ring_rows(const GemmPlan& plan, const RowBlockLayout& layout) {
+  const int64_t slots = std::min(plan.split_blocks * kBlockSlots, layout.slots);
+  const int64_t table = plan.routes == Routes::by_groups ? own_table_bytes_of(plan) : 0;
+  return std::max(
+      (plan.kernel->activation_bytes - table) / ring_pitch(static_cast<marlin_int>(slots)),
+      plan.kernel->rows);
+}
+
+/// Rows of A or, of experts, routed rows of whole tokens, of one dispatch.
+int64_t rows_of_block(const GemmPlan& plan, const GemmProblem& problem, int64_t all_rows,
+                      const device::Capabilities& device, int64_t most) {
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  most = std::min(most, rows_within(device.submission_seconds, layout));
+  const int64_t budget = plan.kernel->shares_tiles() ? kTilePartialBudget : kPartialBudget;
+  if (plan.partial) most = std::min(most, budget / 4 / plan.splits / layout.n);
+  const int64_t unit = problem.routing.present() ? problem.routing.ids.cols : plan.kernel->rows;
+  return std::min(all_rows, std::max(most / unit, int64_t{1}) * unit);
 }
 
 /// Sets the bytes of scratch of a plan that is complete but for them.
 Status add_scratch(GemmPlan& plan, const GemmProblem& problem, int64_t prepared_rows,
                    const device::Capabilities& device) {
   const RowBlockLayout& layout = weights_of(problem).layout;
-  const bool routed = problem.routing.present();
-  const Checked rows(prepared_rows), slots(layout.slots);
-  Checked activations(0), scales(0), partials(0), shared(0), routes(0), sums(0);
+  const Checked rows(prepared_rows), m_block(plan.m_block);
+  Checked all;
+  const auto area = [&](Checked bytes) {
+    all = all + bytes.round_up(kScratchAlign);
+    return bytes.round_up(kScratchAlign).get().value_or(0);
+  };
   if (plan.prepared)
-    activations =
-        (rows * slots * Checked(activation_element(plan.activation))).round_up(kScratchAlign);
+    plan.activation_bytes = area(rows * layout.slots * activation_element(plan.activation));
   if (plan.activation == ActivationKind::i8)
-    scales = (rows * Checked(layout.slots / kActivationBlock * 4)).round_up(kScratchAlign);
-  if (plan.partial)
-    partials = (Checked(partial_rows(*plan.kernel, plan, layout.n, routed)) * Checked(layout.n) *
-                Checked(4))
-                   .round_up(kScratchAlign);
+    plan.activation_scale_bytes = area(rows * (layout.slots / kActivationBlock * 4));
+  if (plan.partial) plan.partial_bytes = area(Checked(partial_rows(plan, layout.n)) * layout.n * 4);
   // A threadgroup hands its part of one tile to another. The same bytes for any kernel let any
   // serve a lower M.
-  if (plan.kernel->shares_tiles)
-    shared = Checked(int64_t{device.multiprocessors}) * Checked(kLargestSharedTile * 4);
-  if (routed)
-    routes = ((Checked(plan.items + 1) * Checked(int64_t{kRouteItem}) +
-               Checked(plan.m_block) * Checked(3)) *
-              Checked(4))
-                 .round_up(kScratchAlign);
+  if (plan.kernel->shares_tiles())
+    plan.shared_bytes = area(Checked(device.multiprocessors) * (kLargestSharedTile * 4));
+  if (plan.routes != Routes::none)
+    plan.route_bytes = area((Checked(plan.items + 1) * int{kRouteItem} + m_block * 3) * 4);
   if (plan.sums_groups)  // two numbers each
-    sums = (Checked(plan.m_block + kSumsAtOnce) *
-            Checked(slots_of_sums(layout) / layout.slot_group) * Checked(8))
-               .round_up(kScratchAlign);
+    plan.group_sum_bytes =
+        area((m_block + kSumsAtOnce) * (slots_of_sums(layout) / layout.slot_group) * 8);
   // A quarter: the parts of several products are added up.
-  if (!(activations + scales + partials + shared + routes + sums).at_most(UINT64_MAX / 4))
-    return Status::error(MARLIN_E_MEMORY,
-                         "%" PRId64 " rows of %" PRId64
-                         " prepared activations do not fit the address space",
-                         prepared_rows, layout.slots);
-  // Their sum is valid, and so is each. NOLINTBEGIN(bugprone-unchecked-optional-access)
-  plan.activation_bytes = *activations.get();
-  plan.activation_scale_bytes = *scales.get();
-  plan.partial_bytes = *partials.get();
-  plan.shared_bytes = *shared.get();
-  plan.route_bytes = *routes.get();
-  plan.group_sum_bytes = *sums.get();
-  // NOLINTEND(bugprone-unchecked-optional-access)
-  return {};
+  if (all.at_most(UINT64_MAX / 4)) return {};
+  return Status::error(MARLIN_E_MEMORY,
+                       "%" PRId64 " rows of %" PRId64
+                       " prepared activations do not fit the address space",
+                       prepared_rows, layout.slots);
 }
 
 }  // namespace
@@ -301,15 +314,14 @@ std::string KernelHealth::bad_ones() const {
 device::Size3 GemmPlan::grid(int64_t rows, int64_t n) const {
   const int64_t x = groups != 0 ? groups : ceil_div(n, kernel->columns);
   const int64_t tiles = items != 0 ? items : ceil_div(rows, kernel->rows);
-  const bool all = kernel->shares_tiles || (kernel->has_ring() && items != 0);
+  const bool all = kernel->shares_tiles() || (kernel->has_ring() && items != 0);
   return {static_cast<uint32_t>(x), static_cast<uint32_t>(all ? 1 : tiles),
           static_cast<uint32_t>(splits)};
 }
 
 Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& problem, int64_t m,
                            const device::Capabilities& device, int64_t most_rows) {
-  const GpuWeights& weights = weights_of(problem);
-  const RowBlockLayout& layout = weights.layout;
+  const RowBlockLayout& layout = weights_of(problem).layout;
   const bool routed = problem.routing.present();
   m = std::max<int64_t>(m, 1);
   const int64_t all_rows = product_rows(problem, m);
@@ -320,36 +332,25 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   plan.prepared = plan.activation == ActivationKind::i8 || problem.compute == MARLIN_COMPUTE_FP8 ||
                   layout.permuted || plan.gathers;
   plan.sums_groups =
-      kernel.shares_tiles && layout.zero_kind == ZeroKind::additive && !kernel.rounds;
-  const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
+      kernel.shares_tiles() && layout.zero_kind == ZeroKind::additive && !kernel.rounds;
+
   const int64_t tiles = tiles_to_split_for(kernel, problem, m);
-  plan.split_blocks = ceil_div(blocks, split_count(kernel, all_rows, tiles, blocks));
-  plan.splits = ceil_div(blocks, plan.split_blocks);
+  plan.split_blocks = split_blocks(kernel, layout, all_rows, tiles);
+  plan.splits = ceil_div(block_count(static_cast<marlin_int>(layout.slots)), plan.split_blocks);
   plan.partial = plan.splits > 1 || !finishes(kernel, problem);
-  int64_t most = std::min(most_rows, rows_within(device.submission_seconds, layout));
-  const int64_t budget = kernel.shares_tiles ? kTilePartialBudget : kPartialBudget;
-  if (plan.partial) most = std::min(most, budget / 4 / plan.splits / layout.n);
-  const int64_t unit = routed ? problem.routing.ids.cols : kernel.rows;
-  plan.m_block = std::min(all_rows, std::max(most / unit, int64_t{1}) * unit);
+  plan.m_block = rows_of_block(plan, problem, all_rows, device, most_rows);
   if (routed) {
     plan.items = most_items(plan.m_block, kernel.rows, problem.routing.stack->size());
-    plan.sorts = plan.gathers || !sorts_itself(kernel, plan, problem);
-    plan.fused = kernel.shares_tiles && plan.sorts;
-  }
-  if (routed && kernel.has_ring()) {
-    const auto slots =
-        static_cast<marlin_int>(std::min(plan.split_blocks * kBlockSlots, int64_t{layout.slots}));
-    const int64_t table = plan.sorts ? 0 : own_table_bytes_of(plan);
-    plan.ring_rows = std::max((kernel.activation_bytes - table) / ring_pitch(slots), kernel.rows);
+    plan.routes = routes_of(plan, problem);
+    if (kernel.has_ring()) plan.ring_rows = ring_rows(plan, layout);
   }
   int64_t prepared_rows =
       routed && problem.routing.ids.rows > 0 ? all_rows / rows_of_a(problem) : all_rows;
   if (plan.gathers) prepared_rows = plan.m_block;
   plan.prepare_block = std::min(prepared_rows, most_rows);
-  plan.groups = persistent_groups(kernel, plan.m_block, layout, plan, device);
+  plan.groups = groups_in_turn(plan, layout, device);
   const bool pairs = is_two_input(problem.epilogue) && !plan.partial && !interleaves(problem);
-  plan.team_shift = team_shift(kernel, layout, plan, tiles, pairs ? 2 : 1);
-
+  plan.team_shift = team_shift(plan, layout, tiles, pairs ? 2 : 1);
   MARLIN_RETURN_IF_ERROR(add_scratch(plan, problem, prepared_rows, device));
   return plan;
 }
@@ -371,8 +372,7 @@ Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_
   if (problem.routing.present()) return route_breakpoints(problem, max_m);
   std::vector<int64_t> edges = {1, max_m};
   // Kernels that share tiles are chosen anew where the number of tiles changes.
-  const auto shares = [](const ProductKernel& kernel) { return kernel.shares_tiles; };
-  if (std::any_of(rules.policy.kernels.begin(), rules.policy.kernels.end(), shares))
+  if (std::ranges::any_of(rules.policy.kernels, &ProductKernel::shares_tiles))
     for (int64_t m = kLeastTileRows; m <= std::min(max_m, kMostTileEdges); m += kLeastTileRows)
       edges.push_back(m);
   for (const ProductKernel& kernel : rules.policy.kernels)

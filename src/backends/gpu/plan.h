@@ -73,26 +73,35 @@ struct PlanRules {
   int64_t most_rows = kMostRows;  ///< of A, of one dispatch, in whole tiles
 };
 
+/// Who sorts the routed rows of experts.
+enum class Routes : uint8_t {
+  none,       ///< there are none
+  by_groups,  ///< each threadgroup of the product, for itself
+  /// A threadgroup of the product, into memory. The launch then also does what else comes before a
+  /// product of experts: it gathers rows of A, and adds them up over groups.
+  in_launch,
+  before,  ///< the kernel `route`, into memory
+};
+
 /// How one product will run. Depends on the device, the problem's types and shape, and M only.
 struct GemmPlan {
   const ProductKernel* kernel = nullptr;
   ActivationKind activation = ActivationKind::f32;
-  bool prepared = false;   ///< A is quantized or gathered into scratch first
-  bool partial = false;    ///< FP32 sums go to scratch, and `finish` makes C of them
-  uint8_t team_shift = 0;  ///< log2 of the warps that share a row block, in kernels with teams
-  int64_t splits = 1;      ///< parts of K, in threadgroups of their own
-  int64_t groups = 0;      ///< of a persistent kernel, along x; 0: as many as there are tiles
-  int64_t split_blocks = 1;
+  KernelHealth::State health = KernelHealth::unknown;  ///< of the kernel, when it was chosen
+  Routes routes = Routes::none;
+  uint8_t team_shift = 0;    ///< log2 of the warps that share a row block, in kernels with teams
+  bool prepared = false;     ///< A is quantized, rounded or gathered into scratch first
+  bool gathers = false;      ///< of experts: A is prepared for each routed row, with its block
+  bool sums_groups = false;  ///< A is added up over groups first, for additive zeros
+  bool partial = false;      ///< FP32 sums go to scratch, and `finish` makes C of them
+  /// Parts of K, in threadgroups of their own, and the blocks of a part.
+  int64_t splits = 1, split_blocks = 1;
+  int64_t groups = 0;  ///< threadgroups along x that take tiles in turn; 0: one for each tile
   /// Rows of A of one dispatch; of experts: routed rows, of whole tokens.
   int64_t m_block = 0;
   int64_t prepare_block = 0;  ///< the same of a dispatch that prepares activations
   int64_t ring_rows = 0;      ///< of experts: rows of A that are in shared memory at once
   int64_t items = 0;          ///< of experts: the most tiles of rows of one dispatch
-  bool sorts = false;         ///< of experts: routed rows are sorted into memory
-  bool gathers = false;       ///< of experts: A is prepared for each routed row, with its block
-  bool sums_groups = false;   ///< A is added up over groups first, for additive zeros
-  bool fused = false;         ///< of experts: the dispatch that multiplies does these three itself
-  KernelHealth::State health = KernelHealth::unknown;  ///< of the kernel, when it was chosen
   // Scratch, each a multiple of kScratchAlign.
   uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0, shared_bytes = 0;
   uint64_t route_bytes = 0, group_sum_bytes = 0;
@@ -101,7 +110,7 @@ struct GemmPlan {
            group_sum_bytes;
   }
   /// Whether a step that comes before the product has dispatches of its own.
-  bool dispatches(bool step) const { return step && !fused; }
+  bool dispatches(bool step) const { return step && routes != Routes::in_launch; }
   /// The grid of `rows` rows of A and n rows of W.
   device::Size3 grid(int64_t rows, int64_t n) const;
 };

@@ -61,13 +61,9 @@ Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& 
     bind_weights(bindings, weights);
     if (layout.has_row_records())
       bindings.buffer(MARLIN_BUFFER_ROWS, weights.part(layout.origins_at));
-    const auto element = static_cast<int64_t>(float_bytes(out.dtype));
-    bindings.buffer(MARLIN_BUFFER_OUT,
-                    to.place.at(static_cast<uint64_t>(first * to.stride * element)));
+    bindings.buffer(MARLIN_BUFFER_OUT, to.row(first, float_bytes(out.dtype)));
     if (rows.ids.present())
-      bindings.buffer(
-          MARLIN_BUFFER_ROW_LIST,
-          ids.place.at(static_cast<uint64_t>(first * ids.stride * int64_t{sizeof(int32_t)})));
+      bindings.buffer(MARLIN_BUFFER_ROW_LIST, ids.row(first, sizeof(int32_t)));
     if (layout.permuted)
       bindings.buffer(MARLIN_BUFFER_SLOT_TO_K, weights.part(layout.slot_to_k_at));
     bindings.value(MARLIN_BUFFER_UNPACK_ARGS, args);

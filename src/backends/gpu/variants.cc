@@ -29,9 +29,9 @@ Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool 
       .set(MARLIN_CONSTANT_QUANTIZED, plan.activation == ActivationKind::i8)
       .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
   // What finds the routed rows reads their scales. (Sums with scales are partial: no bias here.)
-  if (problem.routing.scales.present() && !plan.dispatches(plan.sorts))
+  if (problem.routing.scales.present() && plan.routes != Routes::before)
     v.set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.routing.scales.dtype));
-  if (plan.fused) v.set(MARLIN_CONSTANT_SLOT_TO_K, layout.permuted);
+  if (plan.routes == Routes::in_launch) v.set(MARLIN_CONSTANT_SLOT_TO_K, layout.permuted);
   return v;
 }
 

@@ -17,7 +17,6 @@
       __has_include("shaders/metal/constants.h") && \
       __has_include("shaders/metal/decode.h") && \
       __has_include("shaders/metal/epilogue.h") && \
-      __has_include("shaders/metal/exact.h") && \
       __has_include("shaders/metal/finish.metal") && \
       __has_include("shaders/metal/gemv.metal") && \
       __has_include("shaders/metal/instances.h") && \
@@ -29,6 +28,7 @@
       __has_include("shaders/metal/unpack.metal") && \
       __has_include("shaders/metal4/regdecode_tensor.metal") && \
       __has_include("shaders/common/arguments.h") && \
+      __has_include("shaders/common/exact.h") && \
       __has_include("shaders/common/layout.h"))
 #error "the folder of shaders/ is not among the include paths"
 #endif
@@ -42,11 +42,11 @@
   FILE(constants, "metal/constants.h")     \
   FILE(decode, "metal/decode.h")           \
   FILE(epilogue, "metal/epilogue.h")       \
-  FILE(exact, "metal/exact.h")             \
   FILE(instances, "metal/instances.h")     \
   FILE(product, "metal/product.h")         \
   FILE(scales, "metal/scales.h")           \
   FILE(arguments, "common/arguments.h")    \
+  FILE(exact, "common/exact.h")            \
   FILE(layout, "common/layout.h")
 #define MARLIN_KERNELS(FILE)                              \
   FILE(finish, "metal/finish.metal", "finish")            \

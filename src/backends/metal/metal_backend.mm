@@ -25,7 +25,7 @@ void describe_device(uint32_t index, marlin_device_info& out) {
 }
 
 bool has_kernel(std::string_view name) {
-  return gpu::has_product_kernel(gpu::simdgroup_policy(), name);
+  return gpu::product_kernel(gpu::simdgroup_policy(), name) != nullptr;
 }
 
 Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
