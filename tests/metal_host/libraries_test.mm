@@ -144,7 +144,8 @@ TEST_F(LibrariesTest, TheLibrarysOwnFiles) {
   for (const auto& row : gpu::simdgroup_policy().kernels)
     for (int codes = 0; codes < gpu::kKernelCodes; ++codes)
       for (int activation = 0; activation < gpu::kActivationKinds; ++activation) {
-        const std::string_view name = row.name(static_cast<gpu::KernelCodes>(codes), static_cast<gpu::ActivationKind>(activation));
+        const std::string_view name =
+            row.name(static_cast<gpu::KernelCodes>(codes), static_cast<gpu::ActivationKind>(activation));
         if (name.empty()) continue;
         const auto is_of = [&](const ShaderFile& file) {
           return (" " + std::string(file.kernels) + " ").find(" " + std::string(family_of(name)) + " ") != std::string::npos;
