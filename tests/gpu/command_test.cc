@@ -24,7 +24,7 @@ TEST(Doctor, SaysWhichKernelsComputeRightHereAndWhichDoNot) {
   EXPECT_THAT(ran.out, ContainsRegex("int4 +2 +gemv_u4_f16_m3 +gemv_u4_f16_m2"));
   EXPECT_THAT(ran.out, ContainsRegex("regdecode_u4_f16_m32_n128_threadgroup +gemv_u4_f16_m2"));
   EXPECT_THAT(ran.out, ContainsRegex("regdecode_u4_f16_m32_n128_threadgroup is not used on this device: C\\[[0-9, ]+\\] is "));
-  EXPECT_THAT(ran.out, HasSubstr("regdecode_u4_f16_m32_n128_threadgroup is not used on this device: no kernel"));
+  EXPECT_THAT(ran.out, HasSubstr("regdecode_u4_f16_m16_n32_direct is not used on this device: no kernel"));
   EXPECT_THAT(run_command({"doctor", "--no-measure"}).out, Not(HasSubstr("kernels of")));
 }
 
