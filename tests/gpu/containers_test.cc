@@ -169,8 +169,8 @@ TEST(Adoption, AreCopiedWhereTheSystemWrapsNone) {
   const auto part = packed.get()->files->parts(0)[0];
   EXPECT_NE(bytes_of(expert_of(w, 0)), part.data);
   EXPECT_EQ(std::memcmp(bytes_of(expert_of(w, 0)), part.data, part.bytes), 0);
-  world.device->change().working_set_bytes = 4096;
-  EXPECT_ERROR(MARLIN_E_MEMORY, "of the device's working set of 4096",
+  world.device->change().most_bytes = 4096;
+  EXPECT_ERROR(MARLIN_E_MEMORY, "of the 4096 that the device may have",
                mm::load(world.context, packed, packed.layers()[0].name));
 }
 
