@@ -189,6 +189,7 @@ def test_a_number_is_no_constant(context, weights, gptq, tmp_path):
         ("Quantize", "format"): mm.Quantize,
         ("gemm", "compute"): lambda value: mm.gemm(x, weights, compute=value),
         ("gemm", "epilogue"): lambda value: mm.gemm(x, weights, epilogue=value),
+        ("save", "backend"): lambda value: mm.save(context, gptq, tmp_path / "x.marlin", backend=value),
     }
     assert set(calls) == set(arguments_of_a_kind(CONSTANTS))
     for (owner, argument), call in calls.items():
