@@ -1,8 +1,8 @@
 # ./dev format and ./dev lint, sourced by ./dev.
-# Without the shaders that plant mistakes: their comments belong to the lines where they stand.
+# Without the shaders that plant mistakes, whose comments belong to the lines where they stand, and without the scripts of suites.
 sources() {
   find include src shaders tools examples bindings/ggml tests \
-    -path tests/metal_on_cpu/shaders/tests/shaders -prune -o -type f -print |
+    '(' -path tests/metal_on_cpu/shaders/tests/shaders -o -path tests/suites ')' -prune -o -type f -print |
     grep -E '\.(cc|h|hpp|c|inc|mm|metal|cu|cuh)$' | sort
 }
 llvm_tool() {
