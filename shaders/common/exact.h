@@ -11,8 +11,15 @@ using namespace metal;
 typedef uint marlin_uint;
 typedef ulong marlin_ulong;
 #else
+#ifdef __CUDACC__
 #define MARLIN_DEVICE __device__ inline
 #define MARLIN_LEADING_ZEROS(x) __clzll(static_cast<long long>(x))
+#else
+#include <algorithm>
+using std::max;
+#define MARLIN_DEVICE inline
+#define MARLIN_LEADING_ZEROS(x) __builtin_clzll(x)
+#endif
 typedef unsigned int marlin_uint;
 typedef unsigned long long marlin_ulong;
 #endif
