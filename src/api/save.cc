@@ -116,9 +116,13 @@ std::set<const std::byte*> packed_tensors(const Checkpoint& files,
 Status save(const marlin_context& context, const Checkpoint& files, const char* out_path,
             const marlin_save_desc& d) {
   MARLIN_RETURN_IF_ERROR(check_save(files, d));
-  MARLIN_ASSIGN(const auto packer,
-                create_packer(d.backend != MARLIN_BACKEND_AUTO ? d.backend : context.backend_kind,
-                              context.options));
+  const marlin_backend kind = d.backend != MARLIN_BACKEND_AUTO ? d.backend : context.backend_kind;
+  Backend* packer = context.backend.get();
+  std::unique_ptr<Backend> other;  // a GPU's own memory may be out of the host's reach
+  if (kind != MARLIN_BACKEND_CPU || context.backend_kind != kind) {
+    MARLIN_ASSIGN(other, create_packer(kind, context.options));
+    packer = other.get();
+  }
   MARLIN_ASSIGN(const Loads loads, Loads::of(files, d));
   const ContainerOptions options{packer->packed_form(), d.rank, std::max(d.rank_count, 1u),
                                  (d.flags & MARLIN_SAVE_OVERWRITE) != 0};
