@@ -21,9 +21,8 @@ bool may_be(bool aligned, const GemmProblem& problem) {
   const MatrixView& a = problem.a;
   const bool rows = static_cast<uint64_t>(a.stride) * float_bytes(a.dtype) % 16 == 0;
   if (a.memory == MARLIN_MEM_HOST) return aligned || !rows;  // it is copied, or begins at a page
-  const bool is_address = a.memory == MARLIN_MEM_CUDA;
   if (rows && a.data == nullptr && a.buffer == nullptr && a.native == nullptr) return true;
-  const uint64_t at = is_address ? reinterpret_cast<uintptr_t>(a.data) : a.offset;
+  const uint64_t at = a.memory == MARLIN_MEM_CUDA ? reinterpret_cast<uintptr_t>(a.data) : a.offset;
   return aligned == (rows && at % 16 == 0);
 }
 

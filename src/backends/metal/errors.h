@@ -13,6 +13,8 @@ namespace metal_marlin::metal {
 /// native_code is the code of the error. Out of memory is MARLIN_E_MEMORY; all other errors are
 /// MARLIN_E_DEVICE.
 Status to_status(NSError* error, const char* what);
+/// The same words and native_code as MARLIN_E_UNSUPPORTED: another kernel may serve.
+Status unsupported(const Status& error);
 NSString* to_string(std::string_view text);
 
 }  // namespace metal_marlin::metal

@@ -37,6 +37,11 @@ Status to_status(NSError* error, const char* what) {
       .with_native(static_cast<int32_t>(error.code));
 }
 
+Status unsupported(const Status& error) {
+  return Status::error(MARLIN_E_UNSUPPORTED, "%s", error.message())
+      .with_native(error.native_code());
+}
+
 NSString* to_string(std::string_view text) {
   NSString* made = [[NSString alloc] initWithBytes:text.data()
                                             length:text.size()

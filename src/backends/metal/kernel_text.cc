@@ -2,22 +2,11 @@
 
 #include <algorithm>
 #include <cctype>
-#include <vector>
 
 #include "backends/gpu/layout.h"
 
 namespace metal_marlin::metal {
 namespace {
-
-std::vector<std::string_view> words_of(std::string_view name) {
-  std::vector<std::string_view> words;
-  for (size_t end = 0; end != std::string_view::npos;) {
-    end = name.find('_');
-    words.push_back(name.substr(0, end));
-    if (end != std::string_view::npos) name.remove_prefix(end + 1);
-  }
-  return words;
-}
 
 /// The type of a kind of codes in shaders/metal/decode.h: Fp4Sparse for fp4_sparse.
 std::string type_of(std::string_view codes) {
@@ -48,12 +37,22 @@ std::string step_of(std::span<const device::Constant> constants) {
 
 }  // namespace
 
+std::vector<std::string_view> words_of(std::string_view text, char separator) {
+  std::vector<std::string_view> words;
+  for (size_t end = 0; end != std::string_view::npos;) {
+    end = text.find(separator);
+    words.push_back(text.substr(0, end));
+    if (end != std::string_view::npos) text.remove_prefix(end + 1);
+  }
+  return words;
+}
+
 std::string_view family_of(std::string_view kernel) {
   return kernel.ends_with("_tensor") ? "tensor" : kernel.substr(0, kernel.find('_'));
 }
 
 std::string macros_of(std::string_view kernel, std::span<const device::Constant> constants) {
-  const std::vector<std::string_view> words = words_of(kernel);
+  const std::vector<std::string_view> words = words_of(kernel, '_');
   const auto rows = std::find_if(words.begin(), words.end(), is_rows);
   if (words[0] == "unpack" && words.size() > 1) {
     const std::string codes(kernel.substr(words[0].size() + 1));

@@ -5,10 +5,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "device/device.h"
 
 namespace metal_marlin::metal {
+
+/// What lies between the separators.
+std::vector<std::string_view> words_of(std::string_view text, char separator);
 
 /// What ShaderFile::kernels has for the file of a kernel.
 std::string_view family_of(std::string_view kernel);

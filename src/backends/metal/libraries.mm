@@ -1,5 +1,7 @@
 #include "backends/metal/libraries.h"
 
+#include <algorithm>
+
 #include "backends/metal/errors.h"
 #include "backends/metal/kernel_text.h"
 
@@ -68,11 +70,9 @@ bool has(id<MTLLibrary> library, std::string_view kernel) {
 /// not come again.
 Status compile_error(NSError* error) {
   const Status status = to_status(error, "compiling the kernels");
-  if (![error.domain isEqualToString:MTLLibraryErrorDomain] ||
-      error.code != static_cast<NSInteger>(MTLLibraryErrorCompileFailure))
-    return status;
-  return Status::error(MARLIN_E_UNSUPPORTED, "%s", status.message())
-      .with_native(status.native_code());
+  const bool stays = [error.domain isEqualToString:MTLLibraryErrorDomain] &&
+                     error.code == static_cast<NSInteger>(MTLLibraryErrorCompileFailure);
+  return stays ? unsupported(status) : status;
 }
 
 }  // namespace
@@ -80,14 +80,8 @@ Status compile_error(NSError* error) {
 const ShaderFile* Libraries::file_of(std::string_view kernel) const {
   const std::string_view family = family_of(kernel);
   if (family == kHelperFile.kernels) return &kHelperFile;
-  for (const ShaderFile& file : shaders_) {
-    std::string_view rest = file.kernels;
-    while (!rest.empty()) {
-      const std::string_view word = rest.substr(0, rest.find(' '));
-      if (word == family) return &file;
-      rest.remove_prefix(std::min(word.size() + 1, rest.size()));
-    }
-  }
+  for (const ShaderFile& file : shaders_)
+    if (std::ranges::count(words_of(file.kernels, ' '), family) != 0) return &file;
   return nullptr;
 }
 

@@ -31,9 +31,7 @@ std::string key_of(std::string_view name, std::span<const device::Constant> cons
 }
 
 Status refused(NSError* error, std::string_view name) {
-  const Status status = to_status(error, ("kernel " + std::string(name)).c_str());
-  return Status::error(MARLIN_E_UNSUPPORTED, "%s", status.message())
-      .with_native(status.native_code());
+  return unsupported(to_status(error, ("kernel " + std::string(name)).c_str()));
 }
 
 }  // namespace

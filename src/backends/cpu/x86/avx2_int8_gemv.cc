@@ -139,8 +139,8 @@ MARLIN_AVX2 void multiply_packed(const Tile& tile, const uint8_t* super, const u
 }
 using Multiply = void (*)(const Tile&, const uint8_t*, const uint32_t*, float*);
 
-/// One tile and one panel. `multiply` reads packed codes. Codes that have to be expanded, for which
-/// it is null, and scales whose products with d may overflow take the way of many rows.
+/// One tile and one panel. `multiply` reads packed codes, and is null if they have to be expanded.
+/// Expanded codes, and scales whose products with d may overflow, take the way of many rows.
 void run_tile(const PanelArgs& args, int64_t index, Multiply multiply, float* sums) {
   const PanelLayout& layout = *args.layout;
   const int rows = args.activations.tile_rows;

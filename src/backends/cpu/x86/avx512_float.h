@@ -142,6 +142,12 @@ MARLIN_AVX512 MARLIN_INLINE __m512i look_up_planes(__m512i codes, __m512i table)
 constexpr bool is_read_as_u4(CodeKind code) {
   return code == CodeKind::fp4 || code == CodeKind::lut4;
 }
+/// Whether these kernels are compiled for a kind. Of floats, BF16 alone is exact in that form.
+template <ActivationForm kForm>
+constexpr bool is_read_by(CodeKind code) {
+  return (kForm == ActivationForm::f32 || !is_real(code) || code == CodeKind::bf16) &&
+         !is_read_as_u4(code);
+}
 /// The kind of codes by which the kernels that decode in registers read weights. The lines of IQ4
 /// are those of u4, too. A lookup is one instruction for a pair of slots; expanding codes to bytes
 /// and converting them takes eight.

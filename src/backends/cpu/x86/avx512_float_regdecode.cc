@@ -231,9 +231,7 @@ void multiply_tile(const PanelArgs& args, const Tile<kCode>& tile, int rows, con
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
   with_any_code(kind_of_lines(args), [&]<CodeKind kCode>() {
-    constexpr bool kInForm =
-        kForm == ActivationForm::f32 || !is_real(kCode) || kCode == CodeKind::bf16;
-    if constexpr (kInForm && !is_read_as_u4(kCode))
+    if constexpr (is_read_by<kForm>(kCode))
       walk_regdecode<ScaleChunk<kCode>, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
   });
 }
