@@ -11,7 +11,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-using Faults = DeviceTest;
+class Faults : public DeviceTest {
+ protected:
+  /// Opens the device, whose memory for kernels alone works.
+  void expect_fills() {
+    open();
+    auto on = stream();
+    BufferRef y = buffer(64, Placement::device);
+    EXPECT_OK(on->fill(y, 0, 64, 1));
+    EXPECT_OK(finish(*on));
+    EXPECT_EQ(y->host()[63], std::byte{1});
+  }
+};
 
 TEST_F(Faults, MemoryRunsOut) {
   open();
@@ -197,22 +208,12 @@ TEST_F(Faults, MemoryStaysResidentThroughAPauseButNotForEver) {
 // With API validation Metal ends the program there.
 TEST_F(Faults, OlderFamiliesAreNotAskedForResidencySets) {
   metal_test_apple_family(5);
-  open();
-  auto on = stream();
-  BufferRef y = buffer(64, Placement::device);
-  EXPECT_OK(on->fill(y, 0, 64, 1));
-  EXPECT_OK(finish(*on));
-  EXPECT_EQ(y->host()[63], std::byte{1});
+  expect_fills();
 }
 
 TEST_F(Faults, ResidencyIsNoNeed) {
   metal_test_fail_residency_set(1);
-  open();
-  auto on = stream();
-  BufferRef y = buffer(64, Placement::device);
-  EXPECT_OK(on->fill(y, 0, 64, 1));
-  EXPECT_OK(finish(*on));
-  EXPECT_EQ(y->host()[63], std::byte{1});
+  expect_fills();
 }
 
 // --- the cache of compiled pipelines ----------------------------------------------------------------------------------------

@@ -42,13 +42,7 @@ struct OnGpuArgument {
     if (b == kThreadPositionInThreadgroup || b == kThreadIndexInThreadgroup) all[0] = thread, all[1] = all[2] = 0;
     if (b == kThreadIndexInSimdgroup) all[0] = __builtin_amdgcn_mbcnt_lo(~0u, 0);
     if (b == kSimdgroupIndexInThreadgroup) all[0] = __builtin_amdgcn_readfirstlane(thread / 32);
-    if constexpr (std::is_integral_v<A>) {
-      return static_cast<A>(all[0]);
-    } else if constexpr (metal::Components<A>::count == 2) {
-      return A(all[0], all[1]);
-    } else {
-      return A(all[0], all[1], all[2]);
-    }
+    return builtin_of<A>({all[0], all[1], all[2]});
   }
 };
 template <class T>
@@ -59,10 +53,6 @@ template <class T>
 struct OnGpuArgument<T&> {  // constant memory
   static MSL_INLINE T& get(Builtin, void* p) { return *(T*)(MSL_SPACE(4) T*)p; }
 };
-template <class A>
-MSL_INLINE A argument_on_gpu(Builtin b, void* p) {
-  return OnGpuArgument<A>::get(b, p);
-}
 }  // namespace msl
 
 extern "C" MSL_INLINE void msl_threadgroup_barrier(uint32_t, const char*, uint32_t, uint32_t) { __builtin_amdgcn_s_barrier(); }

@@ -10,16 +10,7 @@ template <class A>
 struct Argument {  // a value: [[thread_position_in_grid]] and its like
   static constexpr bool read_only = true;
   static constexpr uint32_t reference = 0;
-  static MSL_RUNTIME A get(const Param& p, const Arguments& all) {
-    const Uint3& u = all.builtins[p.builtin];
-    if constexpr (std::is_integral_v<A>) {
-      return static_cast<A>(u.x);
-    } else if constexpr (metal::Components<A>::count == 2) {
-      return A(u.x, u.y);
-    } else {
-      return A(u.x, u.y, u.z);
-    }
-  }
+  static MSL_RUNTIME A get(const Param& p, const Arguments& all) { return builtin_of<A>(all.builtins[p.builtin]); }
 };
 template <class T>
 struct Argument<T*> {
@@ -96,7 +87,7 @@ template <class... A, void (*f)(A...), const auto& Base>
 struct OnGpu<f, Base> {
   template <size_t... I>
   static MSL_INLINE void spread(void* const* buffers, std::index_sequence<I...>) {
-    f(argument_on_gpu<A>(Base.entries[I].builtin, buffers[Base.entries[I].index])...);
+    f(OnGpuArgument<A>::get(Base.entries[I].builtin, buffers[Base.entries[I].index])...);
   }
   static __attribute__((amdgpu_kernel, used)) void run(Buffers all) { spread(all.of, std::index_sequence_for<A...>{}); }
 };

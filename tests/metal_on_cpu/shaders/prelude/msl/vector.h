@@ -235,6 +235,20 @@ MSL_VECTOR_NAMES(float)
 MSL_VECTOR_NAMES(bfloat)
 }  // namespace metal
 
+namespace msl {
+/// What a parameter of this type gets of an attribute's value.
+template <class A>
+MSL_INLINE A builtin_of(const Uint3& u) {
+  if constexpr (std::is_integral_v<A>) {
+    return static_cast<A>(u.x);
+  } else if constexpr (metal::Components<A>::count == 2) {
+    return A(u.x, u.y);
+  } else {
+    return A(u.x, u.y, u.z);
+  }
+}
+}  // namespace msl
+
 // Names of vector types need no `using namespace metal`.
 #define MSL_GLOBAL_NAMES(T) \
   using metal::T##2;        \

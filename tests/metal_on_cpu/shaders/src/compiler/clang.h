@@ -23,7 +23,7 @@ ProcessResult link_shared(const std::string& object, const std::filesystem::path
 /// What clang says was wrong with the shader.
 Error compile_error(const std::vector<Diagnostic>& errors, const ProcessResult& clang);
 
-/// How C++ means what MSL means; for which processor; what checked mode adds.
+/// Flags of the language, of the processor, and of checked mode.
 Words language_flags(const CompileOptions& options);
 const Words& target_flags();
 const Words& checking_flags();
