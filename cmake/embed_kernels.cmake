@@ -21,7 +21,7 @@ endfunction()
 # floats of 16 bits have them for activations of the same type.
 function(metal_marlin_compile_products image source sources codes activation)
   set(forms "")
-  if((activation MATCHES "16$" AND codes MATCHES "^(fp4|u4|i8|e4m3)") OR (codes MATCHES "16$" AND codes STREQUAL activation))
+  if((activation MATCHES "16$" AND codes MATCHES "^(fp4|u4|i8|e4m3|lut4)") OR (codes MATCHES "16$" AND codes STREQUAL activation))
     set(forms -DMARLIN_HAS_FORMS)
   endif()
   metal_marlin_compile_kernels(${image} ${source} "${sources}" -DMARLIN_CODES=${codes} -DMARLIN_ACTIVATION=${activation} ${forms}
@@ -33,7 +33,7 @@ function(metal_marlin_embed_kernels output folder)
   get_filename_component(place ${output} DIRECTORY)
   set(names "")
   # Modules of kernels that round weights come first: their names contain those of the others.
-  foreach(codes u4 i8 e4m3)
+  foreach(codes u4 i8 e4m3 lut4)
     foreach(activation f16 bf16)
       list(APPEND names w16_${codes}_${activation})
       metal_marlin_compile_products(${place}/w16_${codes}_${activation}.fatbin ${folder}/cuda/products.cu "${sources}" ${codes}

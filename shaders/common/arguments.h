@@ -74,6 +74,10 @@ enum { kFlagBytes = 64 << 10, kRouteCounters = kFlagBytes / 4 - 4 };
 /// A's slots [has_slot_to_k]. MARLIN_BUFFER_A is where the gathered rows lie.
 #define MARLIN_BUFFER_GATHER_FROM 15
 #define MARLIN_BUFFER_GATHER_SLOTS 16
+/// Buffers of expand: codes, scales, zeros and arguments as above, and
+#define MARLIN_BUFFER_EXPANDED 4  // the codes of floats of 16 bits (layout.h)
+/// Chunks of 64 slots of a row block that a warp of expand makes.
+enum { kExpandChunks = 4 };
 /// Buffers of unpack: codes, scales and zeros as above, RowOrigin at MARLIN_BUFFER_ROWS, and
 #define MARLIN_BUFFER_OUT 4  // [count][ld] of output_type
 #define MARLIN_BUFFER_ROW_LIST \
@@ -210,7 +214,7 @@ struct ProductArgs {
   marlin_int gather_experts;    // 0: the launch does neither
   marlin_int gather_k;          // columns of the caller's A
   marlin_int gather_rows_of_a;  // as rows_of_a, or 0: no row is gathered
-  marlin_int reserved;
+  marlin_int expanded;          // 1: the kernel before writes the codes (expand)
   MARLIN_INT64 gather_lda;
 };
 /// Bytes between rows of 16-bit activations, of so many slots, in the shared memory of a ring

@@ -30,11 +30,11 @@ MARLIN_SHARED unsigned box_rows_of(unsigned tile_rows) {
 /// Whether Hopper has a tile of so many rows of A for weights of a form, whose units have `words`
 /// of a lane and tile. Bytes (two words) have no registers for teams, and none for 192 rows of sums
 /// that short groups scale. Three stages of 256 rows with bytes, float32 scales or many zeros
-/// (`wide`), and of 192 rows with floats of 16 bits (four words), are more than the shared memory.
+/// (`wide`) are more than the shared memory. Floats of 16 bits (four words) take no registers.
 MARLIN_SHARED bool has_tile_of(unsigned rows, unsigned words, bool wide, unsigned group_shift) {
   if (words > 1 && tile_teams_of(rows) > 1) return false;
   if (words == 2 && group_shift < kLongGroupShift) return rows <= 128;
-  if (words == 4) return rows <= 128;
+  if (words == 4) return true;
   return rows <= (words > 1 || wide ? 192 : 256);
 }
 /// The same of a tile that rounds weights to 16 bits: its sums have no scales, its stages have
@@ -66,10 +66,11 @@ MARLIN_SHARED bool has_wgmma_of(unsigned scale_type, bool is_bf16) {
 // "e" if a ring kernel is for routed rows:
 // X(MARLIN_CONSTANT_SCALE_TYPE, MARLIN_CONSTANT_ZERO_KIND, MARLIN_CONSTANT_GROUP_SHIFT, tiles).
 //
-// Hopper has ring kernels of its own for all of them, and the tiles that the last column names:
-// none; mma; or wgmma, which take longest to compile, and mma. INT4, INT8 and FP8 have all tiles
-// that round weights to 16 bits, too (MARLIN_COMPUTE_W16), under the names mma_w16 and wgmma_w16;
-// other tiles need no rounding. Packing turns scales and zeros of other types to float16 where that
+// Hopper has ring kernels of its own for them, and the tiles that the last column names: none; mma;
+// or wgmma, which take longest to compile, and mma. INT4, INT8 and FP8 have all tiles that round
+// weights to 16 bits, too (MARLIN_COMPUTE_W16), under the names mma_w16 and wgmma_w16; other tiles
+// need no rounding. "rounded" means such tiles and a ring_w16 alone: codebooks, whose numbers need
+// more than 16 bits. Packing turns scales and zeros of other types to float16 where that
 // is exact.
 //
 // Floats of 16 bits have them if A has the same type. Of FP8 they are those of rows and of blocks
@@ -86,6 +87,7 @@ MARLIN_SHARED bool has_wgmma_of(unsigned scale_type, bool is_bf16) {
   MARLIN_FORMS_OF_128_u4(X) MARLIN_FORMS_OF_64_u4(X) MARLIN_FORMS_OF_32_u4(X)
 #define MARLIN_FORMS_i8(X) X(1, 0, 5, wgmma) X(1, 0, 7, wgmma) X(0, 0, 4, wgmma) X(0, 2, 5, wgmma)
 #define MARLIN_FORMS_e4m3(X) X(0, 0, 7, wgmma)
+#define MARLIN_FORMS_lut4(X) X(0, 6, 6, rounded)
 #define MARLIN_FORMS_f16(X) X(0, 0, 7, wgmma)
 #define MARLIN_FORMS_bf16(X) X(0, 0, 7, wgmma)
 #define MARLIN_FORMS_fp4_sparse(X) X(3, 0, 5, none) X(4, 0, 4, none)

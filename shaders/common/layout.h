@@ -43,7 +43,10 @@
 //     4-bit        a chunk has 64 slots; the words are tiles 2 half, 2 half + 1 of its first unit,
 //                  then of its second
 //     8-bit        a chunk has 32 slots; the words are both words of tile 2 half, then of the next
-//     floats       the same, of four or eight words: [row block][chunk][piece][half][lane], uint4
+//     floats       32 bits: the same, of eight words: [row block][chunk][piece][half][lane], uint4.
+//                  16 bits: [row block][64 slots][row], 128 bytes, which are the slots in order.
+//                  Piece c of 16 bytes of row 8 i + r is at c ^ r: so wgmma reads its operand A in
+//                  shared memory, without bank conflicts.
 //     4-bit 2:4    [row block][64 slots] of: [lane] uint4, the kept codes of tiles 0..3; then
 //     [lane]
 //                  uint2, the positions of both halves (16 rows). Code (t, p) of lane 4 r + j is
@@ -57,7 +60,8 @@
 //     FP4          bit of a 16-bit half  15 14 13 12 | 11 10 9 | 8 7 6 | 5 4 3 | 2 1 0
 //                  step (sign or e e m)   0  2  3  1 |    0    |   1   |   2   |   3
 //                  (five shifts decode eight codes). CUDA: fp4_mma_bit
-//     INT4         code of step t at bits 4 t + 3 .. 4 t of half p
+//     INT4         code of step t at bits 4 t + 3 .. 4 t of half p. CUDA has codes of a codebook at
+//                  bits 8 t + 4 p and above: a byte is a pair
 //     INT8         value + 128 (UINT8 and E4M3: as they are); word 2 w holds steps 0, 1 and word
 //                  2 w + 1 steps 2, 3: step t of half p at bits 16 p + 8 (t % 2) + 7 and below
 //     2:4          each unit has 16 bits of kept codes, as nibbles: the first and second of slots
@@ -141,10 +145,18 @@ MARLIN_SHARED marlin_int lane_at(marlin_int row, marlin_int column) {
 MARLIN_SHARED marlin_int mma_slot(marlin_int j, marlin_int t, marlin_int p) {
   return 16 * (t / 2) + 2 * j + 8 * (t % 2) + p;
 }
-/// The number, in a row block of CUDA's order, of word v of a unit for tile i. Units have so many
-/// words of a lane and tile: one, two (8-bit codes), or four or eight (floats).
+/// The number, in a row block of CUDA's order, of word v of a unit of floats of 16 bits for tile i:
+/// that of step v.
+MARLIN_SHARED marlin_int mma_halves_word(marlin_int unit, marlin_int lane, marlin_int i,
+                                         marlin_int v) {
+  const marlin_int r = lane / 4, row = kRowBlock * (unit / 2) + 8 * i + r;
+  return 32 * row + 4 * ((4 * (unit & 1) + v) ^ r) + (lane & 3);
+}
+/// The same of codes and floats of other sizes. Units have so many words of a lane and tile: one,
+/// two (8-bit codes), four or eight (floats).
 MARLIN_SHARED marlin_int mma_word(marlin_int unit, marlin_int words, marlin_int lane, marlin_int i,
                                   marlin_int v) {
+  if (words == 4) return mma_halves_word(unit, lane, i, v);
   const marlin_int in_half = words * (i & 1) + v, pieces = words / 2;
   return words == 1
              ? 4 * (kLanes * ((unit & ~1) + i / 2) + lane) + 2 * (unit & 1) + (i & 1)

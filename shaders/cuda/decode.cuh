@@ -13,7 +13,8 @@ struct AnyCodes {
   static constexpr int kWords = 1;         // of a unit, a lane and a tile
   static constexpr bool kIntegers = true;  // which F16 holds as they are
   static constexpr bool kReal = false;
-  static constexpr u32 kNothing = 0;  // a word of codes that are 0
+  static constexpr u32 kNothing = 0;     // a word of codes that are 0
+  static constexpr int kTableBytes = 0;  // in shared memory, of what they are looked up in
 
   AnyCodes() = default;
   __device__ AnyCodes(const void*, int) {}  // only real codes have numbers of their own

@@ -263,7 +263,7 @@ struct UnpackE4m3 : E4m3 {
 };
 struct UnpackLut4 : Lut4 {
   __device__ static float number(const u32* word, int t, int p, const float* codebook) {
-    return codebook[nibble_of(word, t, p)];
+    return codebook[word[0] >> (8 * t + 4 * p) & 15];
   }
 };
 struct UnpackF32 : Floats32 {

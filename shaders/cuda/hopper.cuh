@@ -25,6 +25,14 @@ __device__ inline void load_shared(u32 from, u32& to) {
 __device__ inline void load_shared(u32 from, u32& low, u32& high) {
   asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];" : "=r"(low), "=r"(high) : "r"(from) : "memory");
 }
+/// Reads four matrices of 8 x 8 numbers of 16 bits. Lane 8 i + r has the address of row r of matrix
+/// i, and gets the numbers 2 (lane % 4) and the next of row lane / 4 of each.
+__device__ inline void load_matrices(u32 row, u32& first, u32& second, u32& third, u32& fourth) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+               : "=r"(first), "=r"(second), "=r"(third), "=r"(fourth)
+               : "r"(row)
+               : "memory");
+}
 /// Reads 16 bits.
 __device__ inline void load_shared_half(u32 from, u32& to) {
   asm volatile("{\n.reg .u16 half;\nld.shared.u16 half, [%1];\ncvt.u32.u16 %0, half;\n}"

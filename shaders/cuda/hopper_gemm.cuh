@@ -10,7 +10,7 @@
 //   experts     blocks sort the routed rows, and gather those of A for tiles that do not find them
 //               by index (tile_routes.cuh)
 //   W           from shared memory to registers, a chunk ahead; decoded there, it is the register
-//               operand of wgmma or of mma.sync
+//               operand of wgmma or of mma.sync. (wgmma reads floats of 16 bits where they lie.)
 //   sums        in registers
 //   K           whole tiles first. The rest is cut into equal parts, one a block (stream-K). The
 //               block that has the first part of a tile adds the sums of the others.
@@ -64,12 +64,13 @@ __device__ inline void bring_weights(const CudaParameters& parameters, unsigned 
                 "in the order of Kind");
   // Many copies on their way would hold up the end of the kernel before, and A.
   constexpr int kEarlyBytes = 64 << 10;
-  int early = max(kEarlyBytes / Memory::kWeightBytes, 1);
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
+  int early = args.expanded != 0 ? 0 : max(kEarlyBytes / Memory::kWeightBytes, 1);
   const int lane = threadIdx.x % 32;
   const LaneCopies<Memory> mine(lane);
-  const u32 to_lane = memory.stages + Memory::kWeights + mine.row_block * Block::kBytes + mine.to();
+  const u32 to_lane =
+      memory.stages + Memory::kWeights + Memory::row_block_at(mine.row_block) + mine.to();
   RingPlace<Memory::kStages> place;
   Work<Tile> work(launch);
   for (Segment now; work.next(now);) {
@@ -92,9 +93,13 @@ __device__ inline void bring_weights(const CudaParameters& parameters, unsigned 
       __syncwarp();
       if (from != nullptr) {
         const bool codes = mine.kind == LaneCopies<Memory>::kCodes;
-        copy_pieces(from, mine.bytes(), codes || !Op::kGroupsOf128 ? c : c / 2,
-                    codes ? chunks : groups, codes ? 1 : quad_blocks_of<Op>(args),
-                    to_lane + place.slot * Memory::kStage, full);
+        const u32 to = to_lane + place.slot * Memory::kStage;
+        if constexpr (Memory::kDirect)
+          for (int kb = 0; kb < chunks; kb++)
+            copy_pieces(from, Op::kChunkCodes, c + kb, 1, 1, to + kb * Memory::kDirectChunk, full);
+        else
+          copy_pieces(from, mine.bytes(), codes || !Op::kGroupsOf128 ? c : c / 2,
+                      codes ? chunks : groups, codes ? 1 : quad_blocks_of<Op>(args), to, full);
       }
       place.advance();
     }
@@ -171,8 +176,10 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
   const int warp = threadIdx.x % kGroupThreads / 32, lane = threadIdx.x % 32;
   Sums sums;
   sums.weights.memory =
-      memory.stages + Memory::kWeights + (2 * group + warp / 2) * Memory::Block::kBytes;
+      memory.stages + Memory::kWeights + Memory::row_block_at(2 * group + warp / 2);
+  sums.weights_at = Memory::kWeights + Memory::row_block_at(2 * group);
   sums.weights.half = warp % 2;
+  sums.weights.rows = row_of_halves(warp % 2, lane);
   sums.weights.lane = lane;
   RingPlace<Memory::kStages> place;
   // Copies into a stage wait for all blocks of the cluster.
@@ -199,16 +206,15 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
       const u32 boxes = __shfl_sync(0xFFFFFFFFu, memory.stages + place.slot * Memory::kStage, 0);
       UNROLL for (int kb = 0; kb < Tile::kChunks; kb++) {
         if (!kWhole && kb >= chunks) break;
-        const u32 box = boxes + kb * Tile::kBox;
         const bool more = kb + 1 < Tile::kChunks && (kWhole || kb + 1 < chunks);
         if (Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
         if constexpr (Tile::kWgmma) {
-          sums.multiply_by_wgmma(box, kb, first && kb == 0);
+          sums.multiply_by_wgmma(boxes, kb, first && kb == 0);
           if (!Sums::kFetchesEarly && more) sums.weights.fetch(place.slot, kb + 1);
           wgmma_wait<1>();
           if (kb == 0 && last >= 0) give_back(last);
         } else {
-          sums.template multiply_by_mma<decltype(eights)::value>(box, kb, lane);
+          sums.template multiply_by_mma<decltype(eights)::value>(boxes + kb * Tile::kBox, kb, lane);
           if constexpr (Sums::kApart)
             if (kb % 2 != 0 || (!kWhole && kb + 1 == chunks))
               sums.template scale<decltype(eights)::value>(kb);
@@ -285,15 +291,26 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
   }
 }
 
+/// How codes are decoded: those of a codebook by a table, which lies behind that of routes.
+template <class Codes, bool WGMMA>
+struct TileCodes {
+  typedef Codes type;
+};
+template <bool WGMMA>
+struct TileCodes<Lut4, WGMMA> {
+  typedef LookedUpPairs<WGMMA ? 0 : int(kOwnTableBytes)> type;
+};
+
 /// A block's tiles.
-template <class Op, class Activation, int ROWS, bool WGMMA>
+template <class Codes, class Op, class Activation, int ROWS, bool WGMMA>
 __device__ inline void make_tiles(const CudaParameters& parameters) {
   unsigned char* const dynamic = dynamic_memory();
   // Four chunks of INT8 with float32 scales of 16 slots, or of floats, leave no room for three
-  // stages.
+  // stages, and neither do two chunks of floats beside many rows of A.
   constexpr bool kIsLong =
       (WGMMA && Op::kPieces * (Op::kScaleBytes + Op::kStagedZeroBytes) >= 1024) || Op::kFloats;
-  typedef TileShape<ROWS, WGMMA, kIsLong ? 2 : 4> Tile;
+  constexpr int kMostChunks = Op::kFloats && ROWS > 128 ? 1 : (kIsLong ? 2 : 4);
+  typedef TileShape<ROWS, WGMMA, kMostChunks> Tile;
   typedef TileMemory<Tile, Op> Memory;
   constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
   // Registers of a thread that multiplies, and of one that brings operands. The sums of tiles of
@@ -308,6 +325,9 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
   let_next_start();
   const int drawn = find_tile_routes<Memory>(parameters);
   gather_first<Memory>(parameters, drawn);
+  if constexpr (Op::kTableBytes != 0)
+    Codes::template make_table<typename Activation::Number>(
+        launch.buffer<const float>(MARLIN_BUFFER_ZEROS));
   // Copies of the other block come to memory that routes have used.
   if (Tile::kCluster == 1)
     __syncthreads();
@@ -336,11 +356,12 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
 /// A form that has no such tiles gets no product here.
 template <class Codes, class Activation, class Form, int ROWS, bool WGMMA, bool ROUNDS>
 __device__ inline void hopper_gemm(const CudaParameters& parameters) {
-  typedef Operand<Codes, typename Activation::Number, Form, ROUNDS> Op;
+  typedef typename TileCodes<Codes, WGMMA>::type Own;
+  typedef Operand<Own, typename Activation::Number, Form, ROUNDS> Op;
   constexpr bool kIsWide = Op::kScaleElement == 4;
   constexpr bool kHasRoom = ROUNDS ? has_rounding_tile_of(ROWS, Codes::kWords, kIsWide,
                                                           Form::kZero != kZeroNone, Op::kShift)
                                    : has_tile_of(ROWS, Codes::kWords, kIsWide, Op::kShift);
   if constexpr (kHasRoom && (!WGMMA || Op::kHasWgmma))
-    make_tiles<Op, Activation, ROWS, WGMMA>(parameters);
+    make_tiles<Own, Op, Activation, ROWS, WGMMA>(parameters);
 }

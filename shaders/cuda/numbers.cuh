@@ -45,10 +45,12 @@ struct Uniform {
   __device__ operator u32() const { return FIXED >= 0 ? u32(FIXED) : given; }
 };
 
-/// The weights that a kernel is compiled for: the constants of these names, or -1 for any.
+/// The weights that a kernel is compiled for: the constants of these names, or -1 for any. A
+/// codebook means that there are no zeros.
 template <int SCALE, int ZERO, int SHIFT>
 struct Form {
-  static constexpr int kScale = SCALE, kZero = ZERO, kShift = SHIFT;
+  static constexpr int kScale = SCALE, kShift = SHIFT;
+  static constexpr int kZero = ZERO == kZeroCodebook ? int(kZeroNone) : ZERO;
 };
 typedef Form<-1, -1, -1> AnyForm;
 

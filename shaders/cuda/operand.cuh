@@ -24,12 +24,19 @@ struct ChunkScales {
   u32 zeros[Op::kQuads][words(Op::kZeroElement)];
 };
 
+/// Where a lane finds the row that ldmatrix wants of it, for operand A of a half of a row block of
+/// floats of 16 bits: the bytes from a chunk of 64 slots on. Of step s, they are ^ 32 s.
+__device__ inline u32 row_of_halves(int half, int lane) {
+  const int r = lane % 8, row = 16 * half + lane / 8 % 2 * 8 + r;
+  return row * 128 + (lane / 16 ^ r) * 16;
+}
+
 /// With ROUNDS, a weight is code * scale + zero, rounded to 16 bits (MARLIN_COMPUTE_W16).
 template <class Codes, class Number, class Form, bool ROUNDS = false>
 struct Operand {
   static constexpr bool kIsBf16 = Number::kMagic == Bf16::kMagic;
   static constexpr bool kE8m0 = Form::kScale == kScaleE8m0, kE4m3 = Form::kScale == kScaleE4m3;
-  /// Floats are operands as they are.
+  /// Floats are operands as they are: a piece is that of a step.
   static constexpr bool kFloats = Codes::kReal;
   /// The product of code and scale is exact in 16 bits, so that sums need no scale.
   static constexpr bool kExact = !ROUNDS && (kE4m3 || (kE8m0 && kIsBf16));
@@ -44,7 +51,7 @@ struct Operand {
   static constexpr int kGroupSteps = 4 / kQuads;
   /// Pieces of 16 bytes of a lane, and the bytes of the codes of 32 rows of W and 64 slots: of 2:4
   /// weights, of those that are kept and their positions.
-  static constexpr int kPieces = Codes::kWords;
+  static constexpr int kPieces = Codes::kWords, kTableBytes = Codes::kTableBytes;
   static constexpr int kChunkCodes = Codes::kSparse ? 4 * kMmaSparseWords : 1024 * kPieces;
   static constexpr int kScaleElement = kFloats ? 0 : scale_element_of(Form::kScale);
   static constexpr int kZeroElement = zero_element_of(Form::kZero);
@@ -61,7 +68,8 @@ struct Operand {
 
   /// What decoded codes lack (decode.cuh), unless e8m0_factor has it.
   static constexpr float kCodeFactor =
-      kE8m0 || (Codes::kIntegers && !kIsBf16) ? 1.0f : float(1 << kFp4Exponent);
+      kE8m0 || (Codes::kIntegers && !kIsBf16) || Codes::kTableBytes != 0 ? 1.0f
+                                                                         : float(1 << kFp4Exponent);
   /// What sums lack: exact products of E4M3 scales are code * scale * 2^-14, or 2^-7 in float16,
   /// whose range ends there.
   static constexpr float factor() {
@@ -75,8 +83,11 @@ struct Operand {
   template <int HALF, bool WITHOUT_ZEROS = false, int HALVES>
   __device__ static void decode(const uint4 (&q)[kPieces],
                                 const ChunkScales<Operand, HALVES>& scales, u32 (&a)[4][4]) {
-    UNROLL for (int row = 0; row < 2; row++) UNROLL for (int unit = 0; unit < 2; unit++)
-        decode_row<HALF, WITHOUT_ZEROS>(q, scales, unit, row, a);
+    if constexpr (kFloats)
+      UNROLL for (int step = 0; step < 4; step++) halves_of(q[step], a[step]);
+    else
+      UNROLL for (int row = 0; row < 2; row++) UNROLL for (int unit = 0; unit < 2; unit++)
+          decode_row<HALF, WITHOUT_ZEROS>(q, scales, unit, row, a);
   }
   /// The operands of the two steps of a unit alone.
   template <int HALF, int HALVES>
@@ -84,14 +95,6 @@ struct Operand {
                                      const ChunkScales<Operand, HALVES>& scales, int unit,
                                      u32 (&a)[4][4]) {
     UNROLL for (int row = 0; row < 2; row++) decode_row<HALF, false>(q, scales, unit, row, a);
-  }
-
-  /// The floats of a piece.
-  __device__ static void floats_of(const uint4& piece, u32 (&h)[4]) {
-    h[0] = piece.x;
-    h[1] = piece.y;
-    h[2] = piece.z;
-    h[3] = piece.w;
   }
 
   /// The sparse operands of both units of a chunk, of the kept codes of the rows g and g + 8 of a
@@ -129,6 +132,12 @@ struct Operand {
   }
 
  private:
+  __device__ static void halves_of(const uint4& piece, u32 (&a)[4]) {
+    a[0] = piece.x;
+    a[1] = piece.y;
+    a[2] = piece.z;
+    a[3] = piece.w;
+  }
   static constexpr u32 kCodeBits = 0xF * kHalves;  // of U4
   static constexpr u32 kMagnitude =                // of a scale that is a unit of sums
       Form::kScale == kScaleF32 ? 0x7FFFFFFF : 0x7FFF;
@@ -140,10 +149,7 @@ struct Operand {
                                     const ChunkScales<Operand, HALVES>& scales, int unit, int row,
                                     u32 (&a)[4][4]) {
     u32 h[4];
-    if constexpr (kFloats)
-      floats_of(q[2 * unit + row], h);
-    else
-      codes_of<HALF, WITHOUT_ZEROS>(q, scales, unit, row, h);
+    codes_of<HALF, WITHOUT_ZEROS>(q, scales, unit, row, h);
     UNROLL for (int t = 0; t < 4; t++) {
       const int step = 2 * unit + t / 2;
       u32& to = a[step][2 * (t % 2) + row];

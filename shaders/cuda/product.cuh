@@ -73,20 +73,32 @@ struct Chunk {
   __device__ void load(const uint4* row_block, int unit, int units, int lane) {
     UNROLL for (int w = 0; w < UNITS; w++) UNROLL for (int i = 0; i < Codes::kWords; i++) {
       words[w][i] = make_uint4(0, 0, 0, 0);
-      if (w < units)
+      if (w >= units) continue;
+      if constexpr (Codes::kWords == 4)
+        words[w][i] = halves(reinterpret_cast<const u32*>(row_block), unit + w, lane, i);
+      else
         words[w][i] = __ldcs(row_block + ((unit + w) * Codes::kWords + i) * kWarp + lane);
     }
   }
   __device__ void tile(int w, int i, u32 (&word)[Codes::kWords]) const {
     UNROLL for (int v = 0; v < Codes::kWords; v++) {
-      const bool one = Codes::kWords == 1;
+      const bool one = Codes::kWords == 1, halves = Codes::kWords == 4;
       const int in_half = Codes::kWords * (i & 1) + v;
-      const uint4 q = one ? words[(w & ~1) + i / 2][0] : words[w][2 * (in_half / 4) + i / 2];
+      const int piece = halves ? i : 2 * (in_half / 4) + i / 2;
+      const uint4 q = one ? words[(w & ~1) + i / 2][0] : words[w][piece];
       const u32 four[4] = {q.x, q.y, q.z, q.w};
       word[v] = four[one ? 2 * (w & 1) + (i & 1) : in_half % 4];
     }
   }
   __device__ u32 positions(int, int) const { return 0; }
+
+ private:
+  /// The floats of 16 bits of tile i, whose rows are as wgmma reads them.
+  __device__ static uint4 halves(const u32* row_block, int unit, int lane, int i) {
+    u32 v[4];
+    UNROLL for (int t = 0; t < 4; t++) v[t] = __ldcs(row_block + mma_halves_word(unit, lane, i, t));
+    return make_uint4(v[0], v[1], v[2], v[3]);
+  }
 };
 
 /// Of 2:4 weights. A word has the kept codes of two units.
@@ -196,6 +208,30 @@ struct Sums {
       }
       const bool ends = step == 0 ? shift == 4 : shift < 7 || Activation::kQuantized || last;
       if (ends) apply(chunk, unit, w, step, scale_of);
+    }
+  }
+
+  /// The weights of tile i of unit `unit`, number w of the chunk, rounded to numbers of type Own: a
+  /// pair for each step.
+  template <class Own, int UNITS>
+  __device__ void expand(const Chunk<Codes, UNITS>& chunk, int unit, int w, int i,
+                         u32 (&halves)[4]) const {
+    static_assert(!kSparse, "there are dense weights only");
+    u32 h[kWeightPieces][4][2][kRegisters];
+    decode(chunk, w, i, h);
+    UNROLL for (int step = 0; step < 2; step++) {
+      float s[4], z[4] = {};
+      scales.get(chunk.scales, unit, w, step, s);
+      if (zero_kind >= kZeroF32) zeros.get(chunk.zeros, unit, w, step, z);
+      const float scale = s[i] * factor();
+      UNROLL for (int r = 0; r < 2; r++) {
+        float low = 0.0f, high = 0.0f;
+        UNROLL for (int p = kWeightPieces - 1; p >= 0; p--) {
+          low += Number::low(h[p][i][step][r]);
+          high += Number::high(h[p][i][step][r]);
+        }
+        halves[2 * step + r] = Own::round(fmaf(low, scale, z[i]), fmaf(high, scale, z[i]));
+      }
     }
   }
 

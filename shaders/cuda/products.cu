@@ -2,6 +2,7 @@
 // file once for each pair (cmake/embed_kernels.cmake): MARLIN_CODES is a kind of codes of
 // ../common/arguments.h, MARLIN_ACTIVATION is f32, f16, bf16 or i8. With MARLIN_ROUNDS, the kernels
 // are those that round weights to 16 bits.
+#include "expand.cuh"
 #include "gemm.cuh"
 #include "gemv.cuh"
 #include "hopper_gemm.cuh"
@@ -98,6 +99,32 @@ MARLIN_KERNEL(gemm, m32_n128, 1) { gemm_rows<32, 2, General>(parameters); }
 MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, General>(parameters); }
 #endif
 
+// Weights as floats of 16 bits, of which there is no need if they are such floats.
+#if !defined(MARLIN_ROUNDS) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+/// The numbers that activations have, if they are of 16 bits.
+template <class Given>
+constexpr bool kAreHalves = false;
+template <>
+constexpr bool kAreHalves<ActivationF16> = true;
+template <>
+constexpr bool kAreHalves<ActivationBf16> = true;
+template <class Codes, class Given, class Form>
+__device__ inline void expand_for(const CudaParameters& parameters) {
+  if constexpr (kAreHalves<Given> && !Codes::kSparse) {
+    constexpr bool kSame = [] {
+      if constexpr (Codes::kWords == 4) return Codes::template kPieces<typename Given::Number> == 1;
+      return false;
+    }();
+    if constexpr (!kSame) expand<Codes, Activation, typename Given::Number, Form>(parameters);
+  }
+}
+/// Blocks of a multiprocessor, whose registers they share.
+constexpr int kExpandBlocks = Codes::kWords == 1 ? 3 : (Codes::kWords == 8 ? 1 : 2);
+MARLIN_KERNEL(expand, n32, kExpandBlocks) {
+  expand_for<Codes, GivenActivation, General>(parameters);
+}
+#endif
+
 /// Blocks of a multiprocessor, whose registers they share. Code for other processors than Hopper
 /// takes a few more registers.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -107,7 +134,7 @@ MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, General>(parameters
 #endif
 
 /// The same with weights of a form.
-[[maybe_unused]] constexpr int kMostTilesOfForm = Codes::kWords > 1 ? 2 : 4;
+[[maybe_unused]] constexpr int kMostTilesOfForm = Codes::kWords > 1 || Codes::kReal ? 2 : 4;
 
 // The kernels of a form (../common/cuda_parameters.h).
 #define MARLIN_FORM(scale, zero, shift, tiles)                                    \
@@ -130,22 +157,26 @@ MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, General>(parameters
 MARLIN_FORMS(MARLIN_FORM)
 #endif
 
-// The kernels of a form for Hopper alone. Their shared memory is what the launch gives.
+// The kernels of a form for Hopper alone. Their shared memory is what the launch gives. They read A
+// as it is: they have no weights that are pieces.
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define MARLIN_RING_KERNELS(scale, zero, shift)                                               \
-  MARLIN_KERNEL_OF(ring, m8_s##scale##z##zero##g##shift, 32 * kRingWarps, 1) {                \
-    ring<Codes, Activation, Form<scale, zero, shift>, false>(                                 \
-        parameters, group_y(parameters) * kRingRows, kRingSharedBytes);                       \
-  }                                                                                           \
-  MARLIN_KERNEL_OF(ring, m8_s##scale##z##zero##g##shift##e, 32 * kRingWarps, 1) {             \
-    ring<Codes, Activation, Form<scale, zero, shift>, true>(parameters, 0, kRingSharedBytes); \
+#define MARLIN_RING_KERNEL(family, scale, zero, shift)                           \
+  MARLIN_KERNEL_OF(family, m8_s##scale##z##zero##g##shift, 32 * kRingWarps, 1) { \
+    ring<Codes, GivenActivation, Form<scale, zero, shift>, false>(               \
+        parameters, group_y(parameters) * kRingRows, kRingSharedBytes);          \
+  }
+#define MARLIN_RING_KERNELS(scale, zero, shift)                                                    \
+  MARLIN_RING_KERNEL(ring, scale, zero, shift)                                                     \
+  MARLIN_KERNEL_OF(ring, m8_s##scale##z##zero##g##shift##e, 32 * kRingWarps, 1) {                  \
+    ring<Codes, GivenActivation, Form<scale, zero, shift>, true>(parameters, 0, kRingSharedBytes); \
   }
 #define MARLIN_TILE_KERNEL(family, rows, columns, wgmma, rounds, scale, zero, shift)             \
   extern "C" __global__ void __cluster_dims__(tile_cluster_of(rows), 1, 1) __launch_bounds__(    \
       tile_threads_of(rows), 1) MARLIN_NAME(family, MARLIN_CODES, MARLIN_ACTIVATION,             \
                                             m##rows##_n##columns##_s##scale##z##zero##g##shift)( \
       const __grid_constant__ CudaParameters parameters) {                                       \
-    hopper_gemm<Codes, Activation, Form<scale, zero, shift>, rows, wgmma, rounds>(parameters);   \
+    hopper_gemm<Codes, GivenActivation, Form<scale, zero, shift>, rows, wgmma, rounds>(          \
+        parameters);                                                                             \
   }
 #define MARLIN_MMA_TILES(family, rounds, scale, zero, shift)             \
   MARLIN_TILE_KERNEL(family, 16, 128, false, rounds, scale, zero, shift) \
@@ -156,17 +187,25 @@ MARLIN_FORMS(MARLIN_FORM)
   MARLIN_TILE_KERNEL(family, 128, 256, true, rounds, scale, zero, shift) \
   MARLIN_TILE_KERNEL(family, 192, 256, true, rounds, scale, zero, shift) \
   MARLIN_TILE_KERNEL(family, 256, 256, true, rounds, scale, zero, shift)
-#define MARLIN_TILES_none(...)
-#define MARLIN_TILES_mma(...) MARLIN_MMA_TILES(mma, false, __VA_ARGS__)
+#define MARLIN_TILES_none(...) MARLIN_RING_KERNELS(__VA_ARGS__)
+#define MARLIN_TILES_mma(...) \
+  MARLIN_TILES_none(__VA_ARGS__) MARLIN_MMA_TILES(mma, false, __VA_ARGS__)
 #define MARLIN_TILES_wgmma(...) \
   MARLIN_TILES_mma(__VA_ARGS__) MARLIN_WGMMA_TILES(wgmma, false, __VA_ARGS__)
+#define MARLIN_TILES_rounded(...)
 #ifdef MARLIN_ROUNDS
-#define MARLIN_HOPPER_FORM(scale, zero, shift, tiles) \
-  MARLIN_MMA_TILES(mma_w16, true, scale, zero, shift) \
-  MARLIN_WGMMA_TILES(wgmma_w16, true, scale, zero, shift)
+#define MARLIN_ROUNDING_RING_none(...)
+#define MARLIN_ROUNDING_RING_mma(...)
+#define MARLIN_ROUNDING_RING_wgmma(...)
+#define MARLIN_ROUNDING_RING_rounded(...) MARLIN_RING_KERNEL(ring_w16, __VA_ARGS__)
+#define MARLIN_HOPPER_FORM(scale, zero, shift, tiles)                \
+  MARLIN_ROUNDING_RING_##tiles(scale, zero, shift) MARLIN_MMA_TILES( \
+      mma_w16, true, scale, zero, shift) MARLIN_WGMMA_TILES(wgmma_w16, true, scale, zero, shift)
 #else
-#define MARLIN_HOPPER_FORM(scale, zero, shift, tiles) \
-  MARLIN_RING_KERNELS(scale, zero, shift)             \
+#define MARLIN_HOPPER_FORM(scale, zero, shift, tiles)                         \
+  MARLIN_KERNEL(expand, n32_s##scale##z##zero##g##shift, kExpandBlocks) {     \
+    expand_for<Codes, GivenActivation, Form<scale, zero, shift>>(parameters); \
+  }                                                                           \
   MARLIN_TILES_##tiles(scale, zero, shift)
 #endif
 MARLIN_FORMS(MARLIN_HOPPER_FORM)

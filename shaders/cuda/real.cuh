@@ -28,7 +28,7 @@ struct Lut4 : RealCodes {
   }
   __device__ void decode(Bf16, const u32 (&word)[1], u32 (&h)[3][4]) const {
     UNROLL for (int t = 0; t < 4; t++) {
-      const int low = int(word[0] >> (4 * t)), high = int(word[0] >> (4 * t + 16));
+      const int low = int(word[0] >> (8 * t)), high = int(word[0] >> (8 * t + 4));
       const u32 first = number(leading_, low), second = number(leading_, high);
       h[0][t] = __byte_perm(first, second, 0x5410);
       h[1][t] = __byte_perm(first, second, 0x7632);
@@ -41,6 +41,41 @@ struct Lut4 : RealCodes {
     return __shfl_sync(0xFFFFFFFFu, of_lane, code, 16);  // takes the low four bits of the code
   }
   u32 leading_, last_;
+};
+
+/// The same for weights that may be rounded to 16 bits (MARLIN_COMPUTE_W16): a byte is looked up as
+/// a pair of rounded numbers, in a table of each lane's own, so that no two lanes meet in a bank.
+/// The table begins at byte PLACE of the block's dynamic shared memory.
+template <int PLACE>
+struct LookedUpPairs : AnyCodes {
+  static constexpr bool kIntegers = false;
+  static constexpr int kEntries = 256, kTableBytes = kEntries * 4 * 32;
+
+  /// Makes the table. All threads of the block call it, and wait for each other before they look
+  /// up.
+  template <class Number>
+  __device__ static void make_table(const float* codebook) {
+    for (int i = int(threadIdx.x); i < kEntries * 32; i += int(blockDim.x)) {
+      const int entry = i / 32;
+      const u32 pair = Number::round(codebook[entry % 16], codebook[entry / 16]);
+      asm volatile("st.shared.u32 [%0], %1;" ::"r"(table() + 4 * i), "r"(pair) : "memory");
+    }
+  }
+  template <class Number>
+  __device__ static void decode(Number, const u32 (&word)[1], u32, u32 (&h)[4]) {
+    const u32 of_lane = table() + 4 * (threadIdx.x % 32);
+    UNROLL for (int t = 0; t < 4; t++) {
+      constexpr u32 kEntry = (kEntries - 1) << 7;  // its bytes are those of 32 lanes
+      const u32 entry = (t == 0 ? word[0] << 7 : word[0] >> (8 * t - 7)) & kEntry;
+      asm("ld.shared.u32 %0, [%1];" : "=r"(h[t]) : "r"(of_lane + entry));
+    }
+  }
+
+ private:
+  __device__ static u32 table() {
+    extern __shared__ __align__(128) unsigned char dynamic[];
+    return u32(__cvta_generic_to_shared(dynamic)) + PLACE;
+  }
 };
 
 /// Floats of 16 bits: those of the activations are one piece. bfloat16 holds float16 in two.

@@ -223,7 +223,7 @@ __device__ inline void add_stage_of_form(const unsigned char* weights,
   typedef Operand<Codes, Number, Form> Op;
   if constexpr (Op::kFloats)
     add_stage_of_halves<Op, Number>(weights, x, chunks, lane, total);
-  else if constexpr (Op::kScaleElement == 4 && !Op::kGroupsOf128)
+  else if constexpr (Op::kScaleElement == 4 && !Op::kGroupsOf128 && Op::kQuads > 1)
     add_stage_of_floats<Codes, Number, Form, ROUTED>(weights, shape, x, chunks, lane, total);
   else
     add_stage<Codes, Number, Form>(weights, shape, x, chunks, lane, total);
@@ -295,7 +295,8 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
                                      bool guesses) {
   typedef typename Activation::Number Number;
   typedef Operand<Codes, Number, Form> Op;
-  extern __shared__ __align__(128) unsigned char memory[];
+  extern __shared__ __align__(128) unsigned char dynamic[];
+  unsigned char* const memory = dynamic + Codes::kTableBytes;
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, j = lane % 4;
@@ -320,7 +321,7 @@ __device__ inline bool multiply_ring(const CudaParameters& parameters, int first
   const RingTeam team(args.team_shift, warp);
   const WarpPart part(first_chunk, units, kUnitChunks, chunks, team.warp, team.shift);
 
-  // Shared memory: routes, A, the sums of all warps, barriers, rings.
+  // Shared memory: a table of codes, routes, A, the sums of all warps, barriers, rings.
   const int pitch = ring_pitch(kMmaSlots * chunks);
   const int room_for = ROUTED ? work.all_rows(args.ring_rows) : work.rows(0);
   const int sum_floats = min(room_for, kRingRows) * kSumPitch;
@@ -428,6 +429,12 @@ __device__ inline void ring(const CudaParameters& parameters, int first, int sha
   const ProductArgs& args = launch.arguments<ProductArgs>();
   typedef typename RingCodes<Codes, Form>::type Quick;
   let_next_start();
+  if constexpr (Quick::kTableBytes != 0) {
+    Quick::template make_table<typename Activation::Number>(
+        launch.buffer<const float>(MARLIN_BUFFER_ZEROS));
+    __syncthreads();
+    shared_bytes -= Quick::kTableBytes;
+  }
   // Other weights and activations leave no registers for a guess.
   constexpr bool kGuesses = ROUTED && !Codes::kZeros && Codes::kWords == 1 && !Codes::kSparse &&
                             Activation::Number::kMagic == Bf16::kMagic;

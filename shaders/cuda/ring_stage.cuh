@@ -44,6 +44,11 @@ struct RingCodes<U4, Form> {
   typedef QuickU4 type;
 };
 
+template <class Form>
+struct RingCodes<Lut4, Form> {
+  typedef LookedUpPairs<0> type;
+};
+
 /// The numbers of a quad, of ELEMENT bytes, that lane row g needs.
 template <int ELEMENT, int WORDS>
 __device__ inline void read_quad(const unsigned char* quad, int g, u32 (&to)[WORDS]) {
@@ -228,23 +233,20 @@ __device__ inline void add_stage(const unsigned char* stage,
 template <class Op, class Number>
 __device__ inline void add_stage_of_halves(const unsigned char* stage, const unsigned char* x,
                                            int chunks, int lane, float (&total)[2][4]) {
-  stage += 16 * lane;
+  u32 chunk = shared_address(stage), row = row_of_halves(0, lane);
 #pragma unroll 1
   for (int unit = 0; unit < 2 * chunks; unit++) {
     u32 b[4];
     read_activations(x, 0, 0, b);
-    UNROLL for (int half = 0; half < 2; half++) {
-      u32 a[4][4];
-      UNROLL for (int row = 0; row < 2; row++) {
-        u32 h[4];
-        Op::floats_of(*reinterpret_cast<const uint4*>(stage + 1024 * row + 512 * half), h);
-        UNROLL for (int t = 0; t < 4; t++) a[t / 2][2 * (t % 2) + row] = h[t];
-      }
+    UNROLL for (int half = 0; half < 2; half++) UNROLL for (int step = 0; step < 2; step++) {
+      u32 a[4];
+      load_matrices(chunk + (row ^ 32 * step) + half * (Op::kChunkCodes / 2), a[0], a[1], a[2],
+                    a[3]);
       [[maybe_unused]] float sum_of_a[4] = {};
-      UNROLL for (int step = 0; step < 2; step++)
-          multiply_step<Op, Number>(total[half], sum_of_a, a[step], b, step);
+      multiply_step<Op, Number>(total[half], sum_of_a, a, b, step);
     }
-    stage += Op::kChunkCodes / 2;
+    row ^= 64;  // the next unit of the chunk
+    if (unit % 2 != 0) chunk += Op::kChunkCodes;
     x += 64;
   }
 }

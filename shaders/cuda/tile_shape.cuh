@@ -30,7 +30,7 @@ struct TileShape {
   /// Blocks of a cluster: they share rows of A, and so fetch half as many bytes.
   static constexpr int kCluster = int(tile_cluster_of(ROWS));
   /// Chunks of 64 slots of a stage: more need fewer waits, fewer leave room for enough stages.
-  static constexpr int chunks() { return ROWS <= 64 && MOST_CHUNKS >= 4 ? 4 : 2; }
+  static constexpr int chunks() { return ROWS <= 64 || MOST_CHUNKS < 2 ? MOST_CHUNKS : 2; }
   static constexpr int kChunks = chunks();
   static constexpr int kBoxRows = int(box_rows_of(ROWS));
   static constexpr int kBox = ROWS * kBoxRowBytes;
@@ -76,13 +76,18 @@ struct TileMemory {
   typedef Tile_ Tile;
   typedef Op_ Op;
   typedef StageBlock<Op, Tile::kChunks> Block;
+  /// wgmma reads the weights in shared memory. There, a chunk of the two row blocks of a warpgroup
+  /// is a matrix of 64 rows; otherwise the chunks of a row block follow each other.
+  static constexpr bool kDirect = Op::kFloats && Tile::kWgmma;
+  static constexpr int kDirectChunk = 2 * Op::kChunkCodes;
   static constexpr int kAlignment = 1024;  // of boxes
   static constexpr int kWeights = Tile::kChunks * Tile::kBox;
   static constexpr int kWeightBytes = Tile::kRowBlocks * Block::kBytes;
   static constexpr int kStage =
       (kWeights + kWeightBytes + kAlignment - 1) / kAlignment * kAlignment;
   static constexpr int kBarriers = 256, kMostStages = 8;
-  static constexpr int kRoom = kTileSharedBytes - Tile::kTable - kAlignment - kBarriers -
+  static constexpr int kTables = Tile::kTable + Op::kTableBytes;  // of routes, and of codes
+  static constexpr int kRoom = kTileSharedBytes - kTables - kAlignment - kBarriers -
                                Tile::kGroups * (Tile::kOut + Tile::kTeamSums);
   static constexpr int kStages = kRoom / kStage < kMostStages ? kRoom / kStage : kMostStages;
   static_assert(kStages >= 3, "a ring");
@@ -90,9 +95,15 @@ struct TileMemory {
   u32 stages, full, empty;  // addresses
   unsigned char *out, *team_sums;
 
+  /// The place of a row block in the weights of a stage.
+  __device__ static int row_block_at(int i) {
+    if (!kDirect) return i * Block::kBytes;
+    return i / 2 * Tile::kChunks * kDirectChunk + i % 2 * Op::kChunkCodes;
+  }
+
   __device__ explicit TileMemory(unsigned char* begin) {
     const u32 address = shared_address(begin);
-    stages = (address + Tile::kTable + kAlignment - 1) / kAlignment * kAlignment;
+    stages = (address + kTables + kAlignment - 1) / kAlignment * kAlignment;
     full = stages + kStages * kStage;
     empty = full + 8 * kStages;
     out = begin + (full - address) + kBarriers;

@@ -1,5 +1,6 @@
 // The sums of a tile for Hopper, in registers: a warp's weights come from shared memory, are
-// decoded, and are multiplied by wgmma or by mma.sync (hopper_gemm.cuh).
+// decoded, and are multiplied by wgmma or by mma.sync (hopper_gemm.cuh). Floats of 16 bits need no
+// decoding, and wgmma reads them in shared memory.
 #pragma once
 #include "tile_shape.cuh"
 #include "wgmma.cuh"
@@ -11,16 +12,23 @@ struct StageWeights {
   typedef typename Memory::Block Block;
   static constexpr int kChunks = Memory::Tile::kChunks;
   u32 memory;  // the address of the row block in the first stage
+  u32 rows;    // row_of_halves
   int half, lane;
   uint4 q[kChunks][Op::kPieces];
   ChunkScales<Op, 1> s[kChunks];
 
-  /// Reads chunk `kb` of a stage into place kb.
+  /// Reads chunk `kb` of a stage into place kb, unless wgmma reads it where it lies.
   __device__ void fetch(int slot, int kb) {
+    if constexpr (Memory::kDirect) return;
     const u32 stage = memory + slot * Memory::kStage;
     const int g = lane / 4;
-    UNROLL for (int i = 0; i < Op::kPieces; i++)
-        load_shared(stage + kb * Op::kChunkCodes + i * 1024 + half * 512 + lane * 16, q[kb][i]);
+    UNROLL for (int i = 0; i < Op::kPieces; i++) {
+      const u32 codes = stage + kb * Op::kChunkCodes;
+      if constexpr (Op::kFloats)
+        load_matrices(codes + (rows ^ 32 * i), q[kb][i].x, q[kb][i].y, q[kb][i].z, q[kb][i].w);
+      else
+        load_shared(codes + i * 1024 + half * 512 + lane * 16, q[kb][i]);
+    }
     const int piece = Op::kGroupsOf128 ? kb / 2 : kb;
     const u32 scales = stage + Block::kScales + piece * Op::kScaleBytes;
     const u32 zeros = stage + Block::kZeros + piece * Op::kStagedZeroBytes;
@@ -50,23 +58,18 @@ struct StageWeights {
   }
 };
 
-/// Four matrices of 8 x 8 numbers of rows of a box; a lane has the address of a row of one.
-__device__ inline void load_matrices(u32 row, int piece, u32 (&first)[2], u32 (&second)[2]) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
-               : "=r"(first[0]), "=r"(first[1]), "=r"(second[0]), "=r"(second[1])
-               : "r"(row + piece * 16)
-               : "memory");
-}
 /// Operands B of mma.m16n8k16 of two times eight rows of a box, from `row` on.
 __device__ inline void load_operands(u32 box, int row, int step, int lane, u32 (&first)[2],
                                      u32 (&second)[2]) {
   const int in_box = row + lane % 8 + lane / 16 * 8, piece = (2 * step + lane / 8 % 2) ^ (lane % 8);
-  load_matrices(box + in_box * kBoxRowBytes, piece, first, second);
+  load_matrices(box + in_box * kBoxRowBytes + piece * 16, first[0], first[1], second[0], second[1]);
 }
 /// The same of the first eight rows, of two steps.
 __device__ inline void load_operands_of_eight(u32 box, int step, int lane, u32 (&first)[2],
                                               u32 (&second)[2]) {
-  load_matrices(box + lane % 8 * kBoxRowBytes, (2 * step + lane / 8) ^ (lane % 8), first, second);
+  const int piece = (2 * step + lane / 8) ^ (lane % 8);
+  load_matrices(box + lane % 8 * kBoxRowBytes + piece * 16, first[0], first[1], second[0],
+                second[1]);
 }
 
 /// The sums of a tile, a lane's part: elements 4 i + e of column 8 i + 2 j + e % 2 of the tile's
@@ -87,6 +90,7 @@ struct TileSums {
 
   float total[Tile::kSums], part[kApart ? Tile::kSums : 1], unit[2];  // units of rows g, g + 8
   u32 a[2][4][4];
+  u32 weights_at;  // bytes from a stage to the weights of the warpgroup, if wgmma reads them there
   StageWeights<Memory> weights;
 
   __device__ float (&sums_of_chunk())[Tile::kSums] {
@@ -114,8 +118,23 @@ struct TileSums {
     multiply_sums(ratio[0], ratio[1]);
   }
 
-  /// Starts to multiply chunk `kb` of a stage by a box.
-  __device__ void multiply_by_wgmma(u32 box, int kb, bool first) {
+  /// Starts to multiply chunk `kb` of the stage that begins with `boxes` by a box.
+  __device__ void multiply_by_wgmma(u32 boxes, int kb, bool first) {
+    if constexpr (Memory::kDirect)
+      multiply_in_memory(boxes, kb, first);
+    else
+      multiply_decoded(boxes + kb * Tile::kBox, kb, first);
+  }
+  /// The same of floats, which wgmma reads in shared memory.
+  __device__ void multiply_in_memory(u32 boxes, int kb, bool first) {
+    const u64 w = wgmma_operand(boxes + weights_at + kb * Memory::kDirectChunk);
+    const u64 box = wgmma_operand(boxes + kb * Tile::kBox);
+    wgmma_fence();
+    UNROLL for (int step = 0; step < 4; step++)
+        Wgmma<Tile::kRows>::add(Number(), total, w + 2 * step, box + 2 * step, step != 0 || !first);
+    wgmma_commit();
+  }
+  __device__ void multiply_decoded(u32 box, int kb, bool first) {
     constexpr int kStepsAtOnce = kInUnits ? Op::kGroupSteps : 4;
     u32(&operand)[4][4] = a[kb % 2];
     weights.template decode<kInUnits>(kb, operand);
@@ -127,7 +146,8 @@ struct TileSums {
       wgmma_fence();
       UNROLL for (int step = begin; step < begin + kStepsAtOnce; step++) {
         const bool adds = step != 0 || kInUnits || !first;
-        Wgmma<Tile::kRows>::add(Number(), total, operand[step], operand_b(box) + 2 * step, adds);
+        Wgmma<Tile::kRows>::add(Number(), total, operand[step], wgmma_operand(box) + 2 * step,
+                                adds);
       }
       wgmma_commit();
     }

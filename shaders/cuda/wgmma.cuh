@@ -1,6 +1,6 @@
-// wgmma.mma_async with operand A in registers: 64 rows of W by COLUMNS rows of A, 16 slots. Operand
-// B is in shared memory, K-major, in rows of 128 bytes with pieces of 16 swizzled. The long lists
-// are what PTX wants.
+// wgmma.mma_async: 64 rows of W by COLUMNS rows of A, 16 slots. Operand A, the weights, is in
+// registers or in shared memory, and operand B is in shared memory: K-major, in rows of 128 bytes
+// with pieces of 16 swizzled. The long lists are what PTX wants.
 #pragma once
 #include "hopper.cuh"
 
@@ -15,8 +15,8 @@ __device__ inline void wgmma_wait() {
   asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(PENDING) : "memory");
 }
 
-/// The descriptor of operand B at an address, a multiple of 1024 but for steps of 32 bytes.
-__device__ inline u64 operand_b(u32 address) {
+/// The descriptor of an operand at an address, a multiple of 1024 but for steps of 32 bytes.
+__device__ inline u64 wgmma_operand(u32 address) {
   constexpr u64 kSwizzle128 = 1ull << 62, kEightRows = u64(1024 >> 4) << 32, kUnused = 1ull << 16;
   return u64((address & 0x3FFFF) >> 4) | kUnused | kEightRows | kSwizzle128;
 }
@@ -36,6 +36,14 @@ struct Wgmma;
         "." MARLIN_PTX_##type " {" names "}, {" a0 "," a1 "," a2 "," a3 "}, " b ", p, 1, 1, 0;\n}" \
         : __VA_ARGS__                                                                              \
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor), "r"(int(accumulates)));     \
+  }                                                                                                \
+  __device__ static void add(type, float(&d)[count], u64 weights, u64 rows, bool accumulates) {    \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " a2                                            \
+                 ", 0;\n"                                                                          \
+                 "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." MARLIN_PTX_##type         \
+                 "." MARLIN_PTX_##type " {" names "}, " a0 ", " a1 ", p, 1, 1, 0, 0;\n}"           \
+                 : __VA_ARGS__                                                                     \
+                 : "l"(weights), "l"(rows), "r"(int(accumulates)));                                \
   }
 #define MARLIN_WGMMA(columns, count, names, a0, a1, a2, a3, b, to, ...)               \
   template <>                                                                         \

@@ -19,7 +19,8 @@ using namespace metal_marlin;
 inline constexpr std::string_view kProducts =
                                       "gemv_u4_f16_m8 gemv_u4_f16_m8_s1z0g5 gemv_u4_f16_m8_s1z0g7 ring_u4_f16_m8_s1z0g7 "
                                       "wgmma_u4_f16_m64_n256_s1z0g7 mma_u4_f16_m16_n128_s1z0g5 "
-                                      "mma_u4_f16_m16_n128_s1z3g5 ",
+                                      "mma_u4_f16_m16_n128_s1z3g5 expand_u4_f16_n32_s1z0g5 expand_u4_f16_n32_s1z3g5 ",
+                                  kHalves = "wgmma_f16_f16_m128_n256_s0z0g7 ",
                                   kRest = "gather_b2 finish group_sums_f16 ";
 
 class CudaDevice : public testing::Test {
@@ -35,7 +36,8 @@ class CudaDevice : public testing::Test {
     *driver = {};
     options.driver = MARLIN_FAKE_DRIVER;
     modules[0] = {"u4_f16", std::as_bytes(std::span(kProducts))};
-    modules[1] = {"helpers", std::as_bytes(std::span(kRest))};
+    modules[1] = {"f16_f16", std::as_bytes(std::span(kHalves))};
+    modules[2] = {"helpers", std::as_bytes(std::span(kRest))};
     options.kernels = {modules, 13000};
   }
   /// Whatever a test did: everything was given back, every call had the right context, and none is left current.
@@ -54,7 +56,7 @@ class CudaDevice : public testing::Test {
   std::string why_not() { return cuda::describe(options).status().message(); }
 
   fake_cuda::State* driver = nullptr;
-  cuda::KernelModule modules[2];
+  cuda::KernelModule modules[3];
   cuda::DeviceOptions options;
 };
 

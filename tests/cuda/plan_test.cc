@@ -2,79 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
 
-#include "backends/cuda/policy.h"
-#include "backends/gpu/choice.h"
-#include "backends/gpu/pack.h"
-#include "backends/gpu/plan.h"
-#include "must.h"
+#include "plan_of_model.h"
 
 namespace {
 
-using namespace metal_marlin;
-
-/// Weights that are not there, but for what a plan asks of them.
-struct Model {
-  Model(marlin_format format, int64_t group, ScaleType scale, int64_t n, int64_t k) {
-    meta.format = format;
-    meta.n = n;
-    meta.k = k;
-    meta.group_size = group;
-    meta.groups = k / group;
-    meta.scale_type = scale;
-  }
-  WeightMeta meta;
-  bool steady = false;  ///< the scales, float32
-};
-
-class CudaPlan : public testing::Test {
- protected:
-  CudaPlan() {
-    hopper.tensor = hopper.matrix = hopper.bfloat = true;
-    hopper.multiprocessors = 132;
-  }
-  /// The plan of m rows of A.
-  gpu::GemmPlan plan(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
-    return must(try_plan(model, m, dtype));
-  }
-  Result<gpu::GemmPlan> try_plan(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
-    std::optional<Result<gpu::GemmPlan>> made;
-    with_problem(model, m, dtype, [&](const GemmProblem& problem) {
-      codes = gpu::weights_of(problem).layout.codes;
-      const gpu::KernelHealth health;
-      made = gpu::plan_gemm(problem, m, {hopper, health, cuda::policy(), {}});
-    });
-    return std::move(*made);
-  }
-  /// Calls `use` with the product of m rows of A.
-  template <class Use>
-  void with_problem(const Model& model, int64_t m, marlin_dtype dtype, const Use& use) {
-    auto packed = gpu::plan_packing(model.meta, gpu::Exponents::bytes, cuda::policy().order);
-    EXPECT_TRUE(packed.ok()) << packed.status().message();
-    gpu::RowBlockLayout layout = packed.value().layout;
-    layout.steady_scales = model.steady;
-    const gpu::GpuWeights weights(model.meta, layout, {}, {}, 0);
-    GemmProblem problem;
-    problem.weights = &weights;
-    problem.a = {nullptr, m, model.meta.k, model.meta.k, dtype};
-    problem.c = {nullptr, m, model.meta.n, model.meta.n, dtype};
-    problem.compute = compute;
-    use(problem);
-  }
-  std::string name(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
-    const gpu::GemmPlan made = plan(model, m, dtype);
-    return std::string(made.kernel->name(codes, made.activation));
-  }
-
-  device::Capabilities hopper;
-  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
-  gpu::KernelCodes codes{};
-  const Model mxfp4{MARLIN_MXFP4, 32, ScaleType::e8m0, 11776, 4096}, int4{MARLIN_INT4, 128, ScaleType::f16, 11776, 4096};
-};
+using namespace cuda_test;
 
 TEST_F(CudaPlan, GivesFewRowsARingAndManyRowsTiles) {
   EXPECT_EQ(name(mxfp4, 1), "ring_fp4_bf16_m8");
@@ -124,7 +60,8 @@ TEST_F(CudaPlan, EstimatesEveryTileThatServes) {
     });
   // And of those that round: FP4 has none, 64 slots with zeros and bytes have no 256 rows, and bytes none of 16.
   constexpr int kRounding = 3 * 7 + 3 * 5;
-  EXPECT_EQ(tiles, 4 * 7 + 5 + 2 * 4 + kRounding);
+  constexpr int kExpanding = 6 * 3;  // of all models but the one of FP4
+  EXPECT_EQ(tiles, 4 * 7 + 5 + 2 * 4 + kRounding + kExpanding);
 }
 
 TEST_F(CudaPlan, GivesFormsThatHaveNoKernelOfTheirOwnAGeneralOne) {
@@ -274,8 +211,19 @@ TEST_F(CudaPlan, KeepsOneKernelForRowInvariantProducts) {
 TEST_F(CudaPlan, RunsNoMoreGroupsThanTheDeviceHasRoomFor) {
   EXPECT_EQ(plan(mxfp4, 1).grid(1, 11776), (device::Size3{132, 1, 1}));
   EXPECT_EQ(plan(mxfp4, 2048).grid(2048, 11776), (device::Size3{132, 1, 1}));
-  const Model small(MARLIN_MXFP4, 32, ScaleType::e8m0, 64, 512);
-  EXPECT_EQ(plan(small, 16).grid(16, 64), (device::Size3{2, 1, 1}));  // parts of 256 slots
+  const Model small(MARLIN_MXFP4, 32, ScaleType::e8m0, 64, 2048);
+  EXPECT_EQ(plan(small, 16).grid(16, 64), (device::Size3{8, 1, 1}));  // parts of 256 slots
+}
+
+/// Joining sums takes time, so that tiles are shared only where this saves more.
+TEST_F(CudaPlan, SharesNoTilesWhereThatGainsNothing) {
+  const Model little(MARLIN_MXFP4, 32, ScaleType::e8m0, 64, 512), square(MARLIN_INT4, 128, ScaleType::f16, 4096, 4096);
+  EXPECT_EQ(plan(little, 16).grid(16, 64), (device::Size3{1, 1, 1}));
+  const gpu::GemmPlan whole = plan(square, 512);
+  EXPECT_EQ(whole.kernel->rows, 128);
+  EXPECT_EQ(whole.grid(512, 4096), (device::Size3{128, 1, 1}));  // 64 tiles of two groups
+  EXPECT_EQ(plan(square, 1024).grid(1024, 4096).x % 128, 0u);
+  EXPECT_EQ(plan(int4, 512).grid(512, 11776), (device::Size3{132, 1, 1}));
 }
 
 /// Threadgroups that make a tile together are launched together.

@@ -16,16 +16,30 @@ constexpr bool general_kernels(KernelCodes codes, ActivationKind activation) {
   if (codes == KernelCodes::planes || codes == KernelCodes::floats) return false;
   return activation != ActivationKind::i8 || !(codes == KernelCodes::e4m3 || gpu::is_real(codes));
 }
+constexpr bool looked_up_kernels(KernelCodes codes, ActivationKind activation) {
+  return gpu::are_halves(activation) && codes == KernelCodes::lut4;
+}
 constexpr bool w16_kernels(KernelCodes codes, ActivationKind activation) {
-  return gpu::are_halves(activation) &&
-         (codes == KernelCodes::u4 || codes == KernelCodes::i8 || codes == KernelCodes::e4m3);
+  return looked_up_kernels(codes, activation) ||
+         (gpu::are_halves(activation) &&
+          (codes == KernelCodes::u4 || codes == KernelCodes::i8 || codes == KernelCodes::e4m3));
+}
+/// Dense weights that are no floats of 16 bits yet; of FP4, tiles for bfloat16 activations leave
+/// nothing to gain.
+constexpr bool expanded_kernels(KernelCodes codes, ActivationKind activation) {
+  const bool f16 = activation == ActivationKind::f16;
+  if (codes == KernelCodes::fp4) return f16;
+  if (gpu::holds_halves(codes))
+    return f16 == (codes == KernelCodes::bf16) && gpu::are_halves(activation);
+  return gpu::are_halves(activation) && (gpu::are_bytes(codes) || codes == KernelCodes::u4 ||
+                                         codes == KernelCodes::lut4 || codes == KernelCodes::f32);
 }
 /// Floats of 16 bits are multiplied by their like as they are.
 constexpr bool tile_kernels(KernelCodes codes, ActivationKind activation) {
   if (codes == KernelCodes::f16) return activation == ActivationKind::f16;
   if (codes == KernelCodes::bf16) return activation == ActivationKind::bf16;
-  return w16_kernels(codes, activation) ||
-         (codes == KernelCodes::fp4 && gpu::are_halves(activation));
+  return gpu::are_halves(activation) && (codes == KernelCodes::fp4 || codes == KernelCodes::u4 ||
+                                         codes == KernelCodes::i8 || codes == KernelCodes::e4m3);
 }
 constexpr bool ring_kernels(KernelCodes codes, ActivationKind activation) {
   const bool sparse = codes == KernelCodes::fp4_sparse || codes == KernelCodes::u4_sparse;
@@ -124,6 +138,7 @@ const Form* find_form(KernelCodes codes, uint32_t scale, uint32_t zero, uint32_t
     MARLIN_FORMS_OF(u4)
     MARLIN_FORMS_OF(i8)
     MARLIN_FORMS_OF(e4m3)
+    MARLIN_FORMS_OF(lut4)
     MARLIN_FORMS_OF(f16)
     MARLIN_FORMS_OF(bf16)
     MARLIN_FORMS_OF(fp4_sparse)

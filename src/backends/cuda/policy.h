@@ -6,7 +6,7 @@
 namespace metal_marlin::cuda {
 
 /// The tiles of Hopper that a form of weights has (shaders/common/cuda_parameters.h).
-enum class FormTiles : uint8_t { none, mma, wgmma };
+enum class FormTiles : uint8_t { rounded, none, mma, wgmma };
 /// The function constants that a form fixes.
 struct Form {
   uint32_t scale, zero, shift;

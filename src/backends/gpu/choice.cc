@@ -62,13 +62,35 @@ ChunkKind chunk_kind(const RowBlockLayout& layout) {
   return layout.slot_group == 64 ? ChunkKind::u4_64 : ChunkKind::u4_32;
 }
 
+/// Blocks of threadgroups that make a tile together, of those that the device runs at once.
+int64_t blocks_of(const ProductKernel& kernel, const device::Capabilities& device) {
+  return std::max<int64_t>(device.multiprocessors / kernel.groups_of_tile, 1);
+}
+int64_t chunk_ns_of(const ProductKernel& kernel, const RowBlockLayout& layout) {
+  const ChunkKind kind = kernel.expands() ? ChunkKind::halves : chunk_kind(layout);
+  return kernel.chunk_ns[static_cast<size_t>(kind)];
+}
+/// The time of joining the sums of tiles that blocks share.
+int64_t join_ns(const ProductKernel& kernel, int64_t tiles, int64_t blocks) {
+  constexpr int64_t kJoin = 2400, kJoinRow = 13, kSharerRow = 5;
+  if (tiles % blocks == 0) return 0;
+  const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
+  return kJoin + kernel.rows * (kJoinRow + kSharerRow * sharers);
+}
+
 /// Whether a kernel adds in the order that a product asks for.
 bool serves_order(const ProductKernel& kernel, const GemmProblem& problem) {
   return kernel.row_invariant || !problem.row_invariant;
 }
 
 /// Whether a kernel gives a product the weights that it asks for. (Those of W16 may be rounded.)
+/// All experts as floats would take too much memory, and blocks look up the codes of one codebook.
 bool serves_weights(const ProductKernel& kernel, const GemmProblem& problem) {
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  if (problem.routing.present() &&
+      (kernel.expands() || (kernel.rounds && layout.codes == KernelCodes::lut4)))
+    return false;
+  if (kernel.expands() && layout.halves_bytes() > kMostExpandedBytes) return false;
   return !kernel.rounds || problem.compute == MARLIN_COMPUTE_W16;
 }
 
@@ -141,7 +163,10 @@ ActivationKind activation_of(const GemmProblem& problem) {
 int64_t size_of_choice(const GemmProblem& problem, int64_t size) {
   constexpr int64_t kExact = 8;
   size = std::max<int64_t>(size, 1);
-  if (!problem.routing.present() || size <= kExact) return size;
+  const bool steps = problem.routing.present()
+                         ? size > kExact
+                         : problem.compute == MARLIN_COMPUTE_W16 && size > kMostTileEdges;
+  if (!steps) return size;
   const auto step = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(size)) / 4);
   return ceil_div(size, step) * step;
 }
@@ -155,26 +180,40 @@ int64_t expected_tiles(const ProductKernel& kernel, const GemmProblem& problem, 
   return columns * std::max<int64_t>(1, std::llround(items));
 }
 
+int64_t groups_of_whole_tiles(const ProductKernel& kernel, const RowBlockLayout& layout,
+                              int64_t tiles, const device::Capabilities& device) {
+  const int64_t blocks =
+      std::min(blocks_of(kernel, device), tiles * ceil_div(layout.slots, kLeastSharedSlots));
+  const int64_t rounds = ceil_div(tiles, blocks);
+  if (tiles % rounds != 0) return 0;
+  const int64_t chunks = ceil_div(layout.slots, kMmaSlots);
+  const int64_t longer = rounds * chunks - ceil_div(tiles * chunks, blocks);
+  const bool pays = longer * chunk_ns_of(kernel, layout) < join_ns(kernel, tiles, blocks);
+  return pays ? tiles / rounds : 0;
+}
+
 // To start, the part of a threadgroup, results, and joining sums. Fitted to 1539 products on one
 // H100, 2026-11-27, each by every tile that is near the fastest one: 5 % off in the mean.
 int64_t estimated_ns(const ProductKernel& kernel, const GemmProblem& problem, int64_t size,
                      const device::Capabilities& device) {
-  constexpr int64_t kStart = 3500, kOutputRow = 8, kJoin = 2400, kJoinRow = 13, kSharerRow = 5;
+  constexpr int64_t kStart = 3500, kOutputRow = 8;
   // Of additive zeros: adding up A, and picoseconds of a group and row of A.
   constexpr int64_t kGroupSums = 3200, kGroupRowPs = 610;
+  constexpr int64_t kExpandedBytesPerNs = 2900;  // on one H200
   const RowBlockLayout& layout = weights_of(problem).layout;
   const int64_t tiles = expected_tiles(kernel, problem, size);
-  const int64_t blocks = std::max<int64_t>(device.multiprocessors / kernel.groups_of_tile, 1);
-  const int64_t chunks = ceil_div(tiles * ceil_div(layout.slots, kMmaSlots), blocks);
-  const int64_t chunk_ns = kernel.chunk_ns[static_cast<size_t>(chunk_kind(layout))];
+  const int64_t blocks = blocks_of(kernel, device), rounds = ceil_div(tiles, blocks);
+  const bool whole =
+      !problem.routing.present() && groups_of_whole_tiles(kernel, layout, tiles, device) != 0;
+  const int64_t of_tile = ceil_div(layout.slots, kMmaSlots);
+  const int64_t chunks = whole ? rounds * of_tile : ceil_div(tiles * of_tile, blocks);
   int64_t zeros = 0;
   if (layout.zero_kind == ZeroKind::additive && !kernel.rounds)
     zeros = kGroupSums + chunks * kernel.rows * kMmaSlots / layout.slot_group * kGroupRowPs / 1000;
-  const int64_t sharers = tiles < blocks ? ceil_div(blocks, tiles) : 2;
-  const int64_t join =
-      tiles % blocks == 0 ? 0 : kJoin + kernel.rows * (kJoinRow + kSharerRow * sharers);
-  return kStart + chunks * chunk_ns + zeros + ceil_div(tiles, blocks) * kernel.rows * kOutputRow +
-         join;
+  const int64_t expanding =
+      kernel.expands() ? kStart + layout.halves_bytes() / kExpandedBytesPerNs : 0;
+  return kStart + expanding + chunks * chunk_ns_of(kernel, layout) + zeros +
+         rounds * kernel.rows * kOutputRow + (whole ? 0 : join_ns(kernel, tiles, blocks));
 }
 
 Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, int64_t size,
@@ -213,10 +252,11 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   const bool few = best->has_ring() || (routed && size < kLeastTiledTokens);
   if (distance_of(best) != 0 || (few && !best->shares_tiles())) return best;
   const auto ns = [&](const ProductKernel* kernel) {
-    return kernel->shares_tiles() ? estimated_ns(*kernel, problem, size, rules.device) : INT64_MAX;
+    const bool pays = kernel->shares_tiles() && (!kernel->expands() || m >= kernel->m_min);
+    return pays ? estimated_ns(*kernel, problem, size, rules.device) : INT64_MAX;
   };
   const auto fastest = std::ranges::min_element(usable, {}, ns);
-  return (*fastest)->shares_tiles() ? *fastest : best;
+  return ns(*fastest) != INT64_MAX ? *fastest : best;
 }
 
 }  // namespace metal_marlin::gpu

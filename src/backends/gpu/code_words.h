@@ -43,6 +43,13 @@ inline uint32_t nibbles(const uint8_t* codes) {
   for (int t = 0; t < 4; ++t) half |= static_cast<uint32_t>(codes[t] & 15) << 4 * t;
   return half;
 }
+/// The eight codes (t, p) of a unit in CUDA's order, of a codebook: byte t has both of step t.
+inline uint32_t pairs_word(const uint8_t* codes) {
+  uint32_t word = 0;
+  for (int e = 0; e < kUnitSlots; ++e)
+    word |= static_cast<uint32_t>(codes[e] & 15) << (8 * (e % 4) + 4 * (e / 4));
+  return word;
+}
 /// Adds `width` bits, from bit `from` on, of the codes of unit w to the words of their plane.
 inline void add_to_plane(const uint8_t* codes, int w, int from, int width, uint32_t* plane) {
   for (int e = 0; e < kUnitSlots; ++e) {

@@ -83,7 +83,7 @@ int64_t launches(const GemmPlan& plan, const GemmProblem& problem) {
   const int64_t prepares = plan.prepared && !plan.gathers
                                ? ceil_div(std::max<int64_t>(problem.a.rows, 1), plan.prepare_block)
                                : 0;
-  return ceil_div(rows, plan.m_block) * of_block + prepares;
+  return ceil_div(rows, plan.m_block) * of_block + prepares + int64_t{plan.kernel->expands()};
 }
 
 }  // namespace
@@ -120,6 +120,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   const char* rounding = "";
   if (problem.compute == MARLIN_COMPUTE_W16) rounding = ", not rounded: that gains nothing here";
   if (kernel.rounds) rounding = ", rounded to 16 bits";
+  if (kernel.expands()) rounding = ", rounded to 16 bits by a launch of its own";
   append(text, "weights: %s%s\n", layout.sparse() ? "2:4 sparse" : "dense", rounding);
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", layout.slot_group);

@@ -31,6 +31,7 @@ std::vector<Variant> variants(const GemmProblem& problem, const GemmPlan& plan) 
   std::vector<Variant> all;
   if (plan.partial) all.push_back(finish_variant(problem));
   if (plan.routes == Routes::before) all.push_back(route_variant(problem));
+  if (plan.kernel->expands()) all.push_back(expand_variant(problem, plan));
   for (const bool aligned : {true, false}) {
     if (!may_be(aligned, problem)) continue;
     if (plan.dispatches(plan.prepared)) all.push_back(prepare_variant(problem, plan, aligned));
@@ -61,6 +62,7 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
   args.team_shift = plan.team_shift;
   args.lda = plan.prepared ? layout.slots : operands.a.stride;
   args.ldc = operands.c.stride;
+  args.expanded = plan.kernel->expands() ? 1 : 0;
   if (!problem.routing.present()) return args;
   args.items = static_cast<marlin_int>(plan.items);
   args.top_k = static_cast<marlin_int>(problem.routing.ids.cols);
@@ -126,7 +128,7 @@ bool GemmCall::share_activations(const Product& one, const Product& other) {
 
 Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
                      const ProductOperands& operands) {
-  Product product{&problem, plan, operands, nullptr, nullptr, nullptr, nullptr, nullptr};
+  Product product{.problem = &problem, .plan = plan, .operands = operands};
   const bool aligned = is_aligned(problem, operands.a);
   const auto area = [&](uint64_t bytes) {
     const uint64_t at = scratch_;
@@ -148,6 +150,10 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
   product.shared_at = area(plan.shared_bytes);
   product.routes_at = area(plan.route_bytes);
   product.group_sums_at = area(plan.group_sum_bytes);
+  product.expanded_at = area(plan.expanded_bytes);
+  if (plan.kernel->expands()) {
+    MARLIN_ASSIGN(product.expand, kernels_.get(expand_variant(problem, plan)));
+  }
   if (plan.dispatches(plan.sums_groups)) {
     MARLIN_ASSIGN(product.sum_groups, kernels_.get(group_sums_variant(problem, plan, aligned)));
   }
@@ -299,6 +305,22 @@ Status GemmCall::record_group_sums(const Target& to, const Product& product, Row
       "metal-marlin: sum A over groups");
 }
 
+/// Makes floats of 16 bits of the weights.
+Status GemmCall::record_expand(const Target& to, const Product& product, Rows rows) {
+  constexpr uint32_t kWarps = 8;
+  const GpuWeights& weights = weights_of(*product.problem);
+  Bindings bindings;
+  bind_weights(bindings, weights);
+  bindings.buffer(MARLIN_BUFFER_EXPANDED, to.scratch.at(product.expanded_at))
+      .value(MARLIN_BUFFER_ARGS,
+             product_args(*product.problem, product.plan, product.operands, rows.count));
+  const int64_t chunks = weights.layout.slots / kMmaSlots;
+  const device::Size3 grid{static_cast<uint32_t>(ceil_div(chunks, int64_t{kWarps} * kExpandChunks)),
+                           static_cast<uint32_t>(weights.layout.row_blocks()), 1};
+  return to.stream.dispatch(product.expand, bindings, grid, kWarps * kLanes,
+                            "metal-marlin: expand weights");
+}
+
 Status GemmCall::record_multiply(const Target& to, const Product& product, Rows rows) {
   const GemmProblem& problem = *product.problem;
   const GemmPlan& plan = product.plan;
@@ -307,7 +329,10 @@ Status GemmCall::record_multiply(const Target& to, const Product& product, Rows 
   const ProductArgs args = product_args(problem, plan, product.operands, rows.count);
   MARLIN_RETURN_IF_ERROR(to.stream.make_room(slow_seconds(problem, rows.count)));
   Bindings bindings;
-  bind_weights(bindings, weights);
+  if (plan.kernel->expands())
+    bindings.buffer(MARLIN_BUFFER_CODES, to.scratch.at(product.expanded_at));
+  else
+    bind_weights(bindings, weights);
   if (!plan.partial && layout.row_factor != kRowFactorNone)
     bindings.buffer(MARLIN_BUFFER_ROWS, weights.part(layout.factors_at));
   bindings.buffer(MARLIN_BUFFER_A, activations_of(to, product, rows));
@@ -382,6 +407,11 @@ Status GemmCall::record_step(const Target& to, int64_t round, bool (*does)(const
 /// some have more.
 Result<bool> GemmCall::record_round(const Target& to, int64_t round) const {
   bool recorded = false;
+  for (const Product& product : products_) {
+    if (round != 0 || !product.plan.kernel->expands()) continue;
+    MARLIN_RETURN_IF_ERROR(record_expand(to, product, {0, product.problem->a.rows}));
+    recorded = true;
+  }
   for (const Product& product : products_) {
     if (round != 0 || !product.prepares || product.plan.gathers) continue;
     const int64_t all = product.problem->a.rows, most = product.plan.prepare_block;

@@ -27,9 +27,9 @@ device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t r
 
 /// Independent products that are recorded together:
 ///
-///   quantize or gather A, sort the routed rows of experts | barrier | gather A for each expert |
-///   barrier | add up A over groups | barrier | multiply | barrier | finish | barrier | the next
-///   block of rows | ...
+///   expand weights, quantize or gather A, sort the routed rows of experts | barrier | gather A for
+///   each expert | barrier | add up A over groups | barrier | multiply | barrier | finish | barrier
+///   | the next block of rows | ...
 ///
 /// Steps and barriers that no product needs are left out. Products that share an A in the same form
 /// prepare it once.
@@ -57,10 +57,11 @@ class GemmCall {
     const GemmProblem* problem;
     GemmPlan plan;
     ProductOperands operands;
-    device::KernelRef prepare, multiply, finish, route, sum_groups;
+    device::KernelRef prepare = nullptr, expand = nullptr, multiply = nullptr, finish = nullptr,
+                      route = nullptr, sum_groups = nullptr;
     // In scratch:
     uint64_t activations_at = 0, scales_at = 0, partials_at = 0, shared_at = 0, routes_at = 0;
-    uint64_t group_sums_at = 0;
+    uint64_t group_sums_at = 0, expanded_at = 0;
     bool prepares = false;  // itself, and not through another product
   };
   /// Some rows of A or, of experts, routed rows of whole tokens.
@@ -86,6 +87,7 @@ class GemmCall {
   static Status record_prepare(const Target& to, const Product& product, Rows rows);
   static Status record_route(const Target& to, const Product& product, Rows rows);
   static Status record_group_sums(const Target& to, const Product& product, Rows rows);
+  static Status record_expand(const Target& to, const Product& product, Rows rows);
   static Status record_multiply(const Target& to, const Product& product, Rows rows);
   static Status record_finish(const Target& to, const Product& product, Rows rows);
   Status record_step(const Target& to, int64_t round, bool (*does)(const GemmPlan& plan),

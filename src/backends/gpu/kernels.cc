@@ -79,6 +79,12 @@ HelperKernel group_sums_kernel(marlin_dtype dtype) {
   return {dtype == MARLIN_F16 ? "group_sums_f16" : "group_sums_bf16", 8};
 }
 
+std::string_view expand_kernel(KernelCodes codes, ActivationKind activation) {
+  constexpr auto kHalves = [](KernelCodes, ActivationKind kind) { return are_halves(kind); };
+  static constexpr KernelNames kNames("expand_*_n32", kHalves);
+  return kNames.of(codes, activation);
+}
+
 HelperKernel finish_kernel() { return {"finish", 1}; }
 
 std::string_view route_kernel() { return "route"; }

@@ -101,7 +101,10 @@ struct ProductKernel {
   bool (*serves)(const ProductKernel& kernel, const RowBlockLayout& layout,
                  ActivationKind activation) = nullptr;
   SortedRows (*sorts)(const RowBlockLayout& layout) = nullptr;  ///< null: none
-  bool rounds = false;    ///< weights to 16 bits, and serves MARLIN_COMPUTE_W16 alone
+  bool rounds = false;  ///< weights to 16 bits, and serves MARLIN_COMPUTE_W16 alone
+  /// `expand` makes floats of 16 bits of the weights first, and these kernels multiply them: by
+  /// float16 and by bfloat16 activations. "": weights are read as they are.
+  std::string_view halves_by_f16 = "", halves_by_bf16 = "";
   uint32_t features = 0;  ///< of KernelFeature, all needed
   Schedule schedule = Schedule::one_tile;
   /// It serves row-invariant products: all such kernels of a policy add the products of an element
@@ -123,6 +126,7 @@ struct ProductKernel {
 
   constexpr bool has_ring() const { return schedule == Schedule::ring; }
   constexpr bool shares_tiles() const { return schedule == Schedule::shared_tiles; }
+  constexpr bool expands() const { return !halves_by_f16.empty(); }
   SortedRows sorts_of(const RowBlockLayout& layout) const {
     return sorts == nullptr ? SortedRows::none : sorts(layout);
   }
@@ -132,6 +136,11 @@ struct ProductKernel {
   }
   std::string_view name(KernelCodes codes, ActivationKind activation) const {
     return names.of(codes, activation);
+  }
+  /// The name of the kernel that multiplies.
+  std::string_view multiplies(KernelCodes codes, ActivationKind activation) const {
+    if (!expands()) return name(codes, activation);
+    return activation == ActivationKind::f16 ? halves_by_f16 : halves_by_bf16;
   }
   bool takes(ActivationKind activation, const RowBlockLayout& layout) const {
     return compiled_for(layout.codes, activation) &&
@@ -155,12 +164,15 @@ constexpr bool makes_row_blocks(const ProductKernel& row) {
 }
 constexpr bool shares_tiles_that_fit(const ProductKernel& row) {
   const bool has_times = std::ranges::count(row.chunk_ns, 0) < kChunkKinds;
-  if (!row.shares_tiles()) return !has_times && !row.rounds && row.groups_of_tile == 1;
+  if (!row.shares_tiles()) return !has_times && row.groups_of_tile == 1;
   return has_times && row.rows % kLeastTileRows == 0 &&
          row.rows * row.columns <= kLargestSharedTile * row.groups_of_tile;
 }
 constexpr bool keeps_activations_in_rings(const ProductKernel& row) {
   return row.has_ring() == (row.activation_bytes != 0);
+}
+constexpr bool expands_what_it_rounds(const ProductKernel& row) {
+  return !row.expands() || (row.rounds && row.shares_tiles() && !row.halves_by_bf16.empty());
 }
 /// Shared tiles add in the order of the parts of K that threadgroups happen to have.
 constexpr bool keeps_one_order(const ProductKernel& row) {
@@ -175,6 +187,7 @@ consteval std::span<const ProductKernel> checked_rows() {
   static_assert(std::ranges::all_of(kRows, makes_row_blocks));
   static_assert(std::ranges::all_of(kRows, shares_tiles_that_fit));
   static_assert(std::ranges::all_of(kRows, keeps_activations_in_rings));
+  static_assert(std::ranges::all_of(kRows, expands_what_it_rounds));
   static_assert(std::ranges::all_of(kRows, keeps_one_order));
   return kRows;
 }
@@ -209,6 +222,8 @@ HelperKernel round_kernel(marlin_dtype from);
 HelperKernel gather_kernel(marlin_dtype dtype);
 /// The kernel that adds up A over groups of K, in a GPU whose tiles take additive zeros so.
 HelperKernel group_sums_kernel(marlin_dtype dtype);
+/// The kernel that makes floats of 16 bits, those of the activations, of dense weights.
+std::string_view expand_kernel(KernelCodes codes, ActivationKind activation);
 HelperKernel finish_kernel();
 /// The kernel that sorts the routed rows of experts, in one threadgroup.
 std::string_view route_kernel();

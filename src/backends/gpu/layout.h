@@ -87,6 +87,19 @@ struct RowBlockLayout {
 
   bool operator==(const RowBlockLayout&) const = default;
   int64_t row_blocks() const { return ceil_div(n, kRowBlock); }
+  /// The bytes of the codes as floats of 16 bits.
+  int64_t halves_bytes() const { return row_blocks() * kRowBlock * slots * 2; }
+  /// What `expand` makes of the codes, scales and zeros. The other parts stay where they are.
+  RowBlockLayout as_halves(KernelCodes halves) const {
+    RowBlockLayout of = *this;
+    of.codes = halves;
+    of.code_bits = 16;
+    of.code_form = kFormOwn;
+    of.slot_group = kBlockSlots;
+    of.scale_type = ScaleType::f32;  // which no kernel reads
+    of.zero_kind = ZeroKind::none;
+    return of;
+  }
   bool sparse() const {
     return codes == KernelCodes::fp4_sparse || codes == KernelCodes::u4_sparse;
   }

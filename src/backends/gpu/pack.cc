@@ -302,6 +302,7 @@ class RowBlockPacker {
   }
   uint32_t mma_word_of(const uint8_t* unit) const {
     const bool fp4 = layout_.codes == KernelCodes::fp4 || layout_.codes == KernelCodes::fp4_sparse;
+    if (layout_.codes == KernelCodes::lut4) return pairs_word(unit);
     return fp4 ? fp4_mma_word(unit) : nibbles(unit) | nibbles(unit + 4) << 16;
   }
 

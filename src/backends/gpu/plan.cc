@@ -17,8 +17,6 @@ namespace {
 /// A part of K shorter than this many blocks does not pay for its partial sums.
 constexpr int64_t kLeastSplitBlocks = 8;
 constexpr int64_t kMostSplits = 8;
-/// Above this many rows, the choice among kernels that share tiles no longer changes.
-constexpr int64_t kMostTileEdges = 1024;
 /// Scratch for partial sums stays below this for any M: rows are multiplied a block at a time.
 constexpr int64_t kPartialBudget = 64 << 20;
 /// The same of kernels that share tiles, whose devices have tens of GB: a product of experts is one
@@ -115,8 +113,9 @@ int64_t groups_in_turn(const GemmPlan& plan, const RowBlockLayout& layout,
   if (!kernel.shares_tiles()) return 0;
   const int64_t shares = ceil_div(layout.slots, kLeastSharedSlots);
   const int64_t makers = std::max<int64_t>(at_once / kernel.groups_of_tile, 1);
-  return std::min(tile_count(kernel, plan.m_block, layout.n) * shares, makers) *
-         kernel.groups_of_tile;
+  const int64_t tiles = tile_count(kernel, plan.m_block, layout.n);
+  const int64_t whole = plan.items == 0 ? groups_of_whole_tiles(kernel, layout, tiles, device) : 0;
+  return (whole != 0 ? whole : std::min(tiles * shares, makers)) * kernel.groups_of_tile;
 }
 
 /// How many warps share a row block, as a logarithm: so that the threadgroup with the most to do
@@ -234,6 +233,7 @@ Status add_scratch(GemmPlan& plan, const GemmProblem& problem, int64_t prepared_
     plan.shared_bytes = area(Checked(device.multiprocessors) * (kLargestSharedTile * 4));
   if (plan.routes != Routes::none)
     plan.route_bytes = area((Checked(plan.items + 1) * int{kRouteItem} + m_block * 3) * 4);
+  if (plan.kernel->expands()) plan.expanded_bytes = area(Checked(layout.halves_bytes()));
   if (plan.sums_groups)  // two numbers each
     plan.group_sum_bytes =
         area((m_block + kSumsAtOnce) * (slots_of_sums(layout) / layout.slot_group) * 8);
@@ -375,6 +375,10 @@ Result<std::vector<int64_t>> plan_breakpoints(const GemmProblem& problem, int64_
   if (std::ranges::any_of(rules.policy.kernels, &ProductKernel::shares_tiles))
     for (int64_t m = kLeastTileRows; m <= std::min(max_m, kMostTileEdges); m += kLeastTileRows)
       edges.push_back(m);
+  if (problem.compute == MARLIN_COMPUTE_W16 &&
+      std::ranges::any_of(rules.policy.kernels, &ProductKernel::expands))
+    for (int64_t m = kMostTileEdges; m < max_m; m = size_of_choice(problem, m + 1))
+      edges.insert(edges.end(), {m, m + 1});
   for (const ProductKernel& kernel : rules.policy.kernels)
     for (const int64_t m : {kernel.m_min - 1, kernel.m_min, kernel.m_max, kernel.m_max + 1})
       if (m >= 1 && m <= max_m) edges.push_back(m);

@@ -104,10 +104,10 @@ struct GemmPlan {
   int64_t items = 0;          ///< of experts: the most tiles of rows of one dispatch
   // Scratch, each a multiple of kScratchAlign.
   uint64_t activation_bytes = 0, activation_scale_bytes = 0, partial_bytes = 0, shared_bytes = 0;
-  uint64_t route_bytes = 0, group_sum_bytes = 0;
+  uint64_t route_bytes = 0, group_sum_bytes = 0, expanded_bytes = 0;
   uint64_t scratch_bytes() const {
     return activation_bytes + activation_scale_bytes + partial_bytes + shared_bytes + route_bytes +
-           group_sum_bytes;
+           group_sum_bytes + expanded_bytes;
   }
   /// Whether a step that comes before the product has dispatches of its own.
   bool dispatches(bool step) const { return step && routes != Routes::in_launch; }

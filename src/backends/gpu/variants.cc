@@ -8,13 +8,18 @@ uint32_t routing_of(const GemmProblem& problem) {
   return problem.routing.scales.present() ? kRoutingSums : kRoutingRows;
 }
 
+/// What weights are expanded to.
+KernelCodes halves_of(const GemmPlan& plan) {
+  return plan.activation == ActivationKind::f16 ? KernelCodes::f16 : KernelCodes::bf16;
+}
+
 }  // namespace
 
 Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
   const RowBlockLayout& layout = weights_of(problem).layout;
   const bool whole = !plan.partial;  // else `finish` does the rest
-  Variant v(plan.kernel->name(layout.codes, plan.activation));
-  v.set_decoder(layout)
+  Variant v(plan.kernel->multiplies(layout.codes, plan.activation));
+  v.set_decoder(plan.kernel->expands() ? layout.as_halves(halves_of(plan)) : layout)
       .set(MARLIN_CONSTANT_ROW_FACTOR, whole ? layout.row_factor : kRowFactorNone)
       .set(MARLIN_CONSTANT_ALIGNED, plan.prepared || aligned)
       .set(MARLIN_CONSTANT_RAGGED, !plan.prepared && layout.k < layout.slots)
@@ -32,6 +37,13 @@ Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool 
   if (problem.routing.scales.present() && plan.routes != Routes::before)
     v.set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.routing.scales.dtype));
   if (plan.routes == Routes::in_launch) v.set(MARLIN_CONSTANT_SLOT_TO_K, layout.permuted);
+  return v;
+}
+
+Variant expand_variant(const GemmProblem& problem, const GemmPlan& plan) {
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  Variant v(expand_kernel(layout.codes, plan.activation));
+  v.set_decoder(layout);
   return v;
 }
 

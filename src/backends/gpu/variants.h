@@ -13,6 +13,8 @@ HelperKernel prepare_kernel(const GemmProblem& problem, const GemmPlan& plan);
 Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned);
 Variant route_variant(const GemmProblem& problem);
 Variant group_sums_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned);
+/// The kernel that expands the weights.
+Variant expand_variant(const GemmProblem& problem, const GemmPlan& plan);
 Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned);
 Variant finish_variant(const GemmProblem& problem);
 

@@ -1,5 +1,5 @@
-// Products by tiles of weights with additive zeros, over the driver of the tests: A is added up over groups before the tiles
-// run, from where the tiles read it.
+// What comes before the tiles of a product, over the driver of the tests: for weights with additive zeros, A is added up over
+// groups, from where the tiles read it; other weights are expanded to where the tiles read them.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -17,11 +17,11 @@ namespace {
 using namespace cuda_test;
 namespace mm = metal_marlin;
 
-class CudaGroupSums : public CudaContext {
+class CudaSteps : public CudaContext {
  protected:
   static constexpr int64_t kRows = 21, kColumns = 64, kDepth = 352;  // 11 groups, of which two eights
 
-  CudaGroupSums() : CudaContext("mma_u4_f16_m16_n128") {}
+  CudaSteps(const char* kernel, marlin_compute compute) : CudaContext(kernel), compute_(compute) {}
 
   /// Weights of 0 in groups of 32.
   mm::weights packed(bool additive) {
@@ -51,6 +51,7 @@ class CudaGroupSums : public CudaContext {
     std::align(16, static_cast<size_t>(kRows * stride) * 2, from, room);
     desc.a = {from, 0, kRows, kDepth, stride, MARLIN_F16, MARLIN_MEM_CUDA};
     desc.c = {c.data(), 0, kRows, kColumns, 0, MARLIN_F32, MARLIN_MEM_CUDA};
+    desc.compute = compute_;
     driver->memory.push_back({.begin = reinterpret_cast<uintptr_t>(a.data()), .bytes = a.size() * 2, .allocated = true});
     driver->memory.push_back({.begin = reinterpret_cast<uintptr_t>(c.data()), .bytes = c.size() * 4, .allocated = true});
     driver->launches.clear();
@@ -58,6 +59,15 @@ class CudaGroupSums : public CudaContext {
     driver->memory.resize(driver->memory.size() - 2);  // with the arrays
     return driver->launches;
   }
+
+ private:
+  const marlin_compute compute_;
+};
+struct CudaGroupSums : CudaSteps {
+  CudaGroupSums() : CudaSteps("mma_u4_f16_m16_n128", MARLIN_COMPUTE_DEFAULT) {}
+};
+struct CudaExpanded : CudaSteps {
+  CudaExpanded() : CudaSteps("expand_u4_f16_m128_n256", MARLIN_COMPUTE_W16) {}
 };
 
 TEST_F(CudaGroupSums, ComeFirstAndGoToTheTiles) {
@@ -90,6 +100,28 @@ TEST_F(CudaGroupSums, TakeRowsThatAreNotAligned) {
 TEST_F(CudaGroupSums, AreNotNeededWithoutAdditiveZeros) {
   const mm::weights weights = packed(false);
   EXPECT_EQ(launches_of(weights, kDepth).size(), 1u);
+}
+
+TEST_F(CudaExpanded, ComeFirstAndGoToTheTiles) {
+  for (const bool additive : {false, true}) {
+    const mm::weights weights = packed(additive);
+    const auto launches = launches_of(weights, kDepth);
+    ASSERT_EQ(launches.size(), 2u);
+    const fake_cuda::Launch &expand = launches[0], &tiles = launches[1];
+    EXPECT_TRUE(expand.kernel.starts_with("expand_u4_f16_n32")) << expand.kernel;
+    EXPECT_EQ(tiles.kernel, "wgmma_f16_f16_m128_n256_s0z0g7");
+    EXPECT_EQ(expand.parameters.constants[MARLIN_CONSTANT_GROUP_SHIFT], 5);
+    EXPECT_EQ(expand.parameters.constants[MARLIN_CONSTANT_ZERO_KIND], additive ? kZeroF16 : kZeroNone);
+    EXPECT_EQ(expand.grid[0], 1u);  // six chunks of 64 slots
+    EXPECT_EQ(expand.grid[1], 2u);  // row blocks
+    EXPECT_EQ(expand.parameters.buffers[MARLIN_BUFFER_EXPANDED], tiles.parameters.buffers[MARLIN_BUFFER_CODES]);
+    EXPECT_NE(expand.parameters.buffers[MARLIN_BUFFER_EXPANDED], expand.parameters.buffers[MARLIN_BUFFER_CODES]);
+    EXPECT_EQ(tiles.parameters.constants[MARLIN_CONSTANT_ZERO_KIND], kZeroNone);
+    ProductArgs args{};
+    std::memcpy(&args, tiles.parameters.arguments, sizeof args);
+    EXPECT_EQ(args.expanded, 1);
+    EXPECT_EQ(args.slots, 384);
+  }
 }
 
 }  // namespace
