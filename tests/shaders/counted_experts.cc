@@ -168,15 +168,6 @@ Counters CountedExperts::of(const std::string& prefix) const {
   return found;
 }
 
-std::vector<ExpertCase> counted_experts(const std::vector<int64_t>& tokens, int64_t top_k, int64_t experts, double skew) {
-  std::vector<ExpertCase> cases;
-  for (const char* const weights : {"mxfp4", "nvfp4", "int4"})
-    for (const int64_t t : tokens) cases.push_back({weights, t, top_k, experts, skew});
-  for (const int64_t t : tokens) cases.push_back({"mxfp4", t, top_k, experts, skew, Routes::drawn, true});
-  for (const int64_t t : tokens) cases.push_back({"int4", t, top_k, experts, skew, Routes::drawn, false, true});
-  return cases;
-}
-
 AssertionResult count(const ExpertCase& product, CountedExperts& out) {
   device_test::TestbedOptions options;
   options.seed = 3;

@@ -28,7 +28,6 @@ struct ExpertCase {
 };
 void PrintTo(const ExpertCase& c, std::ostream* out);
 inline constexpr int64_t kExpertN = 128, kExpertK = 512;
-inline constexpr int64_t kCountedTokens[] = {1, 4, 16, 64, 256};
 
 /// Quantities, whose goals do not depend on the number of tokens. An item is a tile of rows of one expert.
 ///   codes         bytes of codes asked for / bytes of codes of an item's expert, of all items
@@ -56,8 +55,6 @@ struct CountedExperts {
   /// Of the only dispatch whose kernel's name begins so; nothing counted if there is none, and a failure if there are several.
   metal_on_cpu::Counters of(const std::string& prefix) const;
 };
-/// Products of each format with tokens of so many experts of all, with half, INT8 and gathered activations.
-std::vector<ExpertCase> counted_experts(const std::vector<int64_t>& tokens, int64_t top_k, int64_t experts, double skew);
 /// Packs, runs, checks against the oracle, counts.
 testing::AssertionResult count(const ExpertCase& product, CountedExperts& out);
 

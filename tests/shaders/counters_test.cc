@@ -1,5 +1,5 @@
 // Work that kernels do, counted: every byte of weights once, whole cache lines, no threadgroup memory for weights, few
-// barriers. The program metal_counters prints what is counted here.
+// barriers.
 #include <algorithm>
 #include <bit>
 #include <iterator>
