@@ -29,17 +29,11 @@ struct Opened {
   std::vector<std::string> names;
 };
 
-/// Where the tests' checkpoints lie: where they were at the build, unless the program was taken to another machine.
-std::string test_data() {
-  const char* moved = std::getenv("METAL_MARLIN_FUZZ_DATA");
-  return moved != nullptr ? moved : MARLIN_TEST_DATA;
-}
-
 const Opened& some_checkpoint(uint32_t which) {
   static const std::vector<Opened> all = [] {
     std::vector<Opened> opened;
     for (const char* name : kInputs) {
-      Opened one{checkpoint(test_data() + "/" + name), {}};
+      Opened one{checkpoint(MARLIN_TEST_DATA "/" + std::string(name)), {}};
       for (const auto& layer : one.file.layers()) one.names.emplace_back(layer.name);
       opened.push_back(std::move(one));
     }

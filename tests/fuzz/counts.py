@@ -1,6 +1,6 @@
 """How many inputs the fuzz targets have executed without a failure, by state of the sources.
 
-Counts of this build folder are in its executions.json; tests/fuzz/executions.json has those that came from elsewhere. A state
+Counts of this build folder are in its executions.json; tests/fuzz/executions.json has those that were kept. A state
 is a hash of what the targets are built from.
 """
 
@@ -46,9 +46,7 @@ def forget(root, build, target):
 def added(old, new):
     """The counts of one target in one state, with those of a later run."""
     before = old or {"executions": 0, "edges": 0}
-    runs = before.get("runs", []) + new.get("runs", [])
-    sum_ = {"executions": before["executions"] + new["executions"], "edges": max(before["edges"], new["edges"]), "date": new["date"]}
-    return sum_ | ({"runs": runs} if runs else {})
+    return {"executions": before["executions"] + new["executions"], "edges": max(before["edges"], new["edges"]), "date": new["date"]}
 
 
 def add(root, build, results):
@@ -61,25 +59,6 @@ def add(root, build, results):
     for result in [result for result in results if not result["failed"]]:
         now[result["target"]] = added(now.get(result["target"]), result)
     write(here, counts)
-
-
-def take_in(root, summary):
-    """Adds the executions of a run on another machine (away.py) to those of the repository, under the state of the sources that its
-    programs were built from. Returns why not, if not: a run counts once.
-    """
-    build = root / "build/fuzz"
-    kept = files(root, build)[1]
-    counts, run = read(kept), summary["run"]
-    if any(run in one.get("runs", []) for targets in counts.values() for one in targets.values()):
-        return f"the executions of run {run} are counted already"
-    of_state = counts.setdefault(summary["state"], {})
-    for result in [result for result in summary["targets"] if not result["failed"] and result["executions"]]:
-        new = {"executions": result["executions"], "edges": result["edges"], "date": summary["date"], "runs": [run]}
-        of_state[result["target"]] = added(of_state.get(result["target"]), new)
-    write(kept, counts)
-    for failed in [result for result in summary["targets"] if result["failed"]]:
-        forget(root, build, failed["target"])
-    return ""
 
 
 def keep(root, build):

@@ -1,16 +1,14 @@
-"""Runs fuzz targets: fuzz.py BUILD_FOLDER [TARGET] [SECONDS] [--keep] [--pack FOLDER] [--import SUMMARY]
+"""Runs fuzz targets: fuzz.py BUILD_FOLDER [TARGET] [SECONDS] [--keep]
 
 An eighth of a run learns: libFuzzer then notes every pair of numbers that is compared, which takes most of the time. The rest
 of the run only executes. Corpora grow from run to run in build/fuzz/corpus, and an input that breaks a promise stays in
 build/fuzz/found. Executions are counted in build/fuzz/executions.json by target and by state of the sources, run by run, so
 that a long run can be several short ones. --keep runs nothing: it reduces the corpora to the inputs that reach something
-new, and moves them and the counts to tests/fuzz, where later runs begin with them and every build replays them. --pack writes a folder
-that runs the targets on another machine (away.py), and --import adds the executions that its summary counts.
+new, and moves them and the counts to tests/fuzz, where later runs begin with them and every build replays them.
 """
 
 import concurrent.futures
 import datetime
-import json
 import os
 import pathlib
 import re
@@ -29,14 +27,14 @@ SECONDS = 60
 MOST_IN_CORPUS = 4000  # files; libFuzzer executes all of them at the begin of a run
 
 
-def options(target, build, learns, corpus=None, found=None):
-    """Of libFuzzer; corpora and what is found lie in the build folder unless others are named."""
+def options(target, build, learns):
+    """Of libFuzzer."""
     made, dictionary = build / "seeds", build / "seeds" / f"{target}.dict"
     return [
-        str((corpus or build / "corpus") / target),
+        str(build / "corpus" / target),
         str(made / target),
         *(str(folder) for folder in [ROOT / "tests/fuzz/kept" / target] if folder.exists()),
-        f"-artifact_prefix={found or build / 'found'}/{target}-",
+        f"-artifact_prefix={build / 'found'}/{target}-",
         f"-max_len={LONGEST[target]}",
         "-timeout=20",  # of the clock; a target itself counts its second of this process
         "-rss_limit_mb=1500",  # of a process whose inputs are kilobytes; most of it is AddressSanitizer's
@@ -50,15 +48,15 @@ def options(target, build, learns, corpus=None, found=None):
     ]
 
 
-def execute(target, build, *arguments, log=None):
+def execute(target, build, *arguments):
     """Runs the program of a target: its exit status, its log and its seconds of CPU."""
     environment = os.environ | {
         # Short stacks of allocations and little freed memory kept take a quarter less time; uses after free are still seen.
-        "ASAN_OPTIONS": f"detect_leaks={os.environ.get('METAL_MARLIN_FUZZ_LEAKS', '1')}:allocator_may_return_null=0:detect_stack_use_after_return=0:malloc_context_size=6"
+        "ASAN_OPTIONS": "detect_leaks=1:allocator_may_return_null=0:detect_stack_use_after_return=0:malloc_context_size=6"
                         ":quarantine_size_mb=8:allocator_release_to_os_interval_ms=-1",
         "UBSAN_OPTIONS": "print_stacktrace=1",
     }
-    log = log or build / f"{target}.log"
+    log = build / f"{target}.log"
     with log.open("w") as said:
         process = subprocess.Popen([build / "tests/fuzz" / f"fuzz_{target}", *arguments], stderr=said, stdout=subprocess.DEVNULL,
                                    env=environment)
@@ -128,16 +126,6 @@ def keep(build, targets):
     counts.keep(ROOT, build)
 
 
-def take_in(summary):
-    """Adds what was executed on another machine to the counts of the repository."""
-    read = json.loads(summary.read_text())
-    why_not = counts.take_in(ROOT, read)
-    if why_not:
-        sys.exit(f"fuzz: {summary}: {why_not}")
-    show(read["targets"], counts.executions(ROOT, ROOT / "build/fuzz"))
-    return 1 if any(one["failed"] for one in read["targets"]) else 0
-
-
 def chosen(arguments):
     targets, seconds = TARGETS, SECONDS
     for argument in arguments:
@@ -154,18 +142,11 @@ def chosen(arguments):
 
 def main(build, *arguments):
     build = pathlib.Path(build).resolve()
-    if len(arguments) == 2 and arguments[0] == "--import":
-        return take_in(pathlib.Path(arguments[1]))
-    packs = len(arguments) == 2 and arguments[0] == "--pack"
-    targets, seconds = chosen(() if packs else arguments)
+    targets, seconds = chosen(arguments)
     shutil.rmtree(build / "seeds", ignore_errors=True)
     seeds.write_all(ROOT, build / "seeds")
     for target in targets:
         corpora.unpack(ROOT, target, build / "seeds" / target)
-    if packs:
-        import away  # which imports this file
-
-        return away.pack(ROOT, build, pathlib.Path(arguments[1]).resolve())
     if seconds == 0:
         return keep(build, targets)
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as workers:
