@@ -5,7 +5,9 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <regex>
+#include <utility>
 
 #include "campaigns.h"
 #include "kernels_problem.h"
@@ -14,7 +16,7 @@ namespace metal_marlin::cpu {
 namespace {
 
 /// Every format with all scales and zeros that it may have, in groups of all sizes.
-std::vector<WeightKind> all_kinds(std::mt19937& rng) {
+std::vector<WeightKind> all_kinds(std::mt19937 rng) {
   std::vector<WeightKind> kinds;
   for (const FormatRow& row : format_table())
     for_each_kind(row, [&](const WeightMeta& meta) {
@@ -29,31 +31,81 @@ std::vector<WeightKind> all_kinds(std::mt19937& rng) {
   return kinds;
 }
 
-class EveryKernel : public testing::TestWithParam<const KernelRow*> {};
+/// Matrices of every kind, which all kernels multiply by: to draw one takes longer than a product. They last as long as the
+/// process.
+class Drawn {
+ public:
+  const uint32_t seed = std::random_device{}();
+  const std::vector<WeightKind> kinds = all_kinds(std::mt19937(seed));
 
-TEST_P(EveryKernel, AgreesWithScalarSums) {
+  /// The matrix of this number of a kind. `size` draws its N and K.
+  const TestWeights& weights(size_t kind, uint32_t number, std::pair<int64_t, int64_t> (*size)(std::mt19937& rng)) {
+    const auto found = made_.find({kind, number});
+    if (found != made_.end()) return found->second;
+    std::mt19937 rng(seed + 1000 * number + static_cast<uint32_t>(kind));
+    const auto [n, k] = size(rng);
+    return made_.emplace(std::pair{kind, number}, random_weights(kinds[kind], n, k, rng)).first->second;
+  }
+
+ private:
+  std::map<std::pair<size_t, uint32_t>, TestWeights> made_;
+};
+
+Drawn& drawn() {
+  static Drawn all;
+  return all;
+}
+
+class EveryKernel : public testing::TestWithParam<const KernelRow*> {
+ protected:
+  void SetUp() override {
+    if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
+  }
+  /// Whether the kernel multiplies such weights, and how.
+  Result<GemmPlan> plan(const TestWeights& w, int64_t m, marlin_dtype a_type) const {
+    GemmProblem problem;
+    problem.weights = w.packed.get();
+    problem.a.dtype = a_type;
+    problem.compute = compute_of(row);
+    return plan_gemm(problem, m, {features, row.name});
+  }
+  /// Operands of a product, and in the trace what it is.
+  Operands operands(const TestWeights& w, int64_t m, marlin_dtype a_type, marlin_dtype c_type) {
+    Operands o = make_operands(w, m, a_type, c_type, rng);
+    o.problem.compute = compute_of(row);
+    ++served;
+    product = (testing::Message() << row.name << " seed " << drawn().seed << " " << w.spec.describe() << " m " << m << " a "
+                                  << a_type << " c " << c_type)
+                  .GetString();
+    return o;
+  }
+
   const KernelRow& row = *GetParam();
   const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
-  const uint32_t seed = std::random_device{}();
-  std::mt19937 rng(seed);
+  std::mt19937 rng{drawn().seed};
   int served = 0;
-  for (const WeightKind& kind : all_kinds(rng)) {
-    const auto from = [&](int64_t least, uint32_t count) { return least + static_cast<int64_t>(rng() % count); };
+  std::string product;
+};
+
+TEST_P(EveryKernel, AgreesWithScalarSums) {
+  const auto from = [&](int64_t least, uint32_t count) { return least + static_cast<int64_t>(rng() % count); };
+  const auto size = [](std::mt19937& random) {
+    const int64_t n = 1 + random() % 150;
+    return std::pair{n, static_cast<int64_t>(random() % 3 == 0 ? 1 + random() % 40 : 1 + random() % 500)};
+  };
+  for (size_t kind = 0; kind < drawn().kinds.size(); ++kind) {
     const int64_t some[] = {from(2, 3), from(5, 12), from(17, 20)};
+    uint32_t number = 0;
     for (const int64_t m : {int64_t{1}, some[rng() % 3], from(61, 12)}) {
       if (is_emulated() && served > 0 && rng() % 3 != 0) continue;
       if (m > 60 && !whole_campaigns() && rng() % 2 != 0) continue;  // most of the sums
       if (m > 60 && !row.cut_last) continue;  // only register-decoded tiles read codes in another way from 6 tiles on
-      const int64_t n = 1 + rng() % 150, k = rng() % 3 == 0 ? 1 + rng() % 40 : 1 + rng() % 500;
-      const TestWeights w = random_weights(kind, n, k, rng);
+      const TestWeights& w = drawn().weights(kind, number++, size);
       const marlin_dtype dtypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
-      Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : dtypes[rng() % 3], dtypes[rng() % 3], rng);
-      o.problem.compute = compute_of(row);
-      if (!plan_gemm(o.problem, m, {features, row.name}).ok()) continue;
-      ++served;
-      SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe() << " m " << m << " n " << n
-                                      << " k " << k << " a " << o.problem.a.dtype << " c " << o.problem.c.dtype);
+      const marlin_dtype a_type = row.bf16_only ? MARLIN_BF16 : dtypes[rng() % 3];
+      if (!plan(w, m, a_type).ok()) continue;
+      const Operands o = operands(w, m, a_type, dtypes[rng() % 3]);
+      SCOPED_TRACE(product);
       run(o.problem, features, row.name, 1 + rng() % 3);
       if (HasFatalFailure()) return;
       ASSERT_TRUE(check(o, w));
@@ -64,24 +116,20 @@ TEST_P(EveryKernel, AgreesWithScalarSums) {
 
 /// Few columns and a long K: the product is cut along K.
 TEST_P(EveryKernel, AgreesInPartsOfK) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
-  const uint32_t seed = std::random_device{}();
-  std::mt19937 rng(seed);
-  int in_parts = 0;
-  for (const WeightKind& kind : all_kinds(rng)) {
-    if (is_emulated() && in_parts > 0 && rng() % 3 != 0) continue;
-    const int64_t m = 1 + rng() % std::min(row.tile_rows, 2), n = 1 + rng() % 4, k = 2 * 6 * kSuperSlots + rng() % 300;
-    const TestWeights w = random_weights(kind, n, k, rng);
-    Operands o = make_operands(w, m, row.bf16_only ? MARLIN_BF16 : MARLIN_F32, MARLIN_F32, rng);
-    o.problem.compute = compute_of(row);
-    const auto plan = plan_gemm(o.problem, m, {features, row.name});
-    if (!plan.ok()) continue;
-    SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe() << " m " << m << " n " << n
-                                    << " k " << k);
-    ASSERT_GT(plan.value().k_parts, 1);
-    ++in_parts;
+  const auto size = [](std::mt19937& random) {
+    const int64_t n = 1 + random() % 4;
+    return std::pair{n, static_cast<int64_t>(2 * 6 * kSuperSlots + random() % 300)};
+  };
+  for (size_t kind = 0; kind < drawn().kinds.size(); ++kind) {
+    if (is_emulated() && served > 0 && rng() % 3 != 0) continue;
+    const int64_t m = 1 + rng() % std::min(row.tile_rows, 2);
+    const TestWeights& w = drawn().weights(kind, 9, size);
+    const marlin_dtype a_type = row.bf16_only ? MARLIN_BF16 : MARLIN_F32;
+    const auto planned = plan(w, m, a_type);
+    if (!planned.ok()) continue;
+    const Operands o = operands(w, m, a_type, MARLIN_F32);
+    SCOPED_TRACE(product);
+    ASSERT_GT(planned.value().k_parts, 1);
     run(o.problem, features, row.name, 1);
     ASSERT_TRUE(check(o, w));
     const std::vector<float> once = results(o.problem);
@@ -90,7 +138,7 @@ TEST_P(EveryKernel, AgreesInPartsOfK) {
       ASSERT_EQ(results(o.problem), once) << width << " threads";
     }
   }
-  EXPECT_GT(in_parts, 0);
+  EXPECT_GT(served, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Kernels, EveryKernel, testing::ValuesIn(rows_that(every_row)), name_of_row);
