@@ -4,6 +4,7 @@ of them (reached_fields.py says what that is). A header that changes finds each 
     bindings_test.py HEADER COMPILER
 """
 
+import functools
 import json
 import pathlib
 import re
@@ -123,6 +124,7 @@ def not_reached(binding, table):
     yield from unreached_fields(table, files(binding).values(), binding)
 
 
+@functools.cache  # a compiler makes it
 def table_of(text):
     with tempfile.TemporaryDirectory() as folder:
         header = pathlib.Path(folder, "metal_marlin.h")

@@ -96,4 +96,5 @@ def reached(binding, texts, structs):
     if binding == "c++":
         whole = whole_structs("\n".join(texts), structs)
         return {f"{struct['name']}.{field['name']}" for struct in structs if struct["name"] in whole for field in struct["fields"]}
-    return {f"{struct['name']}.{field}" for struct in structs for text in texts for field in fields_of(binding, text, struct)}
+    naming = ((struct, text) for struct in structs for text in texts if struct["name"] in text)
+    return {f"{struct['name']}.{field}" for struct, text in naming for field in fields_of(binding, text, struct)}
