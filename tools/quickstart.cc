@@ -30,6 +30,7 @@ namespace fs = std::filesystem;
 struct Options {
   std::string folder;
   int64_t n = 11776, k = 4096;
+  double seconds = 2;
 };
 
 constexpr int64_t kRows[] = {1, 8, 64};  // M
@@ -290,7 +291,7 @@ ExitCode run(const Options& options) {
       "copies in turn\n\n",
       options.n, options.k);
   std::fflush(stdout);
-  const auto large = large_layer(options, {context.get(), device, &limits, 2.0});
+  const auto large = large_layer(options, {context.get(), device, &limits, options.seconds});
   right = report_large(large) && right;
   if (const std::string noise = noise_text(large); !noise.empty())
     fmt::print("\n{}\n", red("noise: " + noise, stdout));
@@ -316,6 +317,9 @@ void add_quickstart(CLI::App& app, Action& action) {
   sub->add_option("-k,--k", options->k, "Columns of the large layer")
       ->capture_default_str()
       ->check(in_range(1, 1 << 20));
+  sub->add_option("--seconds", options->seconds, "Time for each format of the large layer, about")
+      ->capture_default_str()
+      ->check(in_range(0.001, 3600.0));
   sub->footer(
       "Exits with 1 when a result is not what float64 says.\n\n"
       "Example:\n"

@@ -207,7 +207,7 @@ TEST(Doctor, SaysInJsonAllButNames) {
 }
 
 TEST(Quickstart, RunsTheMainJob) {
-  const Ran ran = run_command({"quickstart", MARLIN_TEST_DATA, "-n", "320", "-k", "256"});
+  const Ran ran = run_command({"quickstart", MARLIN_TEST_DATA, "-n", "320", "-k", "256", "--seconds", "0.02"});
   EXPECT_EQ(ran.exit_code, 0) << ran.out << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("all right"));
   EXPECT_THAT(ran.out, HasSubstr("gptq-v1-sym-g128"));
