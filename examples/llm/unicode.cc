@@ -6,8 +6,9 @@
 namespace llm {
 namespace {
 
+/// Every step-th code point.
 struct CodeRange {
-  uint32_t first, last;
+  uint32_t first, last, step = 1;
 };
 #include "unicode_classes.inc"
 // The property White_Space.
@@ -19,7 +20,8 @@ template <size_t N>
 bool in(const CodeRange (&ranges)[N], uint32_t code) {
   const auto* range = std::partition_point(std::begin(ranges), std::end(ranges),
                                            [&](const CodeRange& r) { return r.last < code; });
-  return range != std::end(ranges) && range->first <= code;
+  return range != std::end(ranges) && range->first <= code &&
+         (code - range->first) % range->step == 0;
 }
 
 // Bytes of the character that a first byte announces; 0: none starts so.

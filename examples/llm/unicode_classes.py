@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Writes unicode_classes.inc: the ranges of code points that Unicode calls letters (L*), numbers (N*), capital (Lu, Lt) and small
-letters (Ll), and marks (M*).
+"""Writes unicode_classes.inc: the code points that Unicode calls letters (L*), numbers (N*), capital (Lu, Lt) and small letters (Ll),
+and marks (M*), as ranges of every step-th code point: capital and small letters often take turns.
 
     python3 unicode_classes.py > unicode_classes.inc
 """
 
-import itertools
 import sys
 import unicodedata
 
@@ -13,9 +12,14 @@ import unicodedata
 def ranges(kinds):
     """kinds: how names of categories begin."""
     inside = [code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith(kinds)]
-    for _, run in itertools.groupby(enumerate(inside), lambda pair: pair[1] - pair[0]):
-        run = [code for _, code in run]
-        yield "{0x%X, 0x%X}" % (run[0], run[-1])
+    while inside:
+        length = step = 1
+        if len(inside) > 2 and inside[2] - inside[1] == inside[1] - inside[0]:
+            step = inside[1] - inside[0]
+        while length < len(inside) and inside[length] == inside[0] + length * step:
+            length += 1
+        yield "{0x%X, 0x%X%s}" % (inside[0], inside[length - 1], f", {step}" * (step > 1))
+        del inside[:length]
 
 
 print(f"// Written by unicode_classes.py from Unicode {unicodedata.unidata_version}.")
