@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -78,8 +79,6 @@ enum class Arg {
   status,
   major,
 };
-constexpr bool is_number(Arg arg) { return arg >= Arg::part_count; }
-
 /// One argument's bytes: a pointer or an integer of up to 8 bytes.
 using Value = uint64_t;
 template <class T>
@@ -101,6 +100,13 @@ struct Bad {
   Value value;
   marlin_status expected;
 };
+
+/// A good value for an argument, and bad ones.
+struct Choice {
+  Value good;
+  std::vector<Bad> bad;
+};
+using Choices = std::map<Arg, Choice>;
 
 /// A descriptor or output struct with room for a tail.
 template <class T>
@@ -153,7 +159,7 @@ class World {
 
   Value good(Arg arg);
   /// The same number of values in every world.
-  std::vector<Bad> bad(Arg arg);
+  std::vector<Bad> bad(Arg arg) { return choice(arg).bad; }
 
  private:
   struct Handles {
@@ -170,32 +176,47 @@ class World {
     marlin_checkpoint_destroy(h.checkpoint);
     marlin_context_destroy(h.context);
   }
-  std::vector<Bad> not_a_handle(Arg arg, const void* other_kind, marlin_status expected) {
-    std::vector<Bad> bads = {{"another kind", pointer(other_kind), expected},
-                             {"zeros", pointer(zeros_), expected},
-                             {"an odd address", pointer(zeros_ + 3), expected}};
-    if (arg != Arg::stream_or_null) bads.push_back({"NULL", pointer(nullptr), expected});
-    return bads;
+  /// A handle that is used, or destroyed, where another kind of handle is a mistake.
+  Choice handle(const void* good, const void* other_kind, bool or_null = false, marlin_status expected = MARLIN_E_ARGUMENT) {
+    Choice choice = {pointer(good),
+                     {{"another kind", pointer(other_kind), expected},
+                      {"zeros", pointer(zeros_), expected},
+                      {"an odd address", pointer(zeros_ + 3), expected}}};
+    if (!or_null) choice.bad.push_back({"NULL", pointer(nullptr), expected});
+    return choice;
   }
+  Choice gone(const void* good, const void* other_kind) { return handle(good, other_kind, false, MARLIN_OK); }
   template <class T>
-  std::vector<Bad> bad_struct(const Tailed<T>& good, marlin_status when_null,
-                              marlin_status when_tailed = MARLIN_E_UNSUPPORTED) {
-    static Tailed<T> empty, short_one, tailed, zero_tail;
-    empty = short_one = tailed = zero_tail = good;
+  static Choice out(T* good) {
+    return {pointer(good), {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT}}};
+  }
+  template <class T, int kOf = 0>  // of several of one type each has a number
+  static Choice tailed(const Tailed<T>& good, marlin_status when_null, marlin_status when_tailed = MARLIN_E_UNSUPPORTED) {
+    static Tailed<T> empty, short_one, with_tail, zero_tail;
+    empty = short_one = with_tail = zero_tail = good;
     empty.value.struct_size = 0;
     short_one.value.struct_size = metal_marlin::api::kVersion1Size<T> - 1;
-    tailed.value.struct_size = zero_tail.value.struct_size = sizeof(T) + 8;
-    tailed.tail = uint64_t{1} << 63;
-    return {{"NULL", pointer(nullptr), when_null},
-            {"struct_size 0", pointer(&empty), MARLIN_E_STRUCT_SIZE},
-            {"a short struct", pointer(&short_one), MARLIN_E_STRUCT_SIZE},
-            {"a tail of zeros", pointer(&zero_tail), MARLIN_OK},
-            {"a tail", pointer(&tailed), when_tailed}};
+    with_tail.value.struct_size = zero_tail.value.struct_size = sizeof(T) + 8;
+    with_tail.tail = uint64_t{1} << 63;
+    return {pointer(&good),
+            {{"NULL", pointer(nullptr), when_null},
+             {"struct_size 0", pointer(&empty), MARLIN_E_STRUCT_SIZE},
+             {"a short struct", pointer(&short_one), MARLIN_E_STRUCT_SIZE},
+             {"a tail of zeros", pointer(&zero_tail), MARLIN_OK},
+             {"a tail", pointer(&with_tail), when_tailed}}};
   }
-  Value good_handle(Arg arg);
-  static Value good_number(Arg arg);
-  std::vector<Bad> bad_number(Arg arg);
-  std::vector<Bad> bad_operand(Arg arg);
+  Choices handles();
+  Choices structs();
+  Choices operands();
+  Choices integers();
+  Choice choice(Arg arg) {
+    for (const auto group : {&World::handles, &World::structs, &World::operands, &World::integers}) {
+      Choices choices = (this->*group)();
+      if (const auto found = choices.find(arg); found != choices.end()) return found->second;
+    }
+    ADD_FAILURE() << "an argument without values: " << static_cast<int>(arg);
+    return {};
+  }
 
   const std::string path_ = std::string(MARLIN_TEST_DATA) + "/ct-mxfp4";
   const std::string out_path_ =
@@ -237,264 +258,127 @@ class World {
   alignas(8) unsigned char zeros_[512] = {};
 };
 
-inline Value World::good_handle(Arg arg) {
-  if (arg >= Arg::context_out && arg <= Arg::checkpoint_out) destroy(std::exchange(created_, {}));  // by the call before
-  switch (arg) {
-    case Arg::context:
-      return pointer(context_.get());
-    case Arg::stream:
-    case Arg::stream_or_null:
-      return pointer(stream_.get());
-    case Arg::buffer:
-      return pointer(buffer_.get());
-    case Arg::weights:
-      return pointer(weights_.get());
-    case Arg::checkpoint:
-      return pointer(file_.get());
-    case Arg::context_gone:
-      return pointer(gone_.context = context_.release());
-    case Arg::stream_gone:
-      return pointer(gone_.stream = stream_.release());
-    case Arg::buffer_gone:
-      return pointer(gone_.buffer = buffer_.release());
-    case Arg::weights_gone:
-      return pointer(gone_.weights = weights_.release());
-    case Arg::checkpoint_gone:
-      return pointer(gone_.checkpoint = file_.release());
-    case Arg::context_out:
-      return pointer(&created_.context);
-    case Arg::stream_out:
-      return pointer(&created_.stream);
-    case Arg::buffer_out:
-      return pointer(&created_.buffer);
-    case Arg::weights_out:
-      return pointer(&created_.weights);
-    default:
-      return pointer(&created_.checkpoint);
-  }
-}
-
-inline Value World::good_number(Arg arg) {
-  switch (arg) {
-    case Arg::part_count:
-    case Arg::expert_count:
-    case Arg::product_count:
-      return u32(1);
-    case Arg::index:
-    case Arg::major:
-      return u32(0);
-    case Arg::first_row:
-      return i64(1);
-    case Arg::layer_index:
-      return u64(0);
-    case Arg::bytes:
-      return u64(100);
-    case Arg::timeout:
-      return u64(0);
-    case Arg::max_m:
-      return i64(4);
-    case Arg::capacity:
-      return u64(sizeof text_);
-    default:
-      return i32(MARLIN_E_SHAPE);
-  }
-}
-
 inline Value World::good(Arg arg) {
-  if (arg <= Arg::checkpoint_out) return good_handle(arg);
-  if (is_number(arg)) return good_number(arg);
-  switch (arg) {
-    case Arg::context_desc:
-      return pointer(&context_desc_);
-    case Arg::stream_desc:
-      return pointer(&stream_desc_);
-    case Arg::gemm_desc:
-      return pointer(&gemm_);
-    case Arg::load_desc:
-      return pointer(&load_);
-    case Arg::open_desc:
-      return pointer(&open_);
-    case Arg::convert_desc:
-      return pointer(&convert_);
-    case Arg::save_desc:
-      return pointer(&save_);
-    case Arg::parts:
-      return pointer(parts_);
-    case Arg::products:
-      return pointer(products_);
-    case Arg::device_info:
-      return pointer(&device_);
-    case Arg::layer_info:
-      return pointer(&info_);
-    case Arg::matrix_out:
-      return pointer(&tensor_matrix_);
-    case Arg::row_ids:
-      return pointer(nullptr);
-    case Arg::rows_out:
-      return pointer(&out_);
-    case Arg::path:
-      return pointer(path_.c_str());
-    case Arg::out_path:
-      return pointer(out_path_.c_str());
-    case Arg::name:
-      return pointer(tensor_.c_str());
-    case Arg::key:
-      return pointer("quantization_config.quant_method");
-    case Arg::value_out:
-      return pointer(&value_);
-    case Arg::value_array:
-      return pointer(&array_);
-    case Arg::next_text:
-      return pointer(&(next_text_ = nullptr));
-    case Arg::next_bytes:
-      return pointer(&next_bytes_);
-    case Arg::text:
-      return pointer(text_);
-    case Arg::needed:
-      return pointer(&needed_);
-    case Arg::scratch_bytes:
-      return pointer(&scratch_bytes_);
-    default:
-      return pointer(&err_);
-  }
+  if (arg >= Arg::context_out && arg <= Arg::checkpoint_out) destroy(std::exchange(created_, {}));  // by the call before
+  if (arg == Arg::context_gone) gone_.context = context_.release();
+  if (arg == Arg::stream_gone) gone_.stream = stream_.release();
+  if (arg == Arg::buffer_gone) gone_.buffer = buffer_.release();
+  if (arg == Arg::weights_gone) gone_.weights = weights_.release();
+  if (arg == Arg::checkpoint_gone) gone_.checkpoint = file_.release();
+  if (arg == Arg::next_text) next_text_ = nullptr;
+  return choice(arg).good;
 }
 
-inline std::vector<Bad> World::bad(Arg arg) {
-  switch (arg) {
-    case Arg::context:
-    case Arg::buffer:
-    case Arg::weights:
-    case Arg::checkpoint:
-      return not_a_handle(arg, stream_.get(), MARLIN_E_ARGUMENT);
-    case Arg::stream:
-    case Arg::stream_or_null:
-      return not_a_handle(arg, weights_.get(), MARLIN_E_ARGUMENT);
-    case Arg::context_gone:
-    case Arg::buffer_gone:
-    case Arg::weights_gone:
-    case Arg::checkpoint_gone:
-      return not_a_handle(arg, stream_.get(), MARLIN_OK);
-    case Arg::stream_gone:
-      return not_a_handle(arg, weights_.get(), MARLIN_OK);
-    case Arg::context_desc:
-      return bad_struct(context_desc_, MARLIN_OK);
-    case Arg::stream_desc:
-      return bad_struct(stream_desc_, MARLIN_OK);
-    case Arg::open_desc:
-      return bad_struct(open_, MARLIN_OK);
-    case Arg::gemm_desc:
-      return bad_struct(gemm_, MARLIN_E_ARGUMENT);
-    case Arg::load_desc:
-      return bad_struct(load_, MARLIN_E_ARGUMENT);
-    case Arg::convert_desc:
-      return bad_struct(convert_, MARLIN_E_ARGUMENT);
-    case Arg::save_desc:
-      return bad_struct(save_, MARLIN_OK);
-    case Arg::device_info:
-      return bad_struct(device_, MARLIN_E_ARGUMENT, MARLIN_OK);
-    case Arg::layer_info:
-      return bad_struct(info_, MARLIN_E_ARGUMENT, MARLIN_OK);
-    case Arg::value_out:
-      return bad_struct(value_, MARLIN_E_ARGUMENT, MARLIN_OK);
-    case Arg::value_array:
-      return bad_struct(array_, MARLIN_E_ARGUMENT);
-    case Arg::err:
-      return bad_struct(err_, MARLIN_OK, MARLIN_OK);
-    case Arg::row_ids:
-    case Arg::rows_out:
-    case Arg::parts:
-    case Arg::products:
-    case Arg::path:
-    case Arg::out_path:
-    case Arg::name:
-    case Arg::key:
-    case Arg::needed:
-    case Arg::scratch_bytes:
-      return bad_operand(arg);
-    case Arg::context_out:
-    case Arg::stream_out:
-    case Arg::buffer_out:
-    case Arg::weights_out:
-    case Arg::checkpoint_out:
-    case Arg::matrix_out:
-    case Arg::next_text:
-    case Arg::next_bytes:
-    case Arg::text:
-      return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT}};
-    default:
-      return bad_number(arg);
-  }
+inline Choices World::handles() {
+  const void *const stream = stream_.get(), *const weights = weights_.get();
+  return {{Arg::context, handle(context_.get(), stream)},
+          {Arg::stream, handle(stream, weights)},
+          {Arg::stream_or_null, handle(stream, weights, true)},
+          {Arg::buffer, handle(buffer_.get(), stream)},
+          {Arg::weights, handle(weights, stream)},
+          {Arg::checkpoint, handle(file_.get(), stream)},
+          {Arg::context_gone, gone(gone_.context, stream)},
+          {Arg::stream_gone, gone(gone_.stream, weights)},
+          {Arg::buffer_gone, gone(gone_.buffer, stream)},
+          {Arg::weights_gone, gone(gone_.weights, stream)},
+          {Arg::checkpoint_gone, gone(gone_.checkpoint, stream)},
+          {Arg::context_out, out(&created_.context)},
+          {Arg::stream_out, out(&created_.stream)},
+          {Arg::buffer_out, out(&created_.buffer)},
+          {Arg::weights_out, out(&created_.weights)},
+          {Arg::checkpoint_out, out(&created_.checkpoint)}};
 }
 
-inline std::vector<Bad> World::bad_operand(Arg arg) {
-  switch (arg) {
-    case Arg::row_ids:
-      return {{"ids", pointer(&ids_matrix_), MARLIN_OK},
-              {"negative rows", pointer(&ids_of_negative_rows_), MARLIN_E_SHAPE},
-              {"no ids", pointer(&out_), MARLIN_E_ARGUMENT}};
-    case Arg::rows_out:
-      return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT},
-              {"negative rows", pointer(&out_of_negative_rows_), MARLIN_E_SHAPE},
-              {"no floats", pointer(&ids_matrix_), MARLIN_E_ARGUMENT}};
-    case Arg::parts:
-    case Arg::products:
-      return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT}, {"an array of NULL", pointer(nulls_), MARLIN_E_ARGUMENT}};
-    case Arg::out_path:
-      return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT},
-              {"an empty path", pointer(""), MARLIN_E_FILE},
-              {"a file", pointer("/dev/null"), MARLIN_E_FILE},
-              {"in no folder", pointer("/nonexistent/folder/model"), MARLIN_E_FILE}};
-    case Arg::path:
-      return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT},
-              {"an empty path", pointer(""), MARLIN_E_FILE},
-              {"no such file", pointer("/nonexistent/model.gguf"), MARLIN_E_FILE}};
-    case Arg::name:
-      return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT},
-              {"an empty name", pointer(""), MARLIN_E_NOT_FOUND},
-              {"no such tensor", pointer("model.layers.1"), MARLIN_E_NOT_FOUND}};
-    case Arg::key:
-      return {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT},
-              {"an empty key", pointer(""), MARLIN_E_NOT_FOUND},
-              {"an object", pointer("quantization_config"), MARLIN_E_NOT_FOUND}};
-    default:
-      return {{"NULL", pointer(nullptr), MARLIN_OK}};
-  }
+inline Choices World::structs() {
+  return {{Arg::context_desc, tailed(context_desc_, MARLIN_OK)},
+          {Arg::stream_desc, tailed(stream_desc_, MARLIN_OK)},
+          {Arg::open_desc, tailed(open_, MARLIN_OK)},
+          {Arg::save_desc, tailed(save_, MARLIN_OK)},
+          {Arg::gemm_desc, tailed(gemm_, MARLIN_E_ARGUMENT)},
+          {Arg::load_desc, tailed(load_, MARLIN_E_ARGUMENT)},
+          {Arg::convert_desc, tailed(convert_, MARLIN_E_ARGUMENT)},
+          {Arg::value_array, tailed<marlin_value, 1>(array_, MARLIN_E_ARGUMENT)},
+          {Arg::device_info, tailed(device_, MARLIN_E_ARGUMENT, MARLIN_OK)},
+          {Arg::layer_info, tailed(info_, MARLIN_E_ARGUMENT, MARLIN_OK)},
+          {Arg::value_out, tailed(value_, MARLIN_E_ARGUMENT, MARLIN_OK)},
+          {Arg::err, tailed(err_, MARLIN_OK, MARLIN_OK)},
+          {Arg::matrix_out, out(&tensor_matrix_)},
+          {Arg::next_text, out(&next_text_)},
+          {Arg::next_bytes, out(&next_bytes_)},
+          {Arg::text, out(text_)},
+          {Arg::needed, {pointer(&needed_), {{"NULL", pointer(nullptr), MARLIN_OK}}}},
+          {Arg::scratch_bytes, {pointer(&scratch_bytes_), {{"NULL", pointer(nullptr), MARLIN_OK}}}}};
 }
 
-inline std::vector<Bad> World::bad_number(Arg arg) {
-  switch (arg) {
-    case Arg::part_count:
-      return {{"0", u32(0), MARLIN_E_ARGUMENT}};
-    case Arg::expert_count:
-      return {{"0", u32(0), MARLIN_OK}, {"2", u32(2), MARLIN_E_SHAPE}, {"all bits", u32(~0u), MARLIN_E_SHAPE}};
-    case Arg::product_count:
-      return {{"0", u32(0), MARLIN_OK}};
-    case Arg::first_row:
-      return {{"-1", i64(-1), MARLIN_E_ARGUMENT},
-              {"one too far", i64(3), MARLIN_E_ARGUMENT},
-              {"the smallest", i64(INT64_MIN), MARLIN_E_ARGUMENT},
-              {"the largest", i64(INT64_MAX), MARLIN_E_ARGUMENT}};
-    case Arg::index:
-      return {{"all bits", u32(~0u), MARLIN_E_NOT_FOUND}, {"1000", u32(1000), MARLIN_E_NOT_FOUND}};
-    case Arg::layer_index:
-      return {{"all bits", u64(~uint64_t{0}), MARLIN_E_NOT_FOUND}, {"1000", u64(1000), MARLIN_E_NOT_FOUND}};
-    case Arg::bytes:
-      return {{"0", u64(0), MARLIN_E_ARGUMENT},
-              {"all bits", u64(~uint64_t{0}), MARLIN_E_MEMORY},
-              {"2^62", u64(uint64_t{1} << 62), MARLIN_E_MEMORY}};
-    case Arg::timeout:
-      return {{"for ever", u64(~uint64_t{0}), MARLIN_OK}};
-    case Arg::max_m:
-      return {{"-1", i64(-1), MARLIN_E_ARGUMENT},
-              {"the smallest", i64(INT64_MIN), MARLIN_E_ARGUMENT},
-              {"0", i64(0), MARLIN_OK},
-              {"the largest", i64(INT64_MAX), MARLIN_E_SHAPE},
-              {"2^40", i64(int64_t{1} << 40), MARLIN_OK}};
-    case Arg::capacity:
-      return {{"0", u64(0), MARLIN_OK}, {"1", u64(1), MARLIN_OK}};
-    default:
-      return {{"all bits", u32(~0u), kAny}, {"1", u32(1), kAny}, {"the smallest", i32(INT32_MIN), kAny}};
-  }
+inline Choices World::operands() {
+  const Bad null = {"NULL", pointer(nullptr), MARLIN_E_ARGUMENT},
+            nulls = {"an array of NULL", pointer(nulls_), MARLIN_E_ARGUMENT};
+  return {{Arg::parts, {pointer(parts_), {null, nulls}}},
+          {Arg::products, {pointer(products_), {null, nulls}}},
+          {Arg::row_ids,
+           {pointer(nullptr),
+            {{"ids", pointer(&ids_matrix_), MARLIN_OK},
+             {"negative rows", pointer(&ids_of_negative_rows_), MARLIN_E_SHAPE},
+             {"no ids", pointer(&out_), MARLIN_E_ARGUMENT}}}},
+          {Arg::rows_out,
+           {pointer(&out_),
+            {null,
+             {"negative rows", pointer(&out_of_negative_rows_), MARLIN_E_SHAPE},
+             {"no floats", pointer(&ids_matrix_), MARLIN_E_ARGUMENT}}}},
+          {Arg::out_path,
+           {pointer(out_path_.c_str()),
+            {null,
+             {"an empty path", pointer(""), MARLIN_E_FILE},
+             {"a file", pointer("/dev/null"), MARLIN_E_FILE},
+             {"in no folder", pointer("/nonexistent/folder/model"), MARLIN_E_FILE}}}},
+          {Arg::path,
+           {pointer(path_.c_str()),
+            {null,
+             {"an empty path", pointer(""), MARLIN_E_FILE},
+             {"no such file", pointer("/nonexistent/model.gguf"), MARLIN_E_FILE}}}},
+          {Arg::name,
+           {pointer(tensor_.c_str()),
+            {null,
+             {"an empty name", pointer(""), MARLIN_E_NOT_FOUND},
+             {"no such tensor", pointer("model.layers.1"), MARLIN_E_NOT_FOUND}}}},
+          {Arg::key,
+           {pointer("quantization_config.quant_method"),
+            {null,
+             {"an empty key", pointer(""), MARLIN_E_NOT_FOUND},
+             {"an object", pointer("quantization_config"), MARLIN_E_NOT_FOUND}}}}};
+}
+
+inline Choices World::integers() {
+  const Value most = u64(~uint64_t{0});
+  const std::vector<Bad> anything = {{"all bits", u32(~0u), kAny}, {"1", u32(1), kAny}, {"the smallest", i32(INT32_MIN), kAny}};
+  return {{Arg::status, {i32(MARLIN_E_SHAPE), anything}},
+          {Arg::major, {u32(0), anything}},
+          {Arg::part_count, {u32(1), {{"0", u32(0), MARLIN_E_ARGUMENT}}}},
+          {Arg::expert_count,
+           {u32(1), {{"0", u32(0), MARLIN_OK}, {"2", u32(2), MARLIN_E_SHAPE}, {"all bits", u32(~0u), MARLIN_E_SHAPE}}}},
+          {Arg::product_count, {u32(1), {{"0", u32(0), MARLIN_OK}}}},
+          {Arg::first_row,
+           {i64(1),
+            {{"-1", i64(-1), MARLIN_E_ARGUMENT},
+             {"one too far", i64(3), MARLIN_E_ARGUMENT},
+             {"the smallest", i64(INT64_MIN), MARLIN_E_ARGUMENT},
+             {"the largest", i64(INT64_MAX), MARLIN_E_ARGUMENT}}}},
+          {Arg::index, {u32(0), {{"all bits", u32(~0u), MARLIN_E_NOT_FOUND}, {"1000", u32(1000), MARLIN_E_NOT_FOUND}}}},
+          {Arg::layer_index, {u64(0), {{"all bits", most, MARLIN_E_NOT_FOUND}, {"1000", u64(1000), MARLIN_E_NOT_FOUND}}}},
+          {Arg::bytes,
+           {u64(100),
+            {{"0", u64(0), MARLIN_E_ARGUMENT},
+             {"all bits", most, MARLIN_E_MEMORY},
+             {"2^62", u64(uint64_t{1} << 62), MARLIN_E_MEMORY}}}},
+          {Arg::timeout, {u64(0), {{"for ever", most, MARLIN_OK}}}},
+          {Arg::max_m,
+           {i64(4),
+            {{"-1", i64(-1), MARLIN_E_ARGUMENT},
+             {"the smallest", i64(INT64_MIN), MARLIN_E_ARGUMENT},
+             {"0", i64(0), MARLIN_OK},
+             {"the largest", i64(INT64_MAX), MARLIN_E_SHAPE},
+             {"2^40", i64(int64_t{1} << 40), MARLIN_OK}}}},
+          {Arg::capacity, {u64(sizeof text_), {{"0", u64(0), MARLIN_OK}, {"1", u64(1), MARLIN_OK}}}}};
 }
 
 }  // namespace abi_test

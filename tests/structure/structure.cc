@@ -175,7 +175,6 @@ constexpr LongFunction kLongFunctions[] = {
     {"tests/unit/checkpoint_mixed_test.cc", "WhatIsWrongWithALayerNamesItsTensor", 111},
     {"tests/gpu/dispatch_test.cc", "IsDispatchedByItsContract", 70},
     {"tests/abi/exports_signatures.h", "meaning(", 67},
-    {"tests/abi/exports_world.h", "World::bad(", 66},
 };
 
 size_t indentation(const std::string& line) { return std::min(line.find_first_not_of(' '), line.size()); }
