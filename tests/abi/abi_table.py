@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """The table of the C ABI: every function, constant and struct of metal_marlin.h.
 
-    abi_table.py HEADER [--compiler CC] [--json FILE] [--cc FILE]
+    abi_table.py HEADER [--compiler CC] [--json FILE] [--cc FILE] [--pins FILE]
+    abi_table.py --pinned FILE PINS
 
-writes it as JSON, and as what the tests of the exports include.
+writes it as JSON, as what the tests of the exports include, and as pins: the sizes, offsets and values that stay. The second form
+writes what a compiler of C says yes to if it sees the ABI of these pins.
 
 Names, types and comments are read from the header, whose C is plain enough for that; sizes, offsets and values are what a
 compiled program says of them. Whatever the reader does not know is an error: it never skips a declaration.
@@ -21,6 +23,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 
 TOKEN = re.compile(
     r"""(?P<comment>/\*.*?\*/) | (?P<directive>^[ ]*\#(?:[^\n\\]|\\\n|\\.)*) | (?P<word>[A-Za-z_]\w*) | (?P<number>\d+)
@@ -307,18 +310,49 @@ def cc(table):
     )
 
 
+# --- pins --------------------------------------------------------------------------------------------------------------------
+
+
+def pins(table):
+    """A paragraph for each struct, with its size and its fields' offsets, and for the constants of each type but versions."""
+    rows = {f"{s['name']} {s['size']}": [f"{field['name']} {field['offset']}" for field in s["fields"]] for s in table["structs"]}
+    for item in table["constants"]:
+        if not re.match("MARLIN_(VERSION|ABI)_", item["name"]):
+            rows.setdefault(item["type"], []).append(f"{item['name']} {item['value']}")
+    return "".join(textwrap.fill(f"{head}: {', '.join(row)}", 130, subsequent_indent="  ") + "\n" for head, row in rows.items())
+
+
+def pinned(text):
+    """Rows of macros of pinned.c. Each field ends where the next one starts, so there is no padding."""
+    for line in text.replace("\n  ", " ").splitlines():
+        head, _, rest = line.partition(": ")
+        name, _, size = head.partition(" ")
+        items = [(item, int(number)) for item, number in (each.split(" ") for each in rest.split(", "))]
+        for (item, number), (_, end) in zip(items, [*items[1:], ("", int(size or 0))]):
+            yield f"FIELD({name}, {item}, {number}, {end - number});" if size else f"VALUE({name}, {item}, {number});"
+        if size or name != "uint32_t":
+            yield f"END({name}, {size});" if size else f"TYPE({name});"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("header")
     parser.add_argument("--compiler", default="cc")
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--cc", type=pathlib.Path)
+    parser.add_argument("--pins", type=pathlib.Path)
+    parser.add_argument("--pinned", type=pathlib.Path)
     options = parser.parse_args()
+    if options.pinned:
+        options.pinned.write_text("\n".join(pinned(pathlib.Path(options.header).read_text())) + "\n")
+        return
     table = abi_table(options.header, options.compiler)
     if options.json:
         options.json.write_text(json.dumps(table, indent=1) + "\n")
     if options.cc:
         options.cc.write_text(cc(table) + "\n")
+    if options.pins:
+        options.pins.write_text(pins(table))
 
 
 if __name__ == "__main__":

@@ -96,6 +96,18 @@ class Reader(unittest.TestCase):
         defined = text.count("#define MARLIN_") - text.count("#define MARLIN_EXPORT")
         self.assertEqual(len(table["constants"]), defined)
 
+    def test_all_of_the_header_is_pinned(self):
+        pins = pathlib.Path(__file__).with_name("pins.txt").read_text()
+        self.assertEqual(abi_table.pins(abi_table.abi_table(sys.argv[1], sys.argv[2])), pins, "abi_table.py HEADER --pins pins.txt")
+
+    def test_pins_of_a_header(self):
+        pins = abi_table.pins(table_of(HEADER))
+        self.assertEqual(pins, "marlin_desc 32: struct_size 0, kind 4, other 8, name 12, call 24\nmarlin_kind: MARLIN_KIND_A -3\n"
+                               "uint32_t: MARLIN_FLAG 4\n")
+        rows = ["FIELD(marlin_desc, name, 12, 12);", "FIELD(marlin_desc, call, 24, 8);", "END(marlin_desc, 32);"]
+        self.assertEqual(list(abi_table.pinned(pins))[3:], [*rows, "VALUE(marlin_kind, MARLIN_KIND_A, -3);", "TYPE(marlin_kind);",
+                                                            "VALUE(uint32_t, MARLIN_FLAG, 4);"])
+
 
 if __name__ == "__main__":
     unittest.main(argv=sys.argv[:1])
