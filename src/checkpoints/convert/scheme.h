@@ -43,22 +43,23 @@ struct Described {
 /// One family of files.
 struct Scheme {
   marlin_scheme number;
-  const char* name;  ///< "compressed-tensors"
-  bool gguf;         ///< its container; else safetensors
-  bool divides;      ///< its NVFP4 tensor scale divides
-  bool sparse;    ///< stores the pattern of 2:4 sparse weights; else they are written densely, with
-                  ///< codes of 0 between
-  bool additive;  ///< integers have additive zeros
-  int64_t default_group;  ///< if none is requested, of formats that leave it open; 0: the format's
-  LayoutId layout;        ///< the row whose encoder it takes
+  const char* name;       ///< "compressed-tensors"
+  bool gguf = false;      ///< its container; else safetensors
+  bool divides = false;   ///< its NVFP4 tensor scale divides
+  bool sparse = false;    ///< stores the pattern of 2:4 sparse weights; else they are written
+                          ///< densely, with codes of 0 between
+  bool additive = false;  ///< integers have additive zeros
+  /// If none is requested, of formats that leave it open; 0: the format's.
+  int64_t default_group = 0;
+  LayoutId layout;  ///< the row whose encoder it takes
   /// The suffix of a tensor's name, by its role, after the base name of the layer. Null: the tensor
   /// keeps the name of the floats.
-  const char* suffixes[kTensorRoles];
+  const char* suffixes[kTensorRoles] = {};
   /// The member of config.json that says how layers are quantized.
-  const char* config_key;
+  const char* config_key = "quantization_config";
   /// Writes its members; null for containers that need none.
-  void (*describe)(const Described& layers, JsonWriter& config);
-  const char* own_config;  ///< a file of its own that holds the same; or null
+  void (*describe)(const Described& layers, JsonWriter& config) = nullptr;
+  const char* own_config = nullptr;  ///< a file of its own that holds the same; or null
 
   LayoutEncoder encoder() const { return layout_row(layout).encoder(); }
 };
