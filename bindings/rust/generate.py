@@ -40,26 +40,23 @@ def doc(item, indent=""):
 def struct(item):
     # The members of the table of functions are never NULL.
     nullable = item["name"] != "marlin_api"
-    yield from doc(item)
-    yield from ["#[repr(C)]", "#[derive(Clone, Copy, Debug)]", f"pub struct {item['name']} {{"]
+    yield from doc(item, "    ")
+    yield f"    {item['name']} {{"
     for field in item["fields"]:
-        yield from doc(field, "    ")
+        yield from doc(field, "        ")
         type_ = rust_type(field["type"], nullable)
-        yield f"    pub {field['name']}: " + (f"[{type_}; {field['array']}]" if "array" in field else type_) + ","
-    yield "}"
-    if nullable:
-        sized = item["fields"][0]["name"] == "struct_size"
-        yield f"zeroed!({item['name']}{', struct_size' * sized});"
+        yield f"        {field['name']}: " + (f"[{type_}; {field['array']}]" if "array" in field else type_) + ","
+    yield "    }"
 
 
 def constants(table):
     yield "/// Gives all constants of types to a macro: this crate's, which declares them, and that of `metal-marlin`, which makes types."
     yield from ["#[doc(hidden)]", "#[macro_export]", "macro_rules! marlin_constants {", "    ($declare:ident) => {"]
+    yield "        $declare! {"
     for kind in table["types"]:
         raw = kind["name"]
         name = TYPES.get(raw) or raw.removeprefix("marlin_").capitalize()
         prefix = PREFIXES.get(raw, raw.upper() + "_")
-        yield "        $declare! {"
         yield from doc(kind, "            ")
         yield f"            {name}: {raw} {{"
         for item in table["constants"]:
@@ -67,8 +64,8 @@ def constants(table):
                 yield from doc(item, "                ")
                 short = item["name"].removeprefix(prefix if item["name"].startswith(prefix) else "MARLIN_")
                 yield f"                {short} = {item['name']} = {item['value']},"
-        yield from ["            }", "        }"]
-    yield from ["    };", "}", "marlin_constants!(declare);"]
+        yield "            }"
+    yield from ["        }", "    };", "}", "marlin_constants!(declare);"]
 
 
 def bindings(table):
@@ -83,10 +80,10 @@ def bindings(table):
             yield from doc(item)
             yield f"pub const {item['name']}: u32 = {item['value']};"
     yield from constants(table)
+    yield from ["", "structs! {"]
     for item in table["structs"]:
-        yield ""
         yield from struct(item)
-    yield from ["", '#[cfg(feature = "link")]', 'extern "C" {']
+    yield from ["}", "", '#[cfg(feature = "link")]', 'extern "C" {']
     for item in table["functions"]:
         yield from doc(item, "    ")
         yield f"    pub fn {item['name']}{signature(item)};"

@@ -113,8 +113,6 @@ macro_rules! marlin_constants {
                 /// a bug in this library; please report it with the message
                 INTERNAL = MARLIN_E_INTERNAL = -90,
             }
-        }
-        $declare! {
             Backend: marlin_backend {
                 /// the first usable backend of CUDA, Metal, CPU
                 AUTO = MARLIN_BACKEND_AUTO = 0,
@@ -122,8 +120,6 @@ macro_rules! marlin_constants {
                 METAL = MARLIN_BACKEND_METAL = 2,
                 CUDA = MARLIN_BACKEND_CUDA = 3,
             }
-        }
-        $declare! {
             Dtype: marlin_dtype {
                 F32 = MARLIN_F32 = 1,
                 F16 = MARLIN_F16 = 2,
@@ -140,8 +136,6 @@ macro_rules! marlin_constants {
                 I16 = MARLIN_I16 = 11,
                 I64 = MARLIN_I64 = 12,
             }
-        }
-        $declare! {
             /// where marlin_matrix::data points
             Memory: marlin_memory {
                 /// on a GPU only with stream NULL
@@ -153,8 +147,6 @@ macro_rules! marlin_constants {
                 /// a marlin_buffer \*; bounds are checked
                 BUFFER = MARLIN_MEM_BUFFER = 3,
             }
-        }
-        $declare! {
             /// the value of a weight with code q in a group with scale s
             Format: marlin_format {
                 /// in marlin_layer_info: floats, not quantized
@@ -192,8 +184,6 @@ macro_rules! marlin_constants {
                 FLOAT16 = MARLIN_FLOAT16 = 16,
                 BFLOAT16 = MARLIN_BFLOAT16 = 17,
             }
-        }
-        $declare! {
             Compute: marlin_compute {
                 /// activations as given, sums in FP32
                 DEFAULT = MARLIN_COMPUTE_DEFAULT = 0,
@@ -204,8 +194,6 @@ macro_rules! marlin_constants {
                 /// weights may be rounded to 16 bits: see RESULTS
                 W16 = MARLIN_COMPUTE_W16 = 3,
             }
-        }
-        $declare! {
             /// element order of pre-quantized input; docs/formats.md defines each bit by bit
             Layout: marlin_layout {
                 /// packing: ROWS; opening a file: detected
@@ -231,8 +219,6 @@ macro_rules! marlin_constants {
                 /// compressed-tensors marlin-24
                 MARLIN_24 = MARLIN_LAYOUT_MARLIN_24 = 10,
             }
-        }
-        $declare! {
             /// GPTQ v1 stores zero - 1; readers disagree on the largest stored code (INT4: 15)
             GptqZeroF: marlin_gptq_zero_f {
                 /// by the config's meta.quantizer, else WRAP with a warning
@@ -244,8 +230,6 @@ macro_rules! marlin_constants {
                 /// zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
                 SIXTEEN = MARLIN_GPTQ_ZERO_F_SIXTEEN = 3,
             }
-        }
-        $declare! {
             /// f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
             Epilogue: marlin_epilogue {
                 NONE = MARLIN_EPILOGUE_NONE = 0,
@@ -259,8 +243,6 @@ macro_rules! marlin_constants {
                 /// gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g \<= 7, |u| \<= 7
                 SWIGLU_OAI = MARLIN_EPILOGUE_SWIGLU_OAI = 6,
             }
-        }
-        $declare! {
             /// the origin of a stream; `kind` decides, because CUDA's legacy stream is NULL
             Native: marlin_native {
                 NONE = MARLIN_NATIVE_NONE = 0,
@@ -271,8 +253,6 @@ macro_rules! marlin_constants {
                 /// we encode into it and change its bindings; the host ends it
                 METAL_ENCODER = MARLIN_NATIVE_METAL_ENCODER = 4,
             }
-        }
-        $declare! {
             /// how a file names and stores its quantized layers
             Scheme: marlin_scheme {
                 /// GGUF to a name in .gguf or from a GGUF, else compressed-tensors
@@ -288,8 +268,6 @@ macro_rules! marlin_constants {
                 /// safetensors; affine: INT2 to INT6, UINT8 with additive zeros
                 MLX = MARLIN_SCHEME_MLX = 5,
             }
-        }
-        $declare! {
             /// of a key-value of a checkpoint, or of the elements of an array
             ValueType: marlin_value_type {
                 /// marlin_value::element_type of a value that is no array
@@ -316,372 +294,312 @@ macro_rules! marlin_constants {
 }
 marlin_constants!(declare);
 
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_error {
-    pub struct_size: u32,
-    pub status: marlin_status,
-    /// errno, CUresult or NSError.code; 0 if there is none
-    pub native_code: i32,
-    pub reserved: u32,
-    /// UTF-8, NUL-terminated, control characters escaped: the expected value, the found value, the place
-    pub message: [c_char; 240],
-}
-zeroed!(marlin_error, struct_size);
-
-/// frozen
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_matrix {
-    /// NULL: absent
-    pub data: *mut c_void,
-    /// added to data; use it for offsets into MTLBuffers
-    pub offset_bytes: u64,
-    pub rows: i64,
-    pub cols: i64,
-    /// in elements; 0: cols
-    pub row_stride: i64,
-    pub dtype: marlin_dtype,
-    pub memory: marlin_memory,
-}
-zeroed!(marlin_matrix);
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_device_info {
-    pub struct_size: u32,
-    pub backend: marlin_backend,
-    /// for marlin_context_desc::device_index
-    pub index: i32,
-    pub flags: u32,
-    pub name: [c_char; 64],
-    /// "avx512-vnni-bf16", "sm_90a", "apple9"
-    pub isa_or_arch: [c_char; 32],
-    pub memory_bytes: u64,
-    /// empty if the device is usable
-    pub why_not: [c_char; 160],
-    /// CPU: what marlin_context_desc::threads 0 means to this process now; 0 for other backends
-    pub threads: u32,
-    pub reserved: u32,
-}
-zeroed!(marlin_device_info, struct_size);
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_context_desc {
-    pub struct_size: u32,
-    pub backend: marlin_backend,
-    /// marlin_device_info::index; 0 with AUTO
-    pub device_index: i32,
-    /// CPU threads, with parallel_for those that work is divided for; 0: as many as the process may use
-    pub threads: u32,
-    /// the host's CUcontext or id\<MTLDevice\>; NULL: by index. NULL with AUTO and CPU
-    pub native_device: *mut c_void,
-    /// returning NULL is MARLIN_E_MEMORY; align is a power of two
-    pub alloc: Option<unsafe extern "C" fn(user: *mut c_void, size: usize, align: usize) -> *mut c_void>,
-    /// give alloc and release, or neither
-    pub release: Option<unsafe extern "C" fn(user: *mut c_void, p: *mut c_void, size: usize)>,
-    /// level 1 error, 2 warning, 3 info
-    pub log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
-    pub parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
-    /// given to each of the four
-    pub user: *mut c_void,
-}
-zeroed!(marlin_context_desc, struct_size);
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_stream_desc {
-    pub struct_size: u32,
-    pub kind: marlin_native,
-    pub native: *mut c_void,
-    /// the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much; a call that needs more is MARLIN_E_NOT_PREPARED. Absent: the stream owns memory of its own
-    pub scratch: marlin_matrix,
-}
-zeroed!(marlin_stream_desc, struct_size);
-
-/// One matrix W\[n, k\] to pack. Quantized values need scales. Float values (F32, F16 or BF16, \[n, k\]) are quantized here.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_pack_desc {
-    pub struct_size: u32,
-    pub format: marlin_format,
-    /// weights along K that share a scale; 0: the format's own (32, NVFP4 16, FP8 128, NF4 64); \>= k: the row
-    pub group_size: u32,
-    pub layout: marlin_layout,
-    /// out_features, in_features
-    pub n: i64,
-    /// out_features, in_features
-    pub k: i64,
-    /// codes in `layout`, or floats \[n, k\]
-    pub values: marlin_matrix,
-    /// ROWS: \[n, ceil(k/group)\] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them
-    pub scales: marlin_matrix,
-    /// ROWS: \[n, ceil(k/group)\] U8 0..15, or floats with ADDITIVE_ZEROS; absent: see marlin_format
-    pub zeros: marlin_matrix,
-    /// 2:4: values hold kept codes only. ROWS: U8 mask \[n, ceil(k/8)\] or I16 nibbles \[n, ceil(k/16)\]
-    pub sparse_meta: marlin_matrix,
-    /// \[1, k\] I32, the group of each k (act-order); absent: k / group_size
-    pub group_index: marlin_matrix,
-    /// \[1, 1\] F32; absent: 1
-    pub tensor_scale: marlin_matrix,
-    pub flags: u32,
-    /// layout GPTQ_V1 only
-    pub gptq_zero_f: marlin_gptq_zero_f,
-    /// PRUNE_2_4 only: \[1, k\] F32 \>= 0; absent: all 1. Pruning ranks by |w| \* norm (Wanda), and norm^2 weighs the squared errors of SCALES_MSE.
-    pub column_norms: marlin_matrix,
-    /// CODEBOOK4 only: \[1, 16\] F32, the value of each code in units of its scale
-    pub codebook: marlin_matrix,
-}
-zeroed!(marlin_pack_desc, struct_size);
-
-/// C\[M, N\] = f(A\[M, K\] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Sums are float32: C may be infinite or NaN where the sum of |a| |w| exceeds float32, and with NVFP4 where this sum over tensor_scale does (|a| above about 1e34). Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows alternate: column j of C combines row 2 j with row 2 j + 1. Other epilogues ignore the flag. Mixture of experts: weights of E experts need expert_ids \[T, top_k\]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids\[t, s\]. A token may name one expert twice. A has one row per token, \[T, K\] (as for gate and up), or one per routed row, \[T top_k, K\] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, \[T, N\]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside \[0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_gemm_desc {
-    pub struct_size: u32,
-    pub compute: marlin_compute,
-    pub epilogue: marlin_epilogue,
-    pub flags: u32,
-    pub weights: *const marlin_weights,
-    /// \[M, K\]
-    pub a: marlin_matrix,
-    /// \[M, N\]; N/2 columns for two-input epilogues
-    pub c: marlin_matrix,
-    /// \[1, N\], for experts \[1 or E, N\], or absent; in the row order of the weights
-    pub bias: marlin_matrix,
-    /// \[T, top_k\] I32, or absent: no mixture of experts
-    pub expert_ids: marlin_matrix,
-    /// \[T, top_k\] F32, F16 or BF16, or absent: no sum
-    pub expert_scales: marlin_matrix,
-}
-zeroed!(marlin_gemm_desc, struct_size);
-
-/// frozen; in elements of N, K and experts; count 0: everything from first on
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_shard {
-    pub first: [i64; 3],
-    pub count: [i64; 3],
-}
-zeroed!(marlin_shard);
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_load_desc {
-    pub struct_size: u32,
-    pub flags: u32,
-    /// as marlin_checkpoint_layer names them; several names: one handle, concatenated along N
-    pub layers: *const *const c_char,
-    /// one per name; or NULL: everything
-    pub shards: *const marlin_shard,
-    pub layer_count: u32,
-    /// 0 or 1: as in the layers; above 1: each name is (a part of) one expert
-    pub expert_count: u32,
-    /// quantize layers of floats to this format; 0: layers of floats are an error
-    pub format: marlin_format,
-    /// with format; 0: the format's own
-    pub group_size: u32,
-    /// LOAD_PRUNE_2_4: one per name, absent or \[1, K of the layer\] as above; or NULL
-    pub column_norms: *const marlin_matrix,
-    /// Called on the calling thread at the start, at the end and at intervals. It counts elements of W. A result other than 0 cancels the load: MARLIN_E_CANCELLED. May be NULL.
-    pub progress: Option<unsafe extern "C" fn(user: *mut c_void, done: u64, total: u64) -> i32>,
-    /// given to progress
-    pub user: *mut c_void,
-}
-zeroed!(marlin_load_desc, struct_size);
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_open_desc {
-    pub struct_size: u32,
-    pub flags: u32,
-    /// AUTO: detected from config.json, tensor names and dtypes; otherwise taken on trust
-    pub layout: marlin_layout,
-    /// for all GPTQ v1 layers of the file
-    pub gptq_zero_f: marlin_gptq_zero_f,
-}
-zeroed!(marlin_open_desc, struct_size);
-
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_layer_info {
-    pub struct_size: u32,
-    /// MARLIN_OK if the layer can be loaded
-    pub status: marlin_status,
-    /// valid as long as its checkpoint or weights
-    pub name: *const c_char,
-    pub n: i64,
-    pub k: i64,
-    /// 1 for a layer without experts
-    pub experts: u32,
-    /// k when one group spans the row
-    pub group_size: u32,
-    /// MARLIN_FORMAT_NONE: floats of `dtype`, which can be quantized on load
-    pub format: marlin_format,
-    /// in the file; for packed weights: the layout of their first part
-    pub layout: marlin_layout,
-    pub flags: u32,
-    /// of the scales; of the values if they are floats
-    pub dtype: marlin_dtype,
-    /// in the file, or on the device
-    pub bytes: u64,
-    /// sum of w^2 over kept weights / over all weights; 1 if nothing was pruned or all weights are 0
-    pub kept_share: f64,
-}
-zeroed!(marlin_layer_info, struct_size);
-
-/// A key-value of a checkpoint. Its pointers are valid as long as the checkpoint, and its texts have no NUL at their end.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_value {
-    pub struct_size: u32,
-    /// BOOL, I64, U64, F64, STRING or ARRAY
-    pub kind: marlin_value_type,
-    /// of an ARRAY
-    pub element_type: marlin_value_type,
-    pub reserved: u32,
-    /// as the file has it; UTF-8 is not checked, here and in `data`
-    pub key: *const c_char,
-    pub key_bytes: u64,
-    /// BOOL: 0 or 1. A number out of range is the nearest in range, a fraction is cut off, and NaN is 0
-    pub i64: i64,
-    /// the same number for sizes: 0 if it is negative
-    pub u64: u64,
-    /// the nearest float to the number
-    pub f64: f64,
-    /// STRING: its text. ARRAY: its elements, little-endian; they begin at any byte, so copy them
-    pub data: *const c_void,
-    /// of data
-    pub bytes: u64,
-    /// ARRAY: elements; STRING: bytes
-    pub count: u64,
-}
-zeroed!(marlin_value, struct_size);
-
-/// The result of converting one layer.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_convert_outcome {
-    pub struct_size: u32,
-    /// MARLIN_OK: quantized; else the reason to leave it as it was (SKIP_UNFIT)
-    pub status: marlin_status,
-    pub name: *const c_char,
-    /// the message that belongs to status, or ""
-    pub reason: *const c_char,
-    pub n: i64,
-    pub k: i64,
-    pub experts: u32,
-    /// k when one group spans the row
-    pub group_size: u32,
-    /// MARLIN_FORMAT_NONE: floats
-    pub from: marlin_format,
-    /// of the written layer
-    pub format: marlin_format,
-    /// MARLIN_LAYER_\* and MARLIN_PACK_\* of the written layer
-    pub flags: u32,
-    pub reserved: u32,
-    /// of all its tensors
-    pub bytes_before: u64,
-    /// of all its tensors
-    pub bytes_after: u64,
-    /// sum of (written - original)^2 over all elements, in float64; 0 in a dry run
-    pub squared_error: f64,
-    /// sum of original^2
-    pub squared_norm: f64,
-    /// sum of original^2 over what pruning kept; squared_norm when nothing is pruned
-    pub kept_norm: f64,
-}
-zeroed!(marlin_convert_outcome, struct_size);
-
-/// Quantizes a checkpoint from file to file.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_convert_desc {
-    pub struct_size: u32,
-    pub flags: u32,
-    pub scheme: marlin_scheme,
-    /// of the scheme; NONE: see types, and layers that are quantized already stay exact
-    pub format: marlin_format,
-    /// 0: the format's own (MARLIN_24: 128); \>= k: the whole row
-    pub group_size: u32,
-    pub layer_count: u32,
-    /// the layers to quantize, by name; all other tensors are copied unchanged
-    pub layers: *const *const c_char,
-    /// safetensors: most bytes of tensors in one file; 0: as many files as the input has
-    pub shard_bytes: u64,
-    /// Called on the calling thread, at least once per layer and every few million weights. total_bytes is the size of the input, and 0 while the files are being planned. A result other than 0 cancels: MARLIN_E_CANCELLED. layer lives during the call.
-    pub progress: Option<unsafe extern "C" fn(user: *mut c_void, done_bytes: u64, total_bytes: u64, layer: *const c_char) -> i32>,
-    /// in file order; outcome is valid during the call
-    pub layer_done: Option<unsafe extern "C" fn(user: *mut c_void, outcome: *const marlin_convert_outcome)>,
-    /// as marlin_context_desc::log
-    pub log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
-    pub parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
-    /// given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread
-    pub user: *mut c_void,
-    /// One per layer, absent or as in marlin_load_desc, in host memory; or NULL. They rank weights to prune. Their squares weigh the squared errors of SCALES_MSE and of all other scales that are fitted by least squares.
-    pub column_norms: *const marlin_matrix,
-    /// GGUF: one per layer, the type of its blocks, as "Q4_K". An entry that is NULL, or types NULL: by format and flags.
-    pub types: *const *const c_char,
-}
-zeroed!(marlin_convert_desc, struct_size);
-
-/// What a packed container holds.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_save_desc {
-    pub struct_size: u32,
-    pub flags: u32,
-    /// one entry each; NULL with count 0: every layer that loads, alone and whole
-    pub loads: *const *const marlin_load_desc,
-    pub load_count: u32,
-    /// of the shards in loads, for readers of the file; rank_count 0: 1
-    pub rank: u32,
-    /// of the shards in loads, for readers of the file; rank_count 0: 1
-    pub rank_count: u32,
-    /// whose devices the file is for; this machine needs no such device; AUTO: that of the context
-    pub backend: marlin_backend,
-}
-zeroed!(marlin_save_desc, struct_size);
-
-/// grows at its end only; no member inside struct_size is NULL
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct marlin_api {
-    pub struct_size: u32,
-    pub abi_major: u32,
-    pub abi_minor: u32,
-    pub version: u32,
-    pub device_get: unsafe extern "C" fn(u32, *mut marlin_device_info, *mut marlin_error) -> marlin_status,
-    pub context_create: unsafe extern "C" fn(*const marlin_context_desc, *mut *mut marlin_context, *mut marlin_error) -> marlin_status,
-    pub context_destroy: unsafe extern "C" fn(*mut marlin_context),
-    pub stream_create: unsafe extern "C" fn(*mut marlin_context, *const marlin_stream_desc, *mut *mut marlin_stream, *mut marlin_error) -> marlin_status,
-    pub stream_flush: unsafe extern "C" fn(*mut marlin_stream, *mut marlin_error) -> marlin_status,
-    pub stream_wait: unsafe extern "C" fn(*mut marlin_stream, u64, *mut marlin_error) -> marlin_status,
-    pub stream_destroy: unsafe extern "C" fn(*mut marlin_stream),
-    pub buffer_create: unsafe extern "C" fn(*mut marlin_context, u64, *mut *mut marlin_buffer, *mut marlin_error) -> marlin_status,
-    pub buffer_host: unsafe extern "C" fn(*mut marlin_buffer) -> *mut c_void,
-    pub buffer_destroy: unsafe extern "C" fn(*mut marlin_buffer),
-    pub weights_pack: unsafe extern "C" fn(*mut marlin_context, *const *const marlin_pack_desc, u32, u32, *mut *mut marlin_weights, *mut marlin_error) -> marlin_status,
-    pub weights_unpack: unsafe extern "C" fn(*mut marlin_stream, *const marlin_weights, *const marlin_matrix, i64, *const marlin_matrix, *mut marlin_error) -> marlin_status,
-    pub weights_info: unsafe extern "C" fn(*const marlin_weights, *mut marlin_layer_info, *mut marlin_error) -> marlin_status,
-    pub weights_destroy: unsafe extern "C" fn(*mut marlin_weights),
-    pub checkpoint_open: unsafe extern "C" fn(*const c_char, *const marlin_open_desc, *mut *mut marlin_checkpoint, *mut marlin_error) -> marlin_status,
-    pub checkpoint_layer: unsafe extern "C" fn(*const marlin_checkpoint, u64, *mut marlin_layer_info, *mut marlin_error) -> marlin_status,
-    pub checkpoint_tensor: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *mut marlin_matrix, *mut marlin_error) -> marlin_status,
-    pub checkpoint_destroy: unsafe extern "C" fn(*mut marlin_checkpoint),
-    pub weights_load: unsafe extern "C" fn(*mut marlin_context, *const marlin_checkpoint, *const marlin_load_desc, *mut *mut marlin_weights, *mut marlin_error) -> marlin_status,
-    pub gemm: unsafe extern "C" fn(*mut marlin_stream, *const marlin_gemm_desc, *mut marlin_error) -> marlin_status,
-    pub gemm_many: unsafe extern "C" fn(*mut marlin_stream, *const *const marlin_gemm_desc, u32, *mut marlin_error) -> marlin_status,
-    pub prepare: unsafe extern "C" fn(*mut marlin_stream, *const *const marlin_gemm_desc, u32, i64, *mut u64, *mut marlin_error) -> marlin_status,
-    pub explain: unsafe extern "C" fn(*const marlin_gemm_desc, *mut c_char, usize, *mut usize, *mut marlin_error) -> marlin_status,
-    pub get_version: unsafe extern "C" fn() -> u32,
-    pub status_name: unsafe extern "C" fn(marlin_status) -> *const c_char,
-    pub checkpoint_convert: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *const marlin_convert_desc, *mut marlin_error) -> marlin_status,
-    pub checkpoint_value: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *mut marlin_value, *mut marlin_error) -> marlin_status,
-    pub checkpoint_value_at: unsafe extern "C" fn(*const marlin_checkpoint, u64, *mut marlin_value, *mut marlin_error) -> marlin_status,
-    pub value_next_string: unsafe extern "C" fn(*const marlin_value, *mut *const c_char, *mut u64, *mut marlin_error) -> marlin_status,
-    pub checkpoint_save: unsafe extern "C" fn(*mut marlin_context, *const marlin_checkpoint, *const c_char, *const marlin_save_desc, *mut marlin_error) -> marlin_status,
+structs! {
+    marlin_error {
+        struct_size: u32,
+        status: marlin_status,
+        /// errno, CUresult or NSError.code; 0 if there is none
+        native_code: i32,
+        reserved: u32,
+        /// UTF-8, NUL-terminated, control characters escaped: the expected value, the found value, the place
+        message: [c_char; 240],
+    }
+    /// frozen
+    marlin_matrix {
+        /// NULL: absent
+        data: *mut c_void,
+        /// added to data; use it for offsets into MTLBuffers
+        offset_bytes: u64,
+        rows: i64,
+        cols: i64,
+        /// in elements; 0: cols
+        row_stride: i64,
+        dtype: marlin_dtype,
+        memory: marlin_memory,
+    }
+    marlin_device_info {
+        struct_size: u32,
+        backend: marlin_backend,
+        /// for marlin_context_desc::device_index
+        index: i32,
+        flags: u32,
+        name: [c_char; 64],
+        /// "avx512-vnni-bf16", "sm_90a", "apple9"
+        isa_or_arch: [c_char; 32],
+        memory_bytes: u64,
+        /// empty if the device is usable
+        why_not: [c_char; 160],
+        /// CPU: what marlin_context_desc::threads 0 means to this process now; 0 for other backends
+        threads: u32,
+        reserved: u32,
+    }
+    marlin_context_desc {
+        struct_size: u32,
+        backend: marlin_backend,
+        /// marlin_device_info::index; 0 with AUTO
+        device_index: i32,
+        /// CPU threads, with parallel_for those that work is divided for; 0: as many as the process may use
+        threads: u32,
+        /// the host's CUcontext or id\<MTLDevice\>; NULL: by index. NULL with AUTO and CPU
+        native_device: *mut c_void,
+        /// returning NULL is MARLIN_E_MEMORY; align is a power of two
+        alloc: Option<unsafe extern "C" fn(user: *mut c_void, size: usize, align: usize) -> *mut c_void>,
+        /// give alloc and release, or neither
+        release: Option<unsafe extern "C" fn(user: *mut c_void, p: *mut c_void, size: usize)>,
+        /// level 1 error, 2 warning, 3 info
+        log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
+        parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
+        /// given to each of the four
+        user: *mut c_void,
+    }
+    marlin_stream_desc {
+        struct_size: u32,
+        kind: marlin_native,
+        native: *mut c_void,
+        /// the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much; a call that needs more is MARLIN_E_NOT_PREPARED. Absent: the stream owns memory of its own
+        scratch: marlin_matrix,
+    }
+    /// One matrix W\[n, k\] to pack. Quantized values need scales. Float values (F32, F16 or BF16, \[n, k\]) are quantized here.
+    marlin_pack_desc {
+        struct_size: u32,
+        format: marlin_format,
+        /// weights along K that share a scale; 0: the format's own (32, NVFP4 16, FP8 128, NF4 64); \>= k: the row
+        group_size: u32,
+        layout: marlin_layout,
+        /// out_features, in_features
+        n: i64,
+        /// out_features, in_features
+        k: i64,
+        /// codes in `layout`, or floats \[n, k\]
+        values: marlin_matrix,
+        /// ROWS: \[n, ceil(k/group)\] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them
+        scales: marlin_matrix,
+        /// ROWS: \[n, ceil(k/group)\] U8 0..15, or floats with ADDITIVE_ZEROS; absent: see marlin_format
+        zeros: marlin_matrix,
+        /// 2:4: values hold kept codes only. ROWS: U8 mask \[n, ceil(k/8)\] or I16 nibbles \[n, ceil(k/16)\]
+        sparse_meta: marlin_matrix,
+        /// \[1, k\] I32, the group of each k (act-order); absent: k / group_size
+        group_index: marlin_matrix,
+        /// \[1, 1\] F32; absent: 1
+        tensor_scale: marlin_matrix,
+        flags: u32,
+        /// layout GPTQ_V1 only
+        gptq_zero_f: marlin_gptq_zero_f,
+        /// PRUNE_2_4 only: \[1, k\] F32 \>= 0; absent: all 1. Pruning ranks by |w| \* norm (Wanda), and norm^2 weighs the squared errors of SCALES_MSE.
+        column_norms: marlin_matrix,
+        /// CODEBOOK4 only: \[1, 16\] F32, the value of each code in units of its scale
+        codebook: marlin_matrix,
+    }
+    /// C\[M, N\] = f(A\[M, K\] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Sums are float32: C may be infinite or NaN where the sum of |a| |w| exceeds float32, and with NVFP4 where this sum over tensor_scale does (|a| above about 1e34). Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows alternate: column j of C combines row 2 j with row 2 j + 1. Other epilogues ignore the flag. Mixture of experts: weights of E experts need expert_ids \[T, top_k\]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids\[t, s\]. A token may name one expert twice. A has one row per token, \[T, K\] (as for gate and up), or one per routed row, \[T top_k, K\] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, \[T, N\]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside \[0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED.
+    marlin_gemm_desc {
+        struct_size: u32,
+        compute: marlin_compute,
+        epilogue: marlin_epilogue,
+        flags: u32,
+        weights: *const marlin_weights,
+        /// \[M, K\]
+        a: marlin_matrix,
+        /// \[M, N\]; N/2 columns for two-input epilogues
+        c: marlin_matrix,
+        /// \[1, N\], for experts \[1 or E, N\], or absent; in the row order of the weights
+        bias: marlin_matrix,
+        /// \[T, top_k\] I32, or absent: no mixture of experts
+        expert_ids: marlin_matrix,
+        /// \[T, top_k\] F32, F16 or BF16, or absent: no sum
+        expert_scales: marlin_matrix,
+    }
+    /// frozen; in elements of N, K and experts; count 0: everything from first on
+    marlin_shard {
+        first: [i64; 3],
+        count: [i64; 3],
+    }
+    marlin_load_desc {
+        struct_size: u32,
+        flags: u32,
+        /// as marlin_checkpoint_layer names them; several names: one handle, concatenated along N
+        layers: *const *const c_char,
+        /// one per name; or NULL: everything
+        shards: *const marlin_shard,
+        layer_count: u32,
+        /// 0 or 1: as in the layers; above 1: each name is (a part of) one expert
+        expert_count: u32,
+        /// quantize layers of floats to this format; 0: layers of floats are an error
+        format: marlin_format,
+        /// with format; 0: the format's own
+        group_size: u32,
+        /// LOAD_PRUNE_2_4: one per name, absent or \[1, K of the layer\] as above; or NULL
+        column_norms: *const marlin_matrix,
+        /// Called on the calling thread at the start, at the end and at intervals. It counts elements of W. A result other than 0 cancels the load: MARLIN_E_CANCELLED. May be NULL.
+        progress: Option<unsafe extern "C" fn(user: *mut c_void, done: u64, total: u64) -> i32>,
+        /// given to progress
+        user: *mut c_void,
+    }
+    marlin_open_desc {
+        struct_size: u32,
+        flags: u32,
+        /// AUTO: detected from config.json, tensor names and dtypes; otherwise taken on trust
+        layout: marlin_layout,
+        /// for all GPTQ v1 layers of the file
+        gptq_zero_f: marlin_gptq_zero_f,
+    }
+    marlin_layer_info {
+        struct_size: u32,
+        /// MARLIN_OK if the layer can be loaded
+        status: marlin_status,
+        /// valid as long as its checkpoint or weights
+        name: *const c_char,
+        n: i64,
+        k: i64,
+        /// 1 for a layer without experts
+        experts: u32,
+        /// k when one group spans the row
+        group_size: u32,
+        /// MARLIN_FORMAT_NONE: floats of `dtype`, which can be quantized on load
+        format: marlin_format,
+        /// in the file; for packed weights: the layout of their first part
+        layout: marlin_layout,
+        flags: u32,
+        /// of the scales; of the values if they are floats
+        dtype: marlin_dtype,
+        /// in the file, or on the device
+        bytes: u64,
+        /// sum of w^2 over kept weights / over all weights; 1 if nothing was pruned or all weights are 0
+        kept_share: f64,
+    }
+    /// A key-value of a checkpoint. Its pointers are valid as long as the checkpoint, and its texts have no NUL at their end.
+    marlin_value {
+        struct_size: u32,
+        /// BOOL, I64, U64, F64, STRING or ARRAY
+        kind: marlin_value_type,
+        /// of an ARRAY
+        element_type: marlin_value_type,
+        reserved: u32,
+        /// as the file has it; UTF-8 is not checked, here and in `data`
+        key: *const c_char,
+        key_bytes: u64,
+        /// BOOL: 0 or 1. A number out of range is the nearest in range, a fraction is cut off, and NaN is 0
+        i64: i64,
+        /// the same number for sizes: 0 if it is negative
+        u64: u64,
+        /// the nearest float to the number
+        f64: f64,
+        /// STRING: its text. ARRAY: its elements, little-endian; they begin at any byte, so copy them
+        data: *const c_void,
+        /// of data
+        bytes: u64,
+        /// ARRAY: elements; STRING: bytes
+        count: u64,
+    }
+    /// The result of converting one layer.
+    marlin_convert_outcome {
+        struct_size: u32,
+        /// MARLIN_OK: quantized; else the reason to leave it as it was (SKIP_UNFIT)
+        status: marlin_status,
+        name: *const c_char,
+        /// the message that belongs to status, or ""
+        reason: *const c_char,
+        n: i64,
+        k: i64,
+        experts: u32,
+        /// k when one group spans the row
+        group_size: u32,
+        /// MARLIN_FORMAT_NONE: floats
+        from: marlin_format,
+        /// of the written layer
+        format: marlin_format,
+        /// MARLIN_LAYER_\* and MARLIN_PACK_\* of the written layer
+        flags: u32,
+        reserved: u32,
+        /// of all its tensors
+        bytes_before: u64,
+        /// of all its tensors
+        bytes_after: u64,
+        /// sum of (written - original)^2 over all elements, in float64; 0 in a dry run
+        squared_error: f64,
+        /// sum of original^2
+        squared_norm: f64,
+        /// sum of original^2 over what pruning kept; squared_norm when nothing is pruned
+        kept_norm: f64,
+    }
+    /// Quantizes a checkpoint from file to file.
+    marlin_convert_desc {
+        struct_size: u32,
+        flags: u32,
+        scheme: marlin_scheme,
+        /// of the scheme; NONE: see types, and layers that are quantized already stay exact
+        format: marlin_format,
+        /// 0: the format's own (MARLIN_24: 128); \>= k: the whole row
+        group_size: u32,
+        layer_count: u32,
+        /// the layers to quantize, by name; all other tensors are copied unchanged
+        layers: *const *const c_char,
+        /// safetensors: most bytes of tensors in one file; 0: as many files as the input has
+        shard_bytes: u64,
+        /// Called on the calling thread, at least once per layer and every few million weights. total_bytes is the size of the input, and 0 while the files are being planned. A result other than 0 cancels: MARLIN_E_CANCELLED. layer lives during the call.
+        progress: Option<unsafe extern "C" fn(user: *mut c_void, done_bytes: u64, total_bytes: u64, layer: *const c_char) -> i32>,
+        /// in file order; outcome is valid during the call
+        layer_done: Option<unsafe extern "C" fn(user: *mut c_void, outcome: *const marlin_convert_outcome)>,
+        /// as marlin_context_desc::log
+        log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
+        parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
+        /// given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread
+        user: *mut c_void,
+        /// One per layer, absent or as in marlin_load_desc, in host memory; or NULL. They rank weights to prune. Their squares weigh the squared errors of SCALES_MSE and of all other scales that are fitted by least squares.
+        column_norms: *const marlin_matrix,
+        /// GGUF: one per layer, the type of its blocks, as "Q4_K". An entry that is NULL, or types NULL: by format and flags.
+        types: *const *const c_char,
+    }
+    /// What a packed container holds.
+    marlin_save_desc {
+        struct_size: u32,
+        flags: u32,
+        /// one entry each; NULL with count 0: every layer that loads, alone and whole
+        loads: *const *const marlin_load_desc,
+        load_count: u32,
+        /// of the shards in loads, for readers of the file; rank_count 0: 1
+        rank: u32,
+        /// of the shards in loads, for readers of the file; rank_count 0: 1
+        rank_count: u32,
+        /// whose devices the file is for; this machine needs no such device; AUTO: that of the context
+        backend: marlin_backend,
+    }
+    /// grows at its end only; no member inside struct_size is NULL
+    marlin_api {
+        struct_size: u32,
+        abi_major: u32,
+        abi_minor: u32,
+        version: u32,
+        device_get: unsafe extern "C" fn(u32, *mut marlin_device_info, *mut marlin_error) -> marlin_status,
+        context_create: unsafe extern "C" fn(*const marlin_context_desc, *mut *mut marlin_context, *mut marlin_error) -> marlin_status,
+        context_destroy: unsafe extern "C" fn(*mut marlin_context),
+        stream_create: unsafe extern "C" fn(*mut marlin_context, *const marlin_stream_desc, *mut *mut marlin_stream, *mut marlin_error) -> marlin_status,
+        stream_flush: unsafe extern "C" fn(*mut marlin_stream, *mut marlin_error) -> marlin_status,
+        stream_wait: unsafe extern "C" fn(*mut marlin_stream, u64, *mut marlin_error) -> marlin_status,
+        stream_destroy: unsafe extern "C" fn(*mut marlin_stream),
+        buffer_create: unsafe extern "C" fn(*mut marlin_context, u64, *mut *mut marlin_buffer, *mut marlin_error) -> marlin_status,
+        buffer_host: unsafe extern "C" fn(*mut marlin_buffer) -> *mut c_void,
+        buffer_destroy: unsafe extern "C" fn(*mut marlin_buffer),
+        weights_pack: unsafe extern "C" fn(*mut marlin_context, *const *const marlin_pack_desc, u32, u32, *mut *mut marlin_weights, *mut marlin_error) -> marlin_status,
+        weights_unpack: unsafe extern "C" fn(*mut marlin_stream, *const marlin_weights, *const marlin_matrix, i64, *const marlin_matrix, *mut marlin_error) -> marlin_status,
+        weights_info: unsafe extern "C" fn(*const marlin_weights, *mut marlin_layer_info, *mut marlin_error) -> marlin_status,
+        weights_destroy: unsafe extern "C" fn(*mut marlin_weights),
+        checkpoint_open: unsafe extern "C" fn(*const c_char, *const marlin_open_desc, *mut *mut marlin_checkpoint, *mut marlin_error) -> marlin_status,
+        checkpoint_layer: unsafe extern "C" fn(*const marlin_checkpoint, u64, *mut marlin_layer_info, *mut marlin_error) -> marlin_status,
+        checkpoint_tensor: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *mut marlin_matrix, *mut marlin_error) -> marlin_status,
+        checkpoint_destroy: unsafe extern "C" fn(*mut marlin_checkpoint),
+        weights_load: unsafe extern "C" fn(*mut marlin_context, *const marlin_checkpoint, *const marlin_load_desc, *mut *mut marlin_weights, *mut marlin_error) -> marlin_status,
+        gemm: unsafe extern "C" fn(*mut marlin_stream, *const marlin_gemm_desc, *mut marlin_error) -> marlin_status,
+        gemm_many: unsafe extern "C" fn(*mut marlin_stream, *const *const marlin_gemm_desc, u32, *mut marlin_error) -> marlin_status,
+        prepare: unsafe extern "C" fn(*mut marlin_stream, *const *const marlin_gemm_desc, u32, i64, *mut u64, *mut marlin_error) -> marlin_status,
+        explain: unsafe extern "C" fn(*const marlin_gemm_desc, *mut c_char, usize, *mut usize, *mut marlin_error) -> marlin_status,
+        get_version: unsafe extern "C" fn() -> u32,
+        status_name: unsafe extern "C" fn(marlin_status) -> *const c_char,
+        checkpoint_convert: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *const marlin_convert_desc, *mut marlin_error) -> marlin_status,
+        checkpoint_value: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *mut marlin_value, *mut marlin_error) -> marlin_status,
+        checkpoint_value_at: unsafe extern "C" fn(*const marlin_checkpoint, u64, *mut marlin_value, *mut marlin_error) -> marlin_status,
+        value_next_string: unsafe extern "C" fn(*const marlin_value, *mut *const c_char, *mut u64, *mut marlin_error) -> marlin_status,
+        checkpoint_save: unsafe extern "C" fn(*mut marlin_context, *const marlin_checkpoint, *const c_char, *const marlin_save_desc, *mut marlin_error) -> marlin_status,
+    }
 }
 
 #[cfg(feature = "link")]

@@ -31,24 +31,43 @@ macro_rules! handles {
     )* };
 }
 
-/// A type of the header and its constants.
+/// The types of the header and their constants.
 macro_rules! declare {
-    ($(#[$about:meta])* $_name:ident: $type:ident { $($(#[$doc:meta])* $_short:ident = $name:ident = $value:expr,)* }) => {
+    ($($(#[$about:meta])* $_name:ident: $type:ident { $($(#[$doc:meta])* $_short:ident = $name:ident = $value:expr,)* })*) => { $(
         $(#[$about])*
         pub type $type = i32;
         $($(#[$doc])* pub const $name: $type = $value;)*
-    };
+    )* };
 }
 
-macro_rules! zeroed {
-    ($name:ident $(, $size:ident)?) => {
+/// The size that a struct says it has, where it says one.
+macro_rules! size_field {
+    ($all:ident, struct_size) => {
+        $all.struct_size = core::mem::size_of::<Self>() as u32
+    };
+    ($all:ident, $_field:ident) => {};
+}
+
+/// The structs of the header. But for the table of functions, whose members are never NULL, all of their bits may be 0.
+macro_rules! structs {
+    ($($(#[$about:meta])* $name:ident { $($(#[$doc:meta])* $field:ident: $type:ty,)* })*) => { $(
+        $(#[$about])*
+        #[repr(C)]
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)*
+        }
+        structs!(default $name: $($field)*);
+    )* };
+    (default marlin_api: $($_field:ident)*) => {};
+    (default $name:ident: $($field:ident)*) => {
         impl Default for $name {
             /// All zero but for `struct_size`, where it has one.
             #[allow(unused_mut)]
             fn default() -> Self {
                 // SAFETY: zero is a value of every field: integers, floats, nullable pointers and functions.
                 let mut all: Self = unsafe { core::mem::zeroed() };
-                $(all.$size = core::mem::size_of::<Self>() as u32;)?
+                $(size_field!(all, $field);)*
                 all
             }
         }

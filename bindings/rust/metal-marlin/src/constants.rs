@@ -7,7 +7,7 @@ use metal_marlin_sys as sys;
 
 // Nothing uses the types Memory and ValueType.
 macro_rules! open_enum {
-    ($(#[$about:meta])* $name:ident: $raw:ident { $($(#[$doc:meta])* $constant:ident = $value:ident = $_number:expr,)* }) => {
+    ($($(#[$about:meta])* $name:ident: $raw:ident { $($(#[$doc:meta])* $constant:ident = $value:ident = $_number:expr,)* })*) => { $(
         $(#[$about])*
         #[doc = concat!("\n\n`", stringify!($raw), "` in the header.")]
         #[allow(dead_code)]
@@ -39,7 +39,7 @@ macro_rules! open_enum {
                 }
             }
         }
-    };
+    )* };
 }
 
 sys::marlin_constants!(open_enum);
