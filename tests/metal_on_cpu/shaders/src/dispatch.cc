@@ -111,19 +111,11 @@ class Run {
   }
 
   void count(Worker& worker, const Locality& locality) const {
-    for (const auto& [space, counts] : locality.counts()) {
-      if (space == kThreadgroupSpace) {
-        worker.counters.bank_conflicts += counts.conflicts;
-      } else {
-        BufferCounters& b = worker.counters.buffers[space];
-        b.simdgroup_accesses += counts.accesses, b.simdgroup_lines += counts.lines;
-      }
-    }
+    for (const auto& [buffer, lines] : locality.lines()) worker.counters.buffers[buffer].simdgroup_lines += lines;
     for (const Allocation& a : job_.memory->allocations()) {
       BufferCounters& b = worker.counters.buffers[a.index];
       for (size_t i = 0; i < a.read.size(); ++i) {  // one word of bits is one 64-byte line
         b.unique_bytes_read += static_cast<uint64_t>(__builtin_popcountll(a.read[i]));
-        b.unique_bytes_written += static_cast<uint64_t>(__builtin_popcountll(a.written[i]));
         b.unique_lines += (a.read[i] | a.written[i]) != 0;
       }
     }

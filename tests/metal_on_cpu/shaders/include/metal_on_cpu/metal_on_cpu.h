@@ -71,19 +71,17 @@ struct Finding {
 struct BufferCounters {
   uint64_t bytes_read = 0, bytes_written = 0;  // requested
   uint64_t reads = 0, writes = 0;              // by threads
-  uint64_t unique_bytes_read = 0, unique_bytes_written = 0;
-  uint64_t unique_lines = 0;        // 64-byte lines touched at least once
-  uint64_t simdgroup_accesses = 0;  // instructions of a simdgroup
-  uint64_t simdgroup_lines = 0;     // 64-byte lines, counted once for each such instruction
+  uint64_t unique_bytes_read = 0;
+  uint64_t unique_lines = 0;     // 64-byte lines touched at least once
+  uint64_t simdgroup_lines = 0;  // 64-byte lines, counted once for each instruction of a simdgroup
 };
 
 struct Counters {
   uint64_t threadgroups = 0, threads = 0;
-  uint64_t threadgroup_barriers = 0, simdgroup_barriers = 0;
-  uint64_t reductions = 0, shuffles = 0, matrix_multiplies = 0;  // by simdgroups
-  uint64_t tensor_multiply_adds = 0;                             // of operations on tensors
-  uint64_t threadgroup_bytes_read = 0, threadgroup_bytes_written = 0, threadgroup_accesses = 0;
-  uint64_t bank_conflicts = 0;                 // extra cycles with 32 banks of 4 bytes
+  uint64_t threadgroup_barriers = 0;
+  uint64_t matrix_multiplies = 0;     // by simdgroups
+  uint64_t tensor_multiply_adds = 0;  // of operations on tensors
+  uint64_t threadgroup_bytes_written = 0;
   uint64_t threadgroup_memory = 0;             // bytes of one threadgroup
   std::map<std::string, uint64_t> operations;  // arithmetic by class, of all threads
   std::map<int, BufferCounters> buffers;

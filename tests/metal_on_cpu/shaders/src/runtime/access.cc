@@ -133,9 +133,7 @@ bool Worker::threadgroup_access(const Access& access) {
                   " at byte " + std::to_string(at) + " of '" + (nearest ? nearest->name : "?") + "', which has " +
                       bytes_text(nearest ? nearest->bytes : 0));
   }
-  (access.write ? counters.threadgroup_bytes_written : counters.threadgroup_bytes_read) += access.bytes;
-  counters.threadgroup_accesses++;
-  if (locality) locate(kThreadgroupSpace, offset, access);
+  if (access.write) counters.threadgroup_bytes_written += access.bytes;
   watch({history_, offset, -1, static_cast<int64_t>(offset - variables_[owner - 1].offset), true, true}, access);
   return true;
 }

@@ -211,14 +211,7 @@ bool Worker::resolve(uint32_t simdgroup) {
 void Worker::note_collective(const Lane& site, uint32_t simdgroup) {
   switch (site.kind) {
     case msl::kBarrier:
-      counters.simdgroup_barriers++;
       synchronize(site.flags, simdgroup, 1, false);
-      break;
-    case msl::kReduction:
-      counters.reductions++;
-      break;
-    case msl::kShuffle:
-      counters.shuffles++;
       break;
     case msl::kMatrixMultiply:
       counters.matrix_multiplies++;
@@ -382,9 +375,9 @@ void Worker::abandon() {
 void add(BufferCounters& to, const BufferCounters& from) {
   to.bytes_read += from.bytes_read, to.bytes_written += from.bytes_written;
   to.reads += from.reads, to.writes += from.writes;
-  to.unique_bytes_read += from.unique_bytes_read, to.unique_bytes_written += from.unique_bytes_written;
+  to.unique_bytes_read += from.unique_bytes_read;
   to.unique_lines += from.unique_lines;
-  to.simdgroup_accesses += from.simdgroup_accesses, to.simdgroup_lines += from.simdgroup_lines;
+  to.simdgroup_lines += from.simdgroup_lines;
 }
 
 // Frames that will never return have left their redzones behind.
