@@ -135,7 +135,7 @@ class Decoder : public DeviceTest, public ::testing::WithParamInterface<marlin_c
   }
   static void count_pipeline(void* user) {
     static_cast<Decoder*>(user)->pipelines++;
-    metal_test_call_in_pipeline(count_pipeline, user);
+    metal_test::settings()->in_pipeline = [call = count_pipeline, user = user] { call(user); };
   }
 
   /// The logits of every position of `text`: the first kPrompt tokens at once, the others one at a time. A text that is shorter
@@ -147,8 +147,8 @@ class Decoder : public DeviceTest, public ::testing::WithParamInterface<marlin_c
     options.threads = 1;
     options.context = 8, options.block = kPrompt;
     llm::Model model(path, hyper, options);
-    metal_test_call_in_pipeline(count_pipeline, this);
-    metal_test_fail_allocation(2);  // the first is that of the logits
+    metal_test::settings()->in_pipeline = [call = count_pipeline, user = this] { call(user); };
+    metal_test::settings()->fail[metal_test::Fault::allocation] = 2;  // the first is that of the logits
     std::vector<float> all;
     llm::Sampler most_probable(0, 1, 1);
     std::span<const float> step = model.run(std::span(text).first(kPrompt), kPrompt);

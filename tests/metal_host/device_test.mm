@@ -32,7 +32,7 @@ TEST_F(DeviceTest, DevicesAreListed) {
 
 // As in a session without a window server.
 TEST_F(DeviceTest, TheDefaultDeviceServesWhereNoneIsListed) {
-  metal_test_list_no_devices();
+  metal_test::settings()->lists_devices = false;
   EXPECT_EQ(count_devices(), 1u);
   open();
   EXPECT_NE(kernel("scale"), nullptr);
@@ -45,7 +45,7 @@ TEST_F(DeviceTest, DevicesAreDescribedForTheBoundary) {
   EXPECT_EQ(std::string(info.name), describe(0).value().name);
   EXPECT_STREQ(info.isa_or_arch, "apple9");
   EXPECT_GT(info.memory_bytes, 0u);
-  metal_test_remove_device();
+  metal_test::settings()->removed = true;
   ASSERT_EQ(device_count(), 1u) << "a place to say why there is none";
   info = {};
   describe_device(0, info);
@@ -55,7 +55,7 @@ TEST_F(DeviceTest, DevicesAreDescribedForTheBoundary) {
 }
 
 TEST_F(DeviceTest, OtherDevicesAreRefused) {
-  metal_test_apple_family(0);
+  metal_test::settings()->apple_family = 0;
   EXPECT_CODE(describe(0).status(), MARLIN_E_NO_DEVICE);
   const Status status = create_device(options()).status();
   EXPECT_EQ(status.code(), MARLIN_E_NO_DEVICE);
@@ -68,10 +68,10 @@ TEST_F(DeviceTest, TheFamilyAloneRefusesNothing) {
   DeviceOptions with = options();
   with.logger = {
       [](void* user, int32_t, const char* message) { static_cast<std::vector<std::string>*>(user)->push_back(message); }, &log};
-  metal_test_apple_family(7);
+  metal_test::settings()->apple_family = 7;
   open(with);
   EXPECT_THAT(log, ::testing::IsEmpty());
-  metal_test_apple_family(5);
+  metal_test::settings()->apple_family = 5;
   EXPECT_EQ(describe(0).value().architecture, "apple5");
   EXPECT_TRUE(describe(0).value().matrix);
   open(with);
@@ -82,7 +82,7 @@ TEST_F(DeviceTest, TheFamilyAloneRefusesNothing) {
 
 TEST_F(DeviceTest, TensorOperationsAreThereFromApple10On) {
   EXPECT_FALSE(describe(0).value().tensor);
-  metal_test_apple_family(10);
+  metal_test::settings()->apple_family = 10;
   EXPECT_TRUE(describe(0).value().tensor);
 }
 
@@ -247,7 +247,7 @@ TEST_F(DeviceTest, StreamsWaitPollAndTellTheTime) {
   EXPECT_OK(on->commit());
   EXPECT_OK(on->wait(0));
   EXPECT_EQ(on->busy_seconds(), 0);
-  metal_test_slow_completion(0.05);
+  metal_test::settings()->completion_delay = 0.05;
   BufferRef y = buffer();
   for (int i = 0; i < 2; ++i) {
     EXPECT_OK(on->fill(y, 0, 4, 1));
@@ -264,7 +264,7 @@ TEST_F(DeviceTest, StreamsWaitPollAndTellTheTime) {
 
 TEST_F(DeviceTest, WhatIsCommittedGoesOnWithoutItsStreamAndDevice) {
   open();
-  metal_test_slow_completion(0.02);
+  metal_test::settings()->completion_delay = 0.02;
   KernelRef scale_kernel = kernel("scale");
   BufferRef x = buffer(), y = buffer(), watched = y;
   floats(x)[0] = 21;
@@ -394,7 +394,7 @@ TEST_F(DeviceTest, CompiledKernelsAreHadWhileAnotherIsCompiled) {
     all.found = std::async(std::launch::async, [&all] { return all.device.kernel("scale", kPlain).take(); });
     all.waited = all.found.wait_for(std::chrono::seconds(10)) != std::future_status::ready;
   };
-  metal_test_call_in_pipeline(ask, &amid);
+  metal_test::settings()->in_pipeline = [call = ask, user = &amid] { call(user); };
   kernel("narrow");
   ASSERT_TRUE(amid.found.valid());
   EXPECT_FALSE(amid.waited);

@@ -26,17 +26,17 @@ class Faults : public DeviceTest {
 
 TEST_F(Faults, MemoryRunsOut) {
   open();
-  metal_test_fail_allocation(1);
+  metal_test::settings()->fail[metal_test::Fault::allocation] = 1;
   EXPECT_CODE(device->allocate(64, Placement::device, "weights").status(), MARLIN_E_MEMORY);
   EXPECT_NE(buffer(), nullptr);
   alignas(65536) static std::byte pages[65536];
-  metal_test_fail_allocation(1);
+  metal_test::settings()->fail[metal_test::Fault::allocation] = 1;
   EXPECT_CODE(device->wrap(pages, sizeof pages, Placement::shared).status(), MARLIN_E_MEMORY);
 }
 
 TEST_F(Faults, CompilersFail) {
   open();
-  metal_test_fail_compile(1);
+  metal_test::settings()->fail[metal_test::Fault::compile] = 1;
   const Status status = device->kernel("scale", kPlain).status();
   EXPECT_EQ(status.code(), MARLIN_E_DEVICE);
   EXPECT_EQ(status.native_code(), static_cast<int32_t>(MTLLibraryErrorInternal));
@@ -45,18 +45,18 @@ TEST_F(Faults, CompilersFail) {
 
 TEST_F(Faults, QueuesCommandBuffersAndEncodersFail) {
   open();
-  metal_test_fail_queue(1);
+  metal_test::settings()->fail[metal_test::Fault::queue] = 1;
   EXPECT_CODE(device->stream({}).status(), MARLIN_E_MEMORY);
   auto on = stream();
   BufferRef y = buffer(64);
   KernelRef narrow = kernel("narrow");
   const Argument arguments[] = {{0, y, 0, {}}};
   const device::Dispatch once{narrow, arguments, {}, {1, 1, 1}, nullptr};
-  metal_test_fail_command_buffer_creation(1);
+  metal_test::settings()->fail[metal_test::Fault::commands] = 1;
   EXPECT_CODE(on->dispatch(once), MARLIN_E_MEMORY);
-  metal_test_fail_encoder(1);
+  metal_test::settings()->fail[metal_test::Fault::encoder] = 1;
   EXPECT_CODE(on->dispatch(once), MARLIN_E_MEMORY);
-  metal_test_fail_encoder(1);
+  metal_test::settings()->fail[metal_test::Fault::encoder] = 1;
   EXPECT_CODE(on->fill(y, 0, 4, 0), MARLIN_E_MEMORY);
   EXPECT_OK(on->dispatch(once));
   EXPECT_OK(finish(*on));
@@ -66,7 +66,7 @@ TEST_F(Faults, HelpersFailWithTheirCompiler) {
   open();
   auto on = stream();
   BufferRef y = buffer(64);
-  metal_test_fail_compile(1);
+  metal_test::settings()->fail[metal_test::Fault::compile] = 1;
   EXPECT_CODE(on->fill(y, 1, 1, 0), MARLIN_E_DEVICE);
   EXPECT_OK(on->fill(y, 1, 1, 0));
   EXPECT_OK(finish(*on));
@@ -79,7 +79,7 @@ TEST_P(LateErrors, AreTypedAndStay) {
   for (const bool late : {false, true}) {
     auto on = stream();
     BufferRef y = buffer(64);
-    metal_test_fail_command_buffer(1, static_cast<long>(GetParam()), late);
+    metal_test::settings()->command_buffer = {1, static_cast<long>(GetParam()), late};
     EXPECT_OK(on->fill(y, 0, 4, 1));
     EXPECT_OK(on->commit());
     const Status status = on->wait(UINT64_MAX);
@@ -114,12 +114,12 @@ TEST_F(Faults, RefusalsOfTheSystemSayWhatToDo) {
                 {MTLCommandBufferErrorPageFault, "Address Fault Error"}};
   BufferRef y = buffer(64);
   for (const auto& each : kCases) {
-    metal_test_refuse_command_buffers(static_cast<long>(each.code));
+    metal_test::settings()->refusal = static_cast<long>(each.code);
     auto on = stream();
     EXPECT_OK(on->fill(y, 0, 4, 1));
     EXPECT_OK(on->commit());
     EXPECT_THAT(on->wait(UINT64_MAX).message(), ::testing::EndsWith(each.advice));
-    metal_test_refuse_command_buffers(0);
+    metal_test::settings()->refusal = 0;
     auto other = stream();
     EXPECT_OK(other->fill(y, 0, 4, 1));
     EXPECT_OK(finish(*other)) << "another stream works as soon as the system lets it";
@@ -133,7 +133,7 @@ TEST_F(Faults, ErrorsOfTheHostsCommandBufferAreSeen) {
     auto on = stream(MARLIN_NATIVE_METAL_COMMAND_BUFFER, (__bridge void*)commands);
     EXPECT_OK(on->fill(buffer(64), 0, 64, 3));
     EXPECT_OK(on->commit());
-    metal_test_fail_command_buffer(1, MTLCommandBufferErrorPageFault, false);
+    metal_test::settings()->command_buffer = {1, MTLCommandBufferErrorPageFault, false};
     [commands commit];
     [commands waitUntilCompleted];
     EXPECT_EQ(on->failure().native_code(), static_cast<int32_t>(MTLCommandBufferErrorPageFault));
@@ -145,7 +145,7 @@ TEST_F(Faults, TheDeviceGoesAway) {
   auto on = stream();
   BufferRef y = buffer(64);
   EXPECT_OK(on->fill(y, 0, 4, 1));
-  metal_test_remove_device();
+  metal_test::settings()->removed = true;
   EXPECT_OK(on->commit());
   EXPECT_EQ(on->wait(UINT64_MAX).native_code(), static_cast<int32_t>(MTLCommandBufferErrorDeviceRemoved));
   EXPECT_CODE(device->allocate(64, Placement::shared, nullptr).status(), MARLIN_E_MEMORY);
@@ -171,9 +171,9 @@ TEST_F(Faults, MemoryOfTheDeviceIsResidentWhileItLives) {
   const auto resident = [&] {
     EXPECT_OK(on->fill(y, 0, 64, 1));
     EXPECT_OK(finish(*on));
-    EXPECT_EQ(metal_test_requested_allocations(), metal_test_resident_allocations())
+    EXPECT_EQ(metal_test::settings()->requested, metal_test::settings()->resident)
         << "the system makes memory resident when the command buffer runs, which then waits for it";
-    return metal_test_resident_allocations();
+    return metal_test::settings()->resident;
   };
   EXPECT_EQ(resident(), 2u);
   second.reset();
@@ -189,16 +189,16 @@ TEST_F(Faults, MemoryStaysResidentThroughAPauseButNotForEver) {
   const auto requested = [&] {
     EXPECT_OK(on->fill(y, 0, 64, 1));
     EXPECT_OK(finish(*on));
-    return metal_test_requested_allocations();
+    return metal_test::settings()->requested;
   };
   EXPECT_EQ(requested(), 1u);
   EXPECT_EQ(metal_test_later_blocks(), 1u);
-  metal_test_unwire();
+  ++metal_test::settings()->wired_since;
   metal_test_pass_time(0.9);
   EXPECT_EQ(requested(), 1u) << "the system takes memory back after a second";
   metal_test_pass_time(200);
   EXPECT_EQ(metal_test_later_blocks(), 0u) << "others may have the memory of a program that does nothing";
-  metal_test_unwire();
+  ++metal_test::settings()->wired_since;
   EXPECT_EQ(requested(), 1u) << "the first work after that asks for it again";
   on.reset(), y.reset(), device.reset();
   metal_test_pass_time(1);
@@ -207,12 +207,12 @@ TEST_F(Faults, MemoryStaysResidentThroughAPauseButNotForEver) {
 
 // With API validation Metal ends the program there.
 TEST_F(Faults, OlderFamiliesAreNotAskedForResidencySets) {
-  metal_test_apple_family(5);
+  metal_test::settings()->apple_family = 5;
   expect_fills();
 }
 
 TEST_F(Faults, ResidencyIsNoNeed) {
-  metal_test_fail_residency_set(1);
+  metal_test::settings()->fail[metal_test::Fault::residency_set] = 1;
   expect_fills();
 }
 
@@ -272,7 +272,7 @@ TEST_F(Cache, IsOfItsShadersOnly) {
 // Another system has another compiler.
 TEST_F(Cache, IsOfItsSystemOnly) {
   make("scale", cached());
-  metal_test_os_version("Version 15.1 (simulated)");
+  metal_test::settings()->os_version = "Version 15.1 (simulated)";
   make("scale", cached());
   EXPECT_EQ(files().size(), 2u);
 }
@@ -280,7 +280,7 @@ TEST_F(Cache, IsOfItsSystemOnly) {
 // A home folder may move to another Mac.
 TEST_F(Cache, IsOfItsGpuOnly) {
   make("scale", cached());
-  metal_test_apple_family(8);
+  metal_test::settings()->apple_family = 8;
   make("scale", cached());
   EXPECT_EQ(files().size(), 2u);
 }
@@ -303,13 +303,13 @@ TEST_F(Cache, MayBeDamagedOrDeleted) {
 }
 
 TEST_F(Cache, CannotBeMadeAddedToOrWritten) {
-  metal_test_fail_archive(1);
+  metal_test::settings()->fail[metal_test::Fault::archive] = 1;
   make("scale", cached());
   EXPECT_EQ(files().size(), 0u);
-  metal_test_fail_archive(2);
+  metal_test::settings()->fail[metal_test::Fault::archive] = 2;
   make("scale", cached());
   EXPECT_EQ(files().size(), 0u);
-  metal_test_fail_archive(3);
+  metal_test::settings()->fail[metal_test::Fault::archive] = 3;
   make("scale", cached());
   EXPECT_EQ(files().size(), 0u);
   EXPECT_THAT(log, HasSubstr("planted"));

@@ -59,8 +59,8 @@ class DeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     metal_test_reset();
-    metal_test_wait_timeout(0.2);
-    metal_test_require_safe_math(true);
+    metal_test::settings()->wait_timeout = 0.2;
+    metal_test::settings()->requires_safe_math = true;
     const char* const parent = std::getenv("TMPDIR");
     cache = std::string(parent != nullptr ? parent : "/tmp") + "/metal-host-" +
             ::testing::UnitTest::GetInstance()->current_test_info()->name() + std::to_string(getpid());

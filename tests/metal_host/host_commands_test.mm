@@ -81,7 +81,7 @@ TEST_P(References, KeepWhatIsRecordedUntilItCompleted) {
     }
     device.reset();
     EXPECT_FALSE(weights.expired() || wrapped.expired()) << "nothing has run yet";
-    metal_test_slow_completion(0.02);
+    metal_test::settings()->completion_delay = 0.02;
     finish_commands(commands);
     EXPECT_EQ(commands.status, MTLCommandBufferStatusCompleted);
     EXPECT_EQ(pages.floats()[0], 42);
@@ -152,7 +152,7 @@ TEST_F(HostRecords, OfAStreamsOwnAreKeptUntilTheyCompleted) {
   auto own = stream();
   BufferRef y = buffer(64, Placement::device);
   const std::weak_ptr<device::Buffer> watched = y;
-  metal_test_slow_completion(0.05);
+  metal_test::settings()->completion_delay = 0.05;
   EXPECT_OK(own->fill(y, 0, 64, 1));
   EXPECT_OK(own->commit());
   y.reset();
@@ -171,14 +171,14 @@ TEST_F(HostRecords, ThatAreCommittedAreRefused) {
       EXPECT_OK(enqueued->fill(buffer(64), 0, 64, 1)) << "one that has its place in the queue may be recorded";
       EXPECT_OK(enqueued->commit());
     }
-    metal_test_slow_completion(0.05);
+    metal_test::settings()->completion_delay = 0.05;
     [commands commit];
     EXPECT_CODE(refusal(commands), MARLIN_E_ARGUMENT);
     EXPECT_THAT(refusal(commands).message(), HasSubstr("the host's command buffer is committed"));
     [commands waitUntilCompleted];
     EXPECT_CODE(refusal(commands), MARLIN_E_ARGUMENT);
     id<MTLCommandBuffer> failed = [queue commandBuffer];
-    metal_test_fail_command_buffer(1, MTLCommandBufferErrorPageFault, false);
+    metal_test::settings()->command_buffer = {1, MTLCommandBufferErrorPageFault, false};
     finish_commands(failed);
     EXPECT_CODE(refusal(failed), MARLIN_E_ARGUMENT);
   }
@@ -280,9 +280,9 @@ TEST_F(HostRecords, LabelsAreForACapture) {
   const BufferRef x = buffer(), y = buffer();
   auto on = stream();
   for (const bool capturing : {false, true}) {
-    metal_test_capture(capturing);
+    metal_test::settings()->captures = capturing;
     EXPECT_OK(scale(*on, made, x, y, 4));
-    EXPECT_EQ(metal_test_debug_groups(), capturing ? 1u : 0u);
+    EXPECT_EQ(metal_test::settings()->debug_groups, capturing ? 1u : 0u);
   }
   EXPECT_OK(finish(*on));
 }

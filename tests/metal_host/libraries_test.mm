@@ -51,24 +51,24 @@ TEST_F(LibrariesTest, WhatTheCompilerRefusesTakesNothingElseAlong) {
     EXPECT_EQ(status.native_code(), static_cast<int32_t>(MTLLibraryErrorCompileFailure));
     EXPECT_THAT(status.message(), HasSubstr("MTLLibraryErrorDomain 3: "));
   }
-  EXPECT_EQ(metal_test_compiled(), 1u) << "the refusal is remembered";
+  EXPECT_EQ(metal_test::settings()->compiled, 1u) << "the refusal is remembered";
   EXPECT_NE(kernel("scale"), nullptr);
-  EXPECT_EQ(metal_test_compiled(), 2u);
+  EXPECT_EQ(metal_test::settings()->compiled, 2u);
 }
 
 // Such as a compiler that the system ended.
 TEST_F(LibrariesTest, OtherErrorsAreNotRemembered) {
   open();
-  metal_test_fail_compile(1);
+  metal_test::settings()->fail[metal_test::Fault::compile] = 1;
   EXPECT_CODE(status_of("scale"), MARLIN_E_DEVICE);
   EXPECT_NE(kernel("scale"), nullptr);
 }
 
 TEST_F(LibrariesTest, APipelineThatIsRefusedIsUnsupported) {
   for (const int family : {5, 9}) {
-    metal_test_apple_family(family);
+    metal_test::settings()->apple_family = family;
     open();
-    metal_test_fail_pipeline(1);
+    metal_test::settings()->fail[metal_test::Fault::pipeline] = 1;
     EXPECT_CODE(status_of("scale"), MARLIN_E_UNSUPPORTED);
     EXPECT_NE(kernel("narrow"), nullptr);
   }
@@ -79,23 +79,23 @@ TEST_F(LibrariesTest, NothingIsCompiledButWhatTheNameTells) {
   open_with(files);
   EXPECT_NE(kernel("narrow"), nullptr);
   EXPECT_NE(kernel("scale"), nullptr);
-  EXPECT_EQ(metal_test_compiled(), 1u);
+  EXPECT_EQ(metal_test::settings()->compiled, 1u);
 }
 
 TEST_F(LibrariesTest, WhatIsExpectedIsCompiledAtOnce) {
   const ShaderFile files[] = {kOther, kPlainFile};
   open_with(files);
-  metal_test_slow_compile(0.05);
+  metal_test::settings()->compile_seconds = 0.05;
   for (const char* const name : {"scale", "other", "narrow", "absent"}) device->expect(name, kPlain);
   EXPECT_NE(kernel("scale"), nullptr);
   EXPECT_NE(kernel("other"), nullptr);
-  EXPECT_EQ(metal_test_compiled(), 2u);
-  EXPECT_EQ(metal_test_most_compiling(), 2u);
+  EXPECT_EQ(metal_test::settings()->compiled, 2u);
+  EXPECT_EQ(metal_test::settings()->most_compiling, 2u);
 }
 
 TEST_F(LibrariesTest, WhatIsExpectedMayOutliveTheDevice) {
   open();
-  metal_test_slow_compile(0.05);
+  metal_test::settings()->compile_seconds = 0.05;
   device->expect("scale", kPlain);
   device.reset();
 }
@@ -106,7 +106,7 @@ TEST_F(LibrariesTest, FilesThatCameCompiledAreNotCompiledAgain) {
   open_with(files);
   EXPECT_NE(kernel("scale"), nullptr);
   EXPECT_NE(kernel("narrow"), nullptr);
-  EXPECT_EQ(metal_test_compiled(), 1u) << "of the stand-in for a .metallib, when it is loaded";
+  EXPECT_EQ(metal_test::settings()->compiled, 1u) << "of the stand-in for a .metallib, when it is loaded";
   EXPECT_EQ(log.size(), 0u);
 }
 

@@ -74,8 +74,8 @@ class Products : public DeviceTest {
   /// How many buffers of weights the last product made resident, beside the stream's own.
   void expect_resident(size_t weights_only) {
     EXPECT_OK(plan_and_run(*backend, nullptr, problem()));
-    if (!before_) before_ = metal_test_resident_allocations() - weights_only;
-    EXPECT_EQ(metal_test_resident_allocations(), *before_ + weights_only);
+    if (!before_) before_ = metal_test::settings()->resident - weights_only;
+    EXPECT_EQ(metal_test::settings()->resident, *before_ + weights_only);
   }
 
   std::string log;
@@ -96,12 +96,12 @@ TEST_F(Products, AtOnce) {
 }
 
 TEST_F(Products, HaveSeveralTextsCompiledAtOnceWhenTheyArePrepared) {
-  metal_test_slow_compile(0.1);
+  metal_test::settings()->compile_seconds = 0.1;
   const GemmProblem once = problem();
   const auto prepared = backend->prepare(nullptr, without_plans({&once, 1}), 2);
   EXPECT_TRUE(prepared.ok()) << prepared.status().message();
-  EXPECT_EQ(metal_test_most_compiling(), 2u) << "gemv for one row, and for two";
-  EXPECT_EQ(metal_test_compiled(), 2u);
+  EXPECT_EQ(metal_test::settings()->most_compiling, 2u) << "gemv for one row, and for two";
+  EXPECT_EQ(metal_test::settings()->compiled, 2u);
 }
 
 // An app goes to the background and comes back. Nothing is remembered of the time in between: neither kernels as wrong, nor
@@ -110,14 +110,14 @@ TEST_F(Products, InTheBackgroundAreErrorsAndInTheForegroundRightAgain) {
   const GemmProblem once = problem();
   for (const bool probed : {false, true}) {
     SCOPED_TRACE(probed ? "probed before" : "probed in the background");
-    metal_test_refuse_command_buffers(MTLCommandBufferErrorNotPermitted);
+    metal_test::settings()->refusal = MTLCommandBufferErrorNotPermitted;
     for (int i = 0; i < 2; ++i) {
       const Status refused = plan_and_run(*backend, nullptr, once);
       EXPECT_EQ(refused.code(), MARLIN_E_DEVICE);
       EXPECT_EQ(refused.native_code(), static_cast<int32_t>(MTLCommandBufferErrorNotPermitted));
       EXPECT_THAT(refused.message(), ::testing::HasSubstr("call again in the foreground"));
     }
-    metal_test_refuse_command_buffers(0);
+    metal_test::settings()->refusal = 0;
     EXPECT_OK(plan_and_run(*backend, nullptr, once));
     expect_product();
   }
@@ -194,7 +194,7 @@ TEST_F(Products, OnAHostsCommandBufferThatRetainsNothing) {
       EXPECT_OK(backend->flush(*on));
     }
     a.reset(), weights.reset();
-    metal_test_slow_completion(0.02);
+    metal_test::settings()->completion_delay = 0.02;
     [commands commit];
     [commands waitUntilCompleted];
     EXPECT_TRUE(commands.error == nil);

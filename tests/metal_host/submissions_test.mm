@@ -25,14 +25,14 @@ TEST_F(Submissions, PartsOfWorkRunInOrder) {
   EXPECT_OK(finish(*on));
   EXPECT_EQ(floats(y)[0], 1 * 4 + 2 * 2 + 3);
   EXPECT_EQ(y->host()[32], std::byte{7});
-  EXPECT_EQ(metal_test_fence_waits(), 3u);
+  EXPECT_EQ(metal_test::settings()->fence_waits, 3u);
   auto filled = stream();
   EXPECT_OK(filled->fill(y, 0, 64, 1));
   EXPECT_OK(filled->split()) << "whose fence is first updated by a fill";
   EXPECT_OK(filled->fill(y, 32, 4, 2));
   EXPECT_OK(finish(*filled));
-  EXPECT_EQ(metal_test_fence_waits(), 4u);
-  metal_test_fail_event(1);
+  EXPECT_EQ(metal_test::settings()->fence_waits, 4u);
+  metal_test::settings()->fail[metal_test::Fault::event] = 1;
   auto without = stream();
   EXPECT_OK(append(*without, append_kernel, y, 1));
   EXPECT_CODE(without->split(), MARLIN_E_MEMORY);

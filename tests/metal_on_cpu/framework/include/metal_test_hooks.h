@@ -1,15 +1,76 @@
-// What tests ask of the framework, and the faults they plant. Plain C; all functions may be called from any thread.
-//
-// "The n-th" counts from the call of the hook: 1 is the very next. A fault happens once and is then gone, but a removed device
-// stays removed until metal_test_reset().
+// What tests ask of the framework, and the faults they plant. All of it may be used from any thread.
 #pragma once
 
-#include <stdbool.h>
-#include <stddef.h>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
 
-#ifdef __cplusplus
-extern "C" {
-#endif
+namespace metal_test {
+
+enum class Fault {
+  allocation,     ///< newBuffer... returns nil
+  compile,        ///< newLibrary... returns an error
+  pipeline,       ///< newComputePipelineState... returns an error
+  queue,          ///< newCommandQueue... returns nil
+  commands,       ///< commandBuffer... returns nil
+  encoder,        ///< computeCommandEncoder..., blitCommandEncoder return nil
+  event,          ///< newFence returns nil
+  residency_set,  ///< newResidencySet... returns an error
+  archive         ///< making, adding to and serializing a binary archive, one after another
+};
+
+/// What a test sets, until metal_test_reset().
+struct Settings {
+  /// The n-th from now on fails, once: 1 is the very next.
+  std::map<Fault, size_t> fail;
+  /// The n-th command buffer to run ends with this MTLCommandBufferError: before its first command, or after its last.
+  struct {
+    size_t nth = 0;
+    long code = 0;
+    bool late = false;
+  } command_buffer;
+  /// Every command buffer that runs ends with this MTLCommandBufferError before its first command, as those of an app in the
+  /// background do; 0: none.
+  long refusal = 0;
+  /// Called once, amid the next newComputePipelineState..., on its thread.
+  std::function<void()> in_pipeline;
+  bool removed = false;         ///< nothing can be made, and command buffers end with MTLCommandBufferErrorDeviceRemoved
+  bool lists_devices = true;    ///< false: MTLCopyAllDevices lists none, as in a session without a window server
+  bool captures = false;        ///< what the capture manager says
+  double completion_delay = 0;  ///< seconds by which a command buffer completes later than its last command
+  double compile_seconds = 0;   ///< by which each compilation by completion handler takes longer
+  double wait_timeout = 5;      ///< seconds that a queue waits for room for one more command buffer
+  /// Whether compiling a source without MTLMathModeSafe and MTLMathFloatingPointFunctionsPrecise (or fastMathEnabled = NO,
+  /// which is both) is a finding of kind "fast-math". The shader is compiled as with safe math all the same.
+  bool requires_safe_math = false;
+  int apple_family = 9;  ///< the newest MTLGPUFamilyApple<n> that the device belongs to: of an M3
+  std::string os_version = "Version 15.0 (simulated)";  ///< the operatingSystemVersionString of NSProcessInfo
+
+  // What the framework counts.
+  size_t resident = 0;   ///< allocations that the residency sets held that the last committed command buffer uses
+  size_t requested = 0;  ///< of these, those of which requestResidency was called before the command buffer was committed
+  /// Which of its wirings the system has taken back, as after a pause: what was requested under another number is not resident.
+  size_t wired_since = 1;
+  size_t compiled = 0, compiling = 0, most_compiling = 0;  ///< texts; those at work, and how many at once at most
+  size_t debug_groups = 0;                                 ///< that were pushed
+  size_t fence_waits = 0;                                  ///< that have run
+};
+
+/// The settings, for the rest of the expression; other threads wait.
+class Locked {
+ public:
+  Locked();
+  Settings* operator->() const { return settings_; }
+
+ private:
+  std::unique_lock<std::recursive_mutex> lock_;
+  Settings* settings_;
+};
+inline Locked settings() { return {}; }
+
+}  // namespace metal_test
 
 /* Findings: misuse of the API, and what the shader checker reports. Equal ones are counted, not repeated. */
 size_t metal_test_finding_count(void);
@@ -25,69 +86,14 @@ size_t metal_test_check_leaks(void);
  */
 size_t metal_test_report(char* text, size_t capacity);
 
-/* Forgets findings and planted faults; the device is back. Not while command buffers are in flight. */
+/* Forgets findings and settings; the device is back. Not while command buffers are in flight. */
 void metal_test_reset(void);
 
-void metal_test_fail_allocation(size_t nth);              /* newBuffer... returns nil */
-void metal_test_fail_compile(size_t nth);                 /* newLibrary... returns an error */
-void metal_test_fail_pipeline(size_t nth);                /* newComputePipelineState... returns an error */
-void metal_test_fail_queue(size_t nth);                   /* newCommandQueue... returns nil */
-void metal_test_fail_command_buffer_creation(size_t nth); /* commandBuffer... returns nil */
-void metal_test_fail_encoder(size_t nth);                 /* computeCommandEncoder..., blitCommandEncoder return nil */
-void metal_test_fail_event(size_t nth);                   /* newFence returns nil */
-void metal_test_fail_residency_set(size_t nth);           /* newResidencySet... returns an error */
-void metal_test_fail_archive(size_t nth); /* making, adding to and serializing a binary archive, one after another */
-/* The n-th command buffer to run ends with this MTLCommandBufferError: before its first command, or after its last. */
-void metal_test_fail_command_buffer(size_t nth, long code, bool late);
-/* From now on every command buffer that runs ends with this MTLCommandBufferError before its first command, as those of an app
-   in the background do; 0: no longer. */
-void metal_test_refuse_command_buffers(long code);
-/* Calls `call` once, amid the next newComputePipelineState..., on its thread. */
-void metal_test_call_in_pipeline(void (*call)(void* user), void* user);
-/* From now on nothing can be made, and every command buffer ends with MTLCommandBufferErrorDeviceRemoved. */
-void metal_test_remove_device(void);
-/* Each command buffer completes so much later than its last command. */
-void metal_test_slow_completion(double seconds);
-/* How long a queue waits for room for one more command buffer. 5 seconds unless set. */
-void metal_test_wait_timeout(double seconds);
-
-/* Whether compiling a source without MTLMathModeSafe and MTLMathFloatingPointFunctionsPrecise (or fastMathEnabled = NO, which
-   is both) is a finding of kind "fast-math". Off unless set: it is Metal's default. The shader is compiled as with safe math
-   all the same. */
-void metal_test_require_safe_math(bool on);
-
-/* How many allocations the residency sets held that the last committed command buffer uses. */
-size_t metal_test_resident_allocations(void);
-/* Of how many of these requestResidency was called, after they were committed and before the command buffer was. */
-size_t metal_test_requested_allocations(void);
-/* The system takes the memory back that it had made resident, as after a pause, until residency is requested again. */
-void metal_test_unwire(void);
 /* Runs what dispatch_after was given for the time until then, on this thread; no time passes else. */
 void metal_test_pass_time(double seconds);
 /* How much of that is still to be run. */
 size_t metal_test_later_blocks(void);
-/* How many texts were compiled, and how many at once at most. */
-size_t metal_test_compiled(void);
-size_t metal_test_most_compiling(void);
-/* Each compilation by completion handler takes so much longer. */
-void metal_test_slow_compile(double seconds);
-/* From now on MTLCopyAllDevices lists none, as in a session without a window server. */
-void metal_test_list_no_devices(void);
-/* How many debug groups were pushed, and whether the capture manager says that it is capturing. */
-size_t metal_test_debug_groups(void);
-void metal_test_capture(bool on);
-/* How many waits for fences have run. */
-size_t metal_test_fence_waits(void);
-
-/* The newest MTLGPUFamilyApple<n> that the device belongs to. 9 unless set. */
-void metal_test_apple_family(int newest);
-/* The operatingSystemVersionString of NSProcessInfo. "Version 15.0 (simulated)" unless set. */
-void metal_test_os_version(const char* text);
 
 /* A library as newLibraryWithData: takes it, made of source text: what stands in for a .metallib. Writes
    at most `capacity` bytes; returns the size it needs. */
 size_t metal_test_make_library(const char* source, char* data, size_t capacity);
-
-#ifdef __cplusplus
-}
-#endif

@@ -23,7 +23,7 @@ class Fixture : public ::testing::Test {
  protected:
   void SetUp() override {
     metal_test_reset();
-    metal_test_wait_timeout(0.05);
+    metal_test::settings()->wait_timeout = 0.05;
     device = MTLCreateSystemDefaultDevice();
     @autoreleasepool {
       queue = [device newCommandQueue];

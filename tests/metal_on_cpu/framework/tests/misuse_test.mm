@@ -175,7 +175,7 @@ TEST_F(Misuse, LeakedObject) {
 TEST_F(Misuse, UnretainedObjectsReleasedTooEarly) {
   findings_wanted = true;
   for (const std::string& name : {"buffer 'brief'", "the pipeline of kernel narrow", "residency set 'brief'"}) {
-    metal_test_slow_completion(0.05);
+    metal_test::settings()->completion_delay = 0.05;
     @autoreleasepool {
       id<MTLCommandBuffer> before = [queue commandBuffer], commands = [queue commandBufferWithUnretainedReferences];
       @autoreleasepool {
@@ -284,7 +284,7 @@ TEST_F(Misuse, WhatTheEngineSaysIsPassedOn) {
 TEST_F(Misuse, FastMathAndFastFunctionsWhereTheyAreNotWanted) {
   findings_wanted = true;
   @autoreleasepool {
-    metal_test_require_safe_math(true);
+    metal_test::settings()->requires_safe_math = true;
     MTLCompileOptions* options = [[MTLCompileOptions alloc] init];
     options.fastMathEnabled = NO;
     EXPECT_TRUE([device newLibraryWithSource:@"" options:options error:nullptr] != nil);

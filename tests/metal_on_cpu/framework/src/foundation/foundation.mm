@@ -174,6 +174,6 @@ NSError* error(NSErrorDomain domain, NSInteger code, const std::string& descript
   return static_cast<unsigned long long>(sysconf(_SC_PHYS_PAGES)) * static_cast<unsigned long long>(sysconf(_SC_PAGESIZE));
 }
 - (NSString*)operatingSystemVersionString {
-  return string(metal_framework::os_version());
+  return string(metal_test::settings()->os_version);
 }
 @end

@@ -116,7 +116,7 @@ const char* name_of(long code) {
 // --- commands ---------------------------------------------------------------------------------------------------------------
 
 - (BOOL)opens:(const char*)what {
-  return [self accepts:what] && !metal_framework::fails(metal_framework::Fault::kEncoder);
+  return [self accepts:what] && !metal_framework::fails(metal_framework::Fault::encoder);
 }
 - (id<MTLBlitCommandEncoder>)blitCommandEncoder {
   return [self opens:"blitCommandEncoder"] ? [[MOCBlitCommandEncoder alloc] initWithOwner:self] : nil;
@@ -161,9 +161,10 @@ const char* name_of(long code) {
     find("encoding-not-ended", "commit of " + [self describe] + " while an encoder is open");
     [open finish];
   }
-  const auto requested = [](const auto& storage) { return storage->requested == metal_framework::wired_since(); };
-  metal_framework::note_resident(resident.size(),
-                                 static_cast<size_t>(std::count_if(resident.begin(), resident.end(), requested)));
+  const auto requested = [](const auto& storage) { return storage->requested == metal_test::settings()->wired_since; };
+  const auto of_them = static_cast<size_t>(std::count_if(resident.begin(), resident.end(), requested));
+  metal_test::settings()->resident = resident.size();
+  metal_test::settings()->requested = of_them;
   // Before the queue may begin: its thread sets later states.
   if (!committed) [self reach:MTLCommandBufferStatusCommitted];
   if (![queue commit:self]) find("use-after-commit", [self describe] + " is committed twice");
@@ -194,7 +195,8 @@ const char* name_of(long code) {
   const auto fault = metal_framework::command_buffer_fault();
   if (!fault || fault->late) failed = [self run_steps];
   if (fault && !failed) failed = Failure{fault->code, metal_framework::name_of(fault->code)};
-  std::this_thread::sleep_for(metal_framework::completion_delay());
+  const std::chrono::duration<double> delay(metal_test::settings()->completion_delay);
+  std::this_thread::sleep_for(delay);
   {
     const std::lock_guard<std::mutex> lock(mutex);
     gpu_start = start;

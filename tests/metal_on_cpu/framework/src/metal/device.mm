@@ -40,7 +40,7 @@ bool length_allowed(NSUInteger length) {
          "a buffer of " + std::to_string(length) + " bytes; 1 to " + std::to_string(kMaxBufferLength) + " may be");
     return false;
   }
-  return !fails(Fault::kAllocation);
+  return !fails(Fault::allocation);
 }
 
 MOCBuffer* wrap(std::shared_ptr<Storage> storage, MTLResourceOptions options) {
@@ -69,7 +69,7 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
 
 @implementation MTLArchitecture
 - (NSString*)name {
-  return metal_framework::string("applegpu_simulated" + std::to_string(metal_framework::apple_family()));
+  return metal_framework::string("applegpu_simulated" + std::to_string(metal_test::settings()->apple_family));
 }
 @end
 
@@ -106,15 +106,15 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
 }
 // A family of Apple's and what it includes.
 - (BOOL)supportsFamily:(MTLGPUFamily)family {
-  return (family >= MTLGPUFamilyApple1 && family < MTLGPUFamilyApple1 + metal_framework::apple_family()) ||
-         (family == MTLGPUFamilyMetal4 && metal_framework::apple_family() >= 7);
+  return (family >= MTLGPUFamilyApple1 && family < MTLGPUFamilyApple1 + metal_test::settings()->apple_family) ||
+         (family == MTLGPUFamilyMetal4 && metal_test::settings()->apple_family >= 7);
 }
 // As Apple's GPUs, which sample between passes only.
 
 // --- queues and buffers -----------------------------------------------------------------------------------------------------
 
 - (id<MTLCommandQueue>)newCommandQueue {
-  return metal_framework::fails(Fault::kQueue) ? nil : [[MOCCommandQueue alloc] init];
+  return metal_framework::fails(Fault::queue) ? nil : [[MOCCommandQueue alloc] init];
 }
 - (id<MTLBuffer>)newBufferWithLength:(NSUInteger)length options:(MTLResourceOptions)options {
   if (!metal_framework::length_allowed(length)) return nil;
@@ -151,10 +151,10 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
     metal_framework::set(out, error(MTLLibraryErrorDomain, static_cast<NSInteger>(code), why));
     return (id<MTLLibrary>)nil;
   };
-  metal_framework::note_compiled();
-  if (metal_framework::fails(Fault::kCompile)) return refuse(MTLLibraryErrorInternal, "compiler failed (planted)");
+  ++metal_test::settings()->compiled;
+  if (metal_framework::fails(Fault::compile)) return refuse(MTLLibraryErrorInternal, "compiler failed (planted)");
   const auto version = static_cast<int>((options == nil ? MTLLanguageVersion3_2 : options.languageVersion) >> 16);
-  const bool safe = metal_framework::safe_math_required();
+  const bool safe = metal_test::settings()->requires_safe_math;
   if (safe && (options == nil || options.mathMode != MTLMathModeSafe)) {
     find("fast-math", "a library is compiled with fast math, which need not keep NaN, infinities and the sign of 0");
   } else if (safe && options.mathFloatingPointFunctions != MTLMathFloatingPointFunctionsPrecise) {
@@ -213,7 +213,7 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
     return refuse("the compute function is nil");
   }
   metal_framework::call_in_pipeline();
-  if (metal_framework::fails(Fault::kPipeline)) return refuse("the pipeline could not be made (planted)");
+  if (metal_framework::fails(Fault::pipeline)) return refuse("the pipeline could not be made (planted)");
   bool archived = false;
   for (id<MTLBinaryArchive> archive in descriptor.binaryArchives) {
     archived = archived || [(MOCBinaryArchive*)archive contains:function];
@@ -230,19 +230,19 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
 // --- the rest ---------------------------------------------------------------------------------------------------------------
 
 - (id<MTLFence>)newFence {
-  return metal_framework::fails(Fault::kEvent) ? nil : [[MOCFence alloc] init];
+  return metal_framework::fails(Fault::event) ? nil : [[MOCFence alloc] init];
 }
 - (id<MTLResidencySet>)newResidencySetWithDescriptor:(MTLResidencySetDescriptor*)descriptor
                                                error:(NSError* __autoreleasing*)out {
-  if (metal_framework::apple_family() < 6)
+  if (metal_test::settings()->apple_family < 6)
     find("residency-unsupported", "newResidencySetWithDescriptor: on a device of a family before Apple 6");
-  if (!metal_framework::fails(Fault::kResidencySet)) return [[MOCResidencySet alloc] initWithLabel:descriptor.label];
+  if (!metal_framework::fails(Fault::residency_set)) return [[MOCResidencySet alloc] initWithLabel:descriptor.label];
   metal_framework::set(out, error(@"NSPOSIXErrorDomain", ENOMEM, "no residency set could be made (planted)"));
   return nil;
 }
 - (id<MTLBinaryArchive>)newBinaryArchiveWithDescriptor:(MTLBinaryArchiveDescriptor*)descriptor
                                                  error:(NSError* __autoreleasing*)out {
-  if (metal_framework::fails(Fault::kArchive)) {
+  if (metal_framework::fails(Fault::archive)) {
     metal_framework::set(out, error(MTLBinaryArchiveDomain, MTLBinaryArchiveErrorInternalError, "planted"));
     return nil;
   }
@@ -267,7 +267,7 @@ id<MTLDevice> device() {
 
 }  // namespace metal_framework
 
-id<MTLDevice> MTLCreateSystemDefaultDevice(void) { return metal_framework::device_removed() ? nil : metal_framework::device(); }
+id<MTLDevice> MTLCreateSystemDefaultDevice(void) { return metal_test::settings()->removed ? nil : metal_framework::device(); }
 NSArray<id<MTLDevice>>* MTLCopyAllDevices(void) {
-  return metal_framework::device_removed() || !metal_framework::devices_listed() ? @[] : @[ metal_framework::device() ];
+  return metal_test::settings()->removed || !metal_test::settings()->lists_devices ? @[] : @[ metal_framework::device() ];
 }

@@ -40,7 +40,7 @@ using metal_framework::text;
 }
 - (void)pushDebugGroup:(NSString*)name {
   if (![self accepts:"pushDebugGroup:"]) return;
-  metal_framework::note_debug_group();
+  ++metal_test::settings()->debug_groups;
   ++open_groups;
 }
 - (void)popDebugGroup {
@@ -62,7 +62,7 @@ using metal_framework::text;
   if (fence == nil) return find("nil-argument", "waitForFence: nil");
   MOCFence* waited = (MOCFence*)fence;
   [self add:[waited]() -> std::optional<metal_framework::Failure> {
-    metal_framework::note_fence_wait();
+    ++metal_test::settings()->fence_waits;
     if (!waited->updated) find("fence-not-updated", "fence '" + text(waited.label) + "' is waited for before it is updated");
     return std::nullopt;
   }];
@@ -74,6 +74,6 @@ using metal_framework::text;
   return [[self alloc] init];
 }
 - (BOOL)isCapturing {
-  return metal_framework::capturing();
+  return metal_test::settings()->captures;
 }
 @end

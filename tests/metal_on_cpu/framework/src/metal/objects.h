@@ -36,7 +36,7 @@ struct Storage {
   MTLStorageMode mode = MTLStorageModeShared;
   std::atomic<bool> owned{true};  // false: the buffer object is gone
   bool borrowed = false;
-  std::atomic<size_t> requested{0};  // metal_framework::wired_since() when its residency was, ahead of command buffers
+  std::atomic<size_t> requested{0};  // Settings::wired_since when its residency was, ahead of command buffers
   std::mutex label_mutex;
   std::string label;
 

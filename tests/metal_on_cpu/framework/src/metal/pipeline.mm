@@ -51,7 +51,7 @@ BOOL refuse(NSError* __autoreleasing* error, MTLBinaryArchiveError code, const s
                                             error:(NSError* __autoreleasing*)error {
   MOCFunction* function = (MOCFunction*)descriptor.computeFunction;
   if (function == nil) return refuse(error, MTLBinaryArchiveErrorUnexpectedElement, "the descriptor has no compute function");
-  if (metal_framework::fails(metal_framework::Fault::kArchive))
+  if (metal_framework::fails(metal_framework::Fault::archive))
     return refuse(error, MTLBinaryArchiveErrorCompilationFailure, "planted");
   const std::lock_guard<std::mutex> lock(mutex);
   entries.insert(entry_of(function));
@@ -60,7 +60,7 @@ BOOL refuse(NSError* __autoreleasing* error, MTLBinaryArchiveError code, const s
 - (BOOL)serializeToURL:(NSURL*)url error:(NSError* __autoreleasing*)error {
   const std::lock_guard<std::mutex> lock(mutex);
   if (entries.empty()) return refuse(error, MTLBinaryArchiveErrorUnexpectedElement, "the archive is empty");
-  if (metal_framework::fails(metal_framework::Fault::kArchive))
+  if (metal_framework::fails(metal_framework::Fault::archive))
     return refuse(error, MTLBinaryArchiveErrorInternalError, "planted");
   std::ofstream file(url.fileSystemRepresentation, std::ios::binary);
   file << kArchiveMark;

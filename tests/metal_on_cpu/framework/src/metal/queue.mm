@@ -35,10 +35,11 @@ static constexpr NSUInteger kLimit = 64;
   return [self make:NO];
 }
 - (id<MTLCommandBuffer>)make:(BOOL)retained {
-  if (metal_framework::fails(metal_framework::Fault::kCommands)) return nil;
+  if (metal_framework::fails(metal_framework::Fault::commands)) return nil;
   {
+    const std::chrono::duration<double> most(metal_test::settings()->wait_timeout);
     std::unique_lock<std::mutex> lock(mutex);
-    if (!room.wait_for(lock, metal_framework::wait_timeout(), [&] { return alive < kLimit; })) {
+    if (!room.wait_for(lock, most, [&] { return alive < kLimit; })) {
       find("too-many-command-buffers", "queue '" + metal_framework::text(self.label) + "' has " + std::to_string(alive) +
                                            " unfinished command buffers, all that it may have, and none completes");
     }

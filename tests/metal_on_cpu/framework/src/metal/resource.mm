@@ -98,7 +98,7 @@ Storage::~Storage() {
 }
 - (void)requestResidency {
   const std::lock_guard<std::mutex> lock(mutex);
-  for (const auto& storage : current) storage->requested = metal_framework::wired_since();
+  for (const auto& storage : current) storage->requested = metal_test::settings()->wired_since;
 }
 - (std::vector<std::shared_ptr<Storage>>)committed {
   const std::lock_guard<std::mutex> lock(mutex);
