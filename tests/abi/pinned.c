@@ -1,6 +1,6 @@
-/* The layout of every struct and the value of every constant, pinned in pins.txt: a compiler that reads this file without complaint
- * sees the ABI that all others see. Each field starts where the one before it ends, so there is no padding. Compiled as C99 and C++
- * by every compiler there is, and run once to see that a program in plain C links and works. */
+/* The layout of every struct and the value of every constant, pinned in pins.txt: a compiler that reads this file without
+ * complaint sees the ABI that all others see. Each field starts where the one before it ends, so there is no padding. Compiled
+ * as C99 and C++ by every compiler there is, and run once to see that a program in plain C links and works. */
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@
 #define FIELD(type, field, offset, bytes) HOLDS(offsetof(type, field) == (offset) && sizeof(((type*)0)->field) == (bytes))
 #define END(type, bytes) HOLDS(sizeof(type) == (bytes))
 #define VALUE(type, constant, value) HOLDS((constant) == (type)(value))
-#define TYPE(type) HOLDS(sizeof(type) == 4 && (type)-1 < 0)
+#define TYPE(type) HOLDS(sizeof(type) == 4 && (type) - 1 < 0)
 
 #include <pinned.inc>
 
