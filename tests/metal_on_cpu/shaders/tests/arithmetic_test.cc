@@ -67,7 +67,7 @@ kernel void products(device const float4* x [[buffer(0)]], device float* y [[buf
   const float4 a = *x;
   y[0] = dot(a * a, float4(1)) + simd_sum(4 * dot(a, a));
   y[1] = (a * a).x + float(as_type<int4>(a * 0).y) + max(a * 1, 3).y + ((a * a > a).y ? 2 : 0);
-  y[2] = dot((a * a).zz, float2(1)) + simd_max(a * a * 9).z;
+  y[2] = dot((a * a).zz, float2(1)) + simd_sum(a * a * 9).z;
   y[3] = twice(a * a).w + 1;
 }
 template <typename T> kernel void product(device const T* a [[buffer(0)]], device const T* b [[buffer(1)]], device float* y [[buffer(2)]],

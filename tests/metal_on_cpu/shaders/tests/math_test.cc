@@ -24,10 +24,14 @@ const Function kFunctions[] = {
     {"log2", [](long double x) { return std::log2(x); }, 1e-30f, 1e30f, 1, true},
     {"sqrt", [](long double x) { return std::sqrt(x); }, 1e-30f, 1e30f, 0.5f, true},
     {"tanh", [](long double x) { return std::tanh(x); }, 1e-6f, 20, 3},
+    {"rint", [](long double x) { return std::rint(x); }, 1e-3f, 1e6f, 0},
+    {"fabs", [](long double x) { return std::fabs(x); }, 1e-30f, 1e30f, 0},
+    {"limited", [](long double x) { return std::min(std::max(x, -3.0L), 7.0L); }, 1e-3f, 1e3f, 0},
 };
 
 std::string shader() {
-  std::string text = "#include <metal_stdlib>\nusing namespace metal;\n";
+  std::string text =
+      "#include <metal_stdlib>\nusing namespace metal;\nfloat limited(float x) { return clamp(x, -3.0f, 7.0f); }\n";
   for (const Function& f : kFunctions) {
     text +=
         std::string("kernel void k_") + f.name +

@@ -97,20 +97,10 @@ MSL_RUNTIME T shuffle(AsClass<T> of, int index, const char* file, unsigned line,
 MSL_SHUFFLE(simd_shuffle, i)
 MSL_SHUFFLE(simd_shuffle_xor, lane ^ i)
 
-#define MSL_OPERATION(name, expression)   \
-  struct name {                           \
-    template <class T>                    \
-    static MSL_INLINE T apply(T a, T b) { \
-      return static_cast<T>(expression);  \
-    }                                     \
-  };
-MSL_OPERATION(OpSum, a + b)
-MSL_OPERATION(OpMax, max(a, b))
-
 // Butterfly over the active lanes: distance 1, 2, 4, ... The order that the hardware takes is not documented; this one is
 // fixed.
-template <class Op, class T>
-MSL_RUNTIME void resolve_reduction(void** lanes, uint32_t active) {
+template <class T>
+MSL_RUNTIME void resolve_sum(void** lanes, uint32_t active) {
   T values[32];
   uint32_t has = active;
   for (int i = 0; i < 32; i++)
@@ -118,7 +108,7 @@ MSL_RUNTIME void resolve_reduction(void** lanes, uint32_t active) {
   for (int step = 1; step < 32; step *= 2)
     for (int i = 0; i < 32; i += 2 * step) {
       if (!(has >> (i + step) & 1)) continue;
-      values[i] = has >> i & 1 ? Op::apply(values[i], values[i + step]) : values[i + step];
+      values[i] = has >> i & 1 ? static_cast<T>(values[i] + values[i + step]) : values[i + step];
       has |= 1u << i;
     }
   for (int i = 0; i < 32; i++)
@@ -150,7 +140,6 @@ MSL_RUNTIME T collect(uint32_t kind, typename AsNumber<T>::type of, msl::Resolve
   MSL_INLINE plain<T> name(T value, MSL_SITE) {                                                              \
     return collect<plain<T>>(msl::kReduction, AsNumber<plain<T>>::of(value), &Resolver, file, line, column); \
   }
-MSL_REDUCTION(simd_sum, (resolve_reduction<OpSum, plain<T>>))
-MSL_REDUCTION(simd_max, (resolve_reduction<OpMax, plain<T>>))
-MSL_REDUCTION(simd_prefix_exclusive_sum, (resolve_prefix<plain<T>>))
+MSL_REDUCTION(simd_sum, resolve_sum<plain<T>>)
+MSL_REDUCTION(simd_prefix_exclusive_sum, resolve_prefix<plain<T>>)
 }  // namespace metal

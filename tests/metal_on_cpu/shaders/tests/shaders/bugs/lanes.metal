@@ -38,7 +38,7 @@ kernel void matrix_of_few_threads(device float* y [[buffer(1)]], uint i [[thread
 kernel void prefix_in_branch(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float v = 0;
   if (lane > 9) v = simd_prefix_exclusive_sum(1.0f);  // BUG divergent-reduction
-  y[i] = simd_max(v);
+  y[i] = simd_sum(v);
 }
 kernel void uneven_loop_of_sums(device float* y [[buffer(1)]], uint i [[thread_position_in_grid]], uint lane [[thread_index_in_simdgroup]]) {
   float v = 0;
