@@ -84,6 +84,9 @@ void metal_test_apple_family(int newest);
 /* The operatingSystemVersionString of NSProcessInfo. "Version 15.0 (simulated)" unless set. */
 void metal_test_os_version(const char* text);
 
+/* The macOS that @available asks for, as 14. One that has everything unless set. */
+void metal_test_system(int macos);
+
 /* A library as newLibraryWithData: takes it, made of source text: what stands in for a .metallib. Writes
    at most `capacity` bytes; returns the size it needs. */
 size_t metal_test_make_library(const char* source, char* data, size_t capacity);

@@ -1,6 +1,7 @@
 #include "metal/checks.h"
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -45,7 +46,7 @@ struct State {
   double compile_seconds = 0;
   bool listed = true, capturing = false;
   bool removed = false, safe_math = false;
-  int family = kFamily;
+  int family = kFamily, macos = INT_MAX;
   double delay = 0, timeout = kTimeout;
   std::string os_version = kOsVersion;
   std::function<void()> in_pipeline;
@@ -245,7 +246,7 @@ void metal_test_reset(void) {
     s.compile_seconds = 0;
     s.listed = true, s.capturing = false;
     s.safe_math = false;
-    s.family = metal_framework::kFamily;
+    s.family = metal_framework::kFamily, s.macos = INT_MAX;
     s.os_version = metal_framework::kOsVersion;
     s.delay = 0;
     s.timeout = metal_framework::kTimeout;
@@ -284,6 +285,13 @@ void metal_test_fail_archive(size_t nth) {
 }
 void metal_test_apple_family(int newest) {
   change([&](State& s) { s.family = newest; });
+}
+void metal_test_system(int macos) {
+  change([&](State& s) { s.macos = macos; });
+}
+bool metal_framework_has(const char* platforms) {
+  const char* const macos = std::strstr(platforms, "macOS ");
+  return macos != nullptr && std::atoi(macos + 6) <= read([](State& s) { return s.macos; });
 }
 void metal_test_os_version(const char* text) {
   change([&](State& s) { s.os_version = text; });
