@@ -172,7 +172,9 @@ FIELD(marlin_save_desc, load_count, 16, 4);
 FIELD(marlin_save_desc, rank, 20, 4);
 FIELD(marlin_save_desc, rank_count, 24, 4);
 FIELD(marlin_save_desc, backend, 28, 4);
-END(marlin_save_desc, 32);
+FIELD(marlin_save_desc, refused, 32, 8);
+FIELD(marlin_save_desc, user, 40, 8);
+END(marlin_save_desc, 48);
 
 FIELD(marlin_value, struct_size, 0, 4);
 FIELD(marlin_value, kind, 4, 4);
