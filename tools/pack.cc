@@ -89,8 +89,7 @@ class Loads {
       : context_(const_cast<marlin_context*>(context)), checkpoint_(checkpoint), options_(options) {
     for (const marlin_layer_info& layer : layers_of(checkpoint)) {
       const std::string why = why_not(context_, checkpoint, layer);
-      if (why.empty()) layers_.push_back(layer);
-      if (!why.empty()) say_refused(layer.name, why);
+      why.empty() ? layers_.push_back(layer) : say_refused(layer.name, why);
     }
     if (layers_.empty()) throw Failure(fmt::format("{} has no layer to pack", options.path));
     groups_ = join(
@@ -126,19 +125,17 @@ class Loads {
     desc.rank = rank;
     desc.rank_count = options_.ranks;
     desc.backend = known(parse_backend(options_.backend));
-    size_t layers = layers_.size(), entries = groups_.size();
-    std::pair<size_t*, size_t*> left(&layers, &entries);
+    std::pair left(layers_.size(), groups_.size());
     desc.refused = [](void* user, const marlin_load_desc* load, const marlin_error* why) {
-      const auto& [of_layers, of_entries] = *static_cast<decltype(left)*>(user);
-      *of_layers -= load->layer_count;
-      --*of_entries;
+      auto& [layers, entries] = *static_cast<decltype(left)*>(user);
+      layers -= load->layer_count, --entries;
       for (uint32_t i = 0; i < load->layer_count; ++i) say_refused(load->layers[i], why->message);
     };
     desc.user = &left;
     auto error = make<marlin_error>();
     check(marlin_checkpoint_save(context_, checkpoint_, path.c_str(), &desc, &error), error,
           "packing " + options_.path);
-    fmt::print("{}: {} layers in {} entries\n", printable(path), layers, entries);
+    fmt::print("{}: {} layers in {} entries\n", printable(path), left.first, left.second);
   }
 
  private:

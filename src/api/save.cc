@@ -138,9 +138,8 @@ Status save(const marlin_context& context, const Checkpoint& files, const char* 
       saved.push_back(load);
       continue;
     }
-    // A layer that nobody asked for and that needs a format stays as it is.
-    const bool may_stay = d.refused != nullptr || d.load_count == 0;
-    if (status.code() != MARLIN_E_UNSUPPORTED || !may_stay)
+    // A layer that nobody asked for and that needs a format stays as it is, as all others may.
+    if (status.code() != MARLIN_E_UNSUPPORTED || (d.load_count != 0 && d.refused == nullptr))
       return d.load_count != 0 ? prefixed("desc->loads", i, status) : status;
     refusal = status;
     if (d.refused == nullptr) continue;
