@@ -2,7 +2,7 @@
 
 mutate() {
   install_packages build test
-  (install_packages testbed) || true  # without them the shaders' tests are left out
+  (install_packages testbed framework) || true  # without them the tests of shaders and of Metal are left out
   environment mutation || exit 1
   exec build/env/mutation/bin/python -B tests/mutation/mutate.py "$@"
 }

@@ -89,10 +89,7 @@ class Loads {
       : context_(const_cast<marlin_context*>(context)), checkpoint_(checkpoint), options_(options) {
     for (const marlin_layer_info& layer : layers_of(checkpoint)) {
       const std::string why = why_not(context_, checkpoint, layer);
-      if (why.empty()) layers_.push_back(layer);
-      if (!why.empty())
-        fmt::print(stderr, "metal-marlin: '{}' stays as it is: {}\n", printable(layer.name),
-                   printable(why));
+      why.empty() ? layers_.push_back(layer) : say_refused(layer.name, why);
     }
     if (layers_.empty()) throw Failure(fmt::format("{} has no layer to pack", options.path));
     groups_ = join(
@@ -128,13 +125,24 @@ class Loads {
     desc.rank = rank;
     desc.rank_count = options_.ranks;
     desc.backend = known(parse_backend(options_.backend));
+    std::pair left(layers_.size(), groups_.size());
+    desc.refused = [](void* user, const marlin_load_desc* load, const marlin_error* why) {
+      auto& [layers, entries] = *static_cast<decltype(left)*>(user);
+      layers -= load->layer_count, --entries;
+      for (uint32_t i = 0; i < load->layer_count; ++i) say_refused(load->layers[i], why->message);
+    };
+    desc.user = &left;
     auto error = make<marlin_error>();
     check(marlin_checkpoint_save(context_, checkpoint_, path.c_str(), &desc, &error), error,
           "packing " + options_.path);
-    fmt::print("{}: {} layers in {} entries\n", printable(path), layers_.size(), groups_.size());
+    fmt::print("{}: {} layers in {} entries\n", printable(path), left.first, left.second);
   }
 
  private:
+  static void say_refused(const char* layer, const std::string& why) {
+    fmt::print(stderr, "metal-marlin: '{}' stays as it is: {}\n", printable(layer), printable(why));
+  }
+
   /// The shard of a rank: of a stack of experts some experts, of other layers rows or columns.
   marlin_shard shard(const marlin_layer_info& layer, int64_t heads, uint32_t rank) const {
     marlin_shard part{};

@@ -484,6 +484,10 @@ typedef struct marlin_save_desc {
   uint32_t load_count;
   uint32_t rank, rank_count; /* of the shards in loads, for readers of the file; rank_count 0: 1 */
   marlin_backend backend;    /* whose devices the file is for; this machine needs no such device; AUTO: that of the context */
+  /* Hears of each load that is MARLIN_E_UNSUPPORTED. Its layers stay as they are, but one load has to be served. NULL: such a
+   * load in loads is an error. */
+  void (*refused)(void* user, const marlin_load_desc* load, const marlin_error* why); /* both are valid during the call */
+  void* user;
 } marlin_save_desc;
 
 /* --- devices, contexts, streams, memory -------------------------------------------------------------------------------- */

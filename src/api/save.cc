@@ -130,14 +130,25 @@ Status save(const marlin_context& context, const Checkpoint& files, const char* 
   std::set<std::string> names;
   PackedBudget budget = budget_of(files, loads.get());
   std::vector<marlin_load_desc> saved;
+  Status refusal;
   for (uint32_t i = 0; i < loads.get().size(); ++i) {
     const marlin_load_desc& load = loads.get()[i];
     const Status status = save_one(context, *packer, files, load, names, budget, *writer);
-    if (status.ok()) saved.push_back(load);
-    if (!status.ok() && d.load_count != 0) return prefixed("desc->loads", i, status);
-    // A layer that nobody asked for and that needs a format stays as it is.
-    if (!status.ok() && status.code() != MARLIN_E_UNSUPPORTED) return status;
+    if (status.ok()) {
+      saved.push_back(load);
+      continue;
+    }
+    // A layer that nobody asked for and that needs a format stays as it is, as all others may.
+    if (status.code() != MARLIN_E_UNSUPPORTED || (d.load_count != 0 && d.refused == nullptr))
+      return d.load_count != 0 ? prefixed("desc->loads", i, status) : status;
+    refusal = status;
+    if (d.refused == nullptr) continue;
+    marlin_error why{};
+    why.struct_size = sizeof why;
+    report(status, &why);
+    d.refused(d.user, &load, &why);
   }
+  if (d.refused != nullptr && saved.empty()) return refusal;
   const std::set<const std::byte*> packed = packed_tensors(files, saved);
   for (size_t i = 0; i < files.tensors().size(); ++i) {
     const TensorView tensor = files.tensors().view(i);

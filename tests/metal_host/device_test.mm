@@ -38,6 +38,11 @@ TEST_F(DeviceTest, TheDefaultDeviceServesWhereNoneIsListed) {
   EXPECT_NE(kernel("scale"), nullptr);
 }
 
+TEST_F(DeviceTest, KernelsHaveNames) {
+  EXPECT_TRUE(has_kernel("gemv_u4_f16_m1"));
+  EXPECT_FALSE(has_kernel("gemv_u4_f16_m999"));
+}
+
 TEST_F(DeviceTest, DevicesAreDescribedForTheBoundary) {
   ASSERT_EQ(device_count(), 1u);
   marlin_device_info info{};
@@ -230,6 +235,7 @@ TEST_F(DeviceTest, DispatchesThatCannotBe) {
   EXPECT_CODE(on->dispatch({narrow, arguments, {}, {65, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
   EXPECT_CODE(on->dispatch({narrow, arguments, {1, 0, 1}, {1, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
   EXPECT_CODE(on->dispatch({narrow, arguments, {}, {0, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
+  EXPECT_CODE(on->dispatch({narrow, arguments, {}, {8, 4, 4}, nullptr}), MARLIN_E_ARGUMENT);
   EXPECT_CODE(on->dispatch({nullptr, arguments, {}, {1, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
   const Argument beyond[] = {{0, buffer(64), 64, {}}};
   EXPECT_CODE(on->dispatch({narrow, beyond, {}, {1, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
@@ -257,6 +263,7 @@ TEST_F(DeviceTest, StreamsWaitPollAndTellTheTime) {
   EXPECT_CODE(on->wait(1'000'000), MARLIN_E_TIMEOUT);
   EXPECT_OK(on->wait(10'000'000'000));
   EXPECT_GE(on->busy_seconds(), 0.1);
+  EXPECT_LT(on->busy_seconds(), 60) << "and not since the system began";
   EXPECT_OK(on->failure());
   EXPECT_OK(on->wait(UINT64_MAX));
   EXPECT_EQ(on->busy_seconds(), 0);

@@ -59,6 +59,7 @@ class DeviceTest : public ::testing::Test {
  protected:
   void SetUp() override {
     metal_test_reset();
+    if (oldest_system) metal_test::settings()->macos = 14;
     metal_test::settings()->wait_timeout = 0.2;
     metal_test::settings()->requires_safe_math = true;
     const char* const parent = std::getenv("TMPDIR");
@@ -111,7 +112,7 @@ class DeviceTest : public ::testing::Test {
     return committed.ok() ? on.wait(UINT64_MAX) : committed;
   }
 
-  bool findings_wanted = false;
+  bool findings_wanted = false, oldest_system = false;
   std::string cache;
   std::unique_ptr<device::Device> device;
   std::vector<BufferRef> kept;

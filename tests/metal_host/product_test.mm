@@ -95,6 +95,17 @@ TEST_F(Products, AtOnce) {
   expect_product();
 }
 
+/// What newer systems have, the host goes without. No math is fast there, either.
+class ProductsOfTheOldestSystem : public Products {
+ protected:
+  ProductsOfTheOldestSystem() { oldest_system = true; }
+};
+TEST_F(ProductsOfTheOldestSystem, AreRight) {
+  EXPECT_OK(plan_and_run(*backend, nullptr, problem()));
+  expect_product();
+  EXPECT_EQ(metal_test::settings()->resident, 0u) << "which has no residency sets";
+}
+
 TEST_F(Products, HaveSeveralTextsCompiledAtOnceWhenTheyArePrepared) {
   metal_test::settings()->compile_seconds = 0.1;
   const GemmProblem once = problem();

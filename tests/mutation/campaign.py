@@ -15,7 +15,7 @@ IMAGES = pathlib.Path(__file__).resolve().parent.parent.parent / "build/mutate/i
 GRACE = 10  # seconds of processor time that a program may take beyond eight times its tests' usual ones
 MEMORY = 12 << 30  # an edit may ask for any amount
 # The shader test-bed reserves addresses, though little memory, for every access that it checks.
-UNLIMITED = {"gpu_experts_test", "exact_test"}
+UNLIMITED = {"gpu_experts_test", "exact_test", "metal_host_testbed", "metal_host_kernels"}
 LONGEST_PROGRAM = 1500  # seconds that all tests of a program may take
 
 

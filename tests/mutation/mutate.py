@@ -53,9 +53,9 @@ def main(arguments):
     known = equivalents(EQUIVALENT.read_text())
     say(f"{' '.join(options.folder)} --seed {options.seed} --count {options.count}")
     wanted = {folder: tree.chosen(folder, int(COMPILED * options.count), options.seed) for folder in options.folder}
-    built = tree.build([edit for edits in wanted.values() for edit in edits], options.jobs, say)
+    built = tree.build([edit for edits in wanted.values() for edit in edits], options.folder, options.jobs, say)
     compiled = {edit.key for edit in built}
-    programs = tree.build_programs(options.jobs, tree.PROGRAMS)
+    programs = tree.build_programs(options.jobs, tree.programs_of(options.folder))
     of_edit = campaign.reached(programs, tree.QUICK_TESTS, len(built), tree.WORK, options.jobs, say)
     status = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:

@@ -18,10 +18,11 @@ TREE = WORK / "tree"
 BUILD = WORK / "build"
 COPIED = ["CMakeLists.txt", "cmake", "include", "src", "shaders", "tests", "tools", "examples"]
 
+METAL = "backends/metal"  # whose code is Objective-C++, and in no library of Linux
 # The folders whose code is mutated. Kernels, whose tests compare each of them with an oracle, are left out.
 FOLDERS = {"core": "src/core", "backends/gpu": "src/backends/gpu", "api": "src/api", "layouts": "src/layouts",
-           "checkpoints": "src/checkpoints", "backends/cpu": "src/backends/cpu"}
-LEFT_OUT = re.compile(r"/x86/|/arm64/|/generic\.cc$|_arm64\.cc$|_other\.cc$")
+           "checkpoints": "src/checkpoints", "backends/cpu": "src/backends/cpu", METAL: "src/backends/metal"}
+LEFT_OUT = re.compile(r"/x86/|/arm64/|/generic\.cc$|_arm64\.cc$|_other\.cc$|/absent\.cc$")
 
 # The programs whose tests may see an edit; those that are not in this build are left out.
 PROGRAMS = """
@@ -33,13 +34,14 @@ PROGRAMS = """
     kernels/kernels_special_values_test kernels/kernels_experts_test kernels/kernels_shared_activations_test
     kernels/kernels_row_invariance_test kernels/kernels_guard_pages_test kernels/kernels_covering_test
 """.split()
+METAL_PROGRAMS = ["metal_host/metal_host_testbed", "metal_host/metal_host_kernels"]
 # Where only some tests of a program are quick enough to be run hundreds of times.
 QUICK_TESTS = {"gpu_experts_test": "Experts.*", "exact_test": "*UnpackKnowsEveryCode*"}
 
 
 def sources(folder):
     """The files of a folder that get edits, relative to the project."""
-    found = sorted((ROOT / FOLDERS[folder]).rglob("*.cc"))
+    found = sorted(path for path in (ROOT / FOLDERS[folder]).rglob("*") if path.suffix in (".cc", ".mm"))
     return [name for name in (str(path.relative_to(ROOT)) for path in found) if not LEFT_OUT.search("/" + name)]
 
 
@@ -104,8 +106,10 @@ def configure():
     if (BUILD / "build.ninja").exists():
         return
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    subprocess.run(["cmake", "-G", "Ninja", "-S", TREE, "-B", BUILD, "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1 -DNDEBUG -w",
-                    "-DCMAKE_C_FLAGS=-O1", "-DCMAKE_UNITY_BUILD=ON", "-DMETAL_MARLIN_TESTS=ON", "-DMETAL_MARLIN_TOOLS=OFF",
+    # Without optimization, objects of Objective-C live until a pool that no test has ends.
+    flags = [f"-DCMAKE_{language}_FLAGS=-O1 -DNDEBUG -w" for language in ("CXX", "OBJCXX")]
+    subprocess.run(["cmake", "-G", "Ninja", "-S", TREE, "-B", BUILD, "-DCMAKE_BUILD_TYPE=None", *flags, "-DCMAKE_C_FLAGS=-O1",
+                    "-DCMAKE_UNITY_BUILD=ON", "-DMETAL_MARLIN_TESTS=ON", "-DMETAL_MARLIN_TOOLS=OFF",
                     "-DMETAL_MARLIN_INSTALL=OFF", "-DMETAL_MARLIN_MUTATION=ON", *launcher],
                    check=True, stdout=subprocess.DEVNULL)
 
@@ -141,8 +145,15 @@ def blamed(output, mutated, places):
     return found
 
 
-def build(wanted, jobs, say):
+def programs_of(folders):
+    """The programs that may see edits of these folders."""
+    return (PROGRAMS if set(folders) != {METAL} else []) + (METAL_PROGRAMS if METAL in folders else [])
+
+
+def build(wanted, folders, jobs, say):
     """Plants and builds what compiles of these edits, and returns it. What was rejected before is not tried again."""
+    objects = (["metal_marlin_objects"] if set(folders) != {METAL} else []) + (
+        ["metal_host_backend", "metal_host_device"] if METAL in folders else [])
     WORK.mkdir(parents=True, exist_ok=True)
     rejected_at = WORK / "rejected.json"
     rejected = set(json.loads(rejected_at.read_text())) if rejected_at.exists() else set()
@@ -150,7 +161,7 @@ def build(wanted, jobs, say):
         wanted = [edit for edit in wanted if edit.key not in rejected]
         mutated, places = plant(wanted)
         configure()
-        status, output = ninja(jobs, ["metal_marlin_objects"])
+        status, output = ninja(jobs, objects)
         if status == 0:
             return wanted
         bad = blamed(output, mutated, places)

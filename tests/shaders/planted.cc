@@ -50,6 +50,7 @@ constexpr Mutation kMutations[] = {
     {"scale_overflow", "metal/gemv.metal", "fabs(scale) > range;", "false;", kInt4, 1, Mutation::large_scales},
     {"silu_zero", "metal/epilogue.h", "? -0.0f :", "? 0.0f :", kInt4, 1, Mutation::silu_far_below},
     {"gelu_zero", "metal/epilogue.h", "return -0.0f;", "return 0.0f;", kInt4, 1, Mutation::gelu_far_below},
+    {"fast_exp", "metal/epilogue.h", "precise::exp(-argument)", "fast::exp(-argument)", kInt4, 1, Mutation::silu_below},
     {"gather_column", "metal/prepare.metal", "args.lda + k];", "args.lda + first + i];", kInt4, 1, Mutation::gathered},
     {"tensor_before_barrier", "metal4/regdecode_tensor.metal", "threadgroup_barrier(mem_flags::mem_threadgroup);\n        for",
      "for", kInt4, 40, Mutation::tensor},
@@ -153,8 +154,9 @@ Problem problem_of(const Mutation& mutation) {
     s.a_type = MARLIN_F32;
     s.scale_type = ScaleType::f32;
   }
-  if (mutation.far_below()) {
-    s.epilogue = mutation.what == Mutation::silu_far_below ? MARLIN_EPILOGUE_SILU : MARLIN_EPILOGUE_GELU_ERF;
+  const bool below = mutation.what == Mutation::silu_below;
+  if (below || mutation.far_below()) {
+    s.epilogue = mutation.what == Mutation::gelu_far_below ? MARLIN_EPILOGUE_GELU_ERF : MARLIN_EPILOGUE_SILU;
     s.bias_type = MARLIN_F32;
   }
   Problem problem(s);
@@ -162,6 +164,8 @@ Problem problem_of(const Mutation& mutation) {
   for (size_t i = 0; large_scales && i < problem.a.size(); ++i) problem.a[i] *= 0x1p-60;
   for (int64_t i = 0; large_scales && i < problem.source.meta().n * problem.source.meta().groups; ++i)
     problem.set_scale(i, 0x1p122, 0);
+  for (size_t i = 0; below && i < problem.bias.size(); ++i) problem.bias[i] = -1.5 * static_cast<double>(i + 1);
+  if (below) std::fill(problem.a.begin(), problem.a.end(), 0.0);
   if (mutation.far_below()) std::fill(problem.bias.begin(), problem.bias.end(), -std::numeric_limits<double>::infinity());
   std::vector<uint8_t>& scales = problem.source.all().scales;
   const bool all_low = mutation.what == Mutation::unpack && s.format == MARLIN_MXFP4;
@@ -181,6 +185,12 @@ testing::AssertionResult is_right(const Mutation& mutation, Problem& problem, co
     for (int64_t n = 0; n < problem.columns(); ++n)
       if (problem.c_at(m, n) != 0 || !std::signbit(problem.c_at(m, n)))
         return testing::AssertionFailure() << problem.c_at(m, n) << " is not -0";
+  // The bound of products is one of the argument. Of an exact one, the function has a few roundings more than its exp.
+  for (size_t n = 0; mutation.what == Mutation::silu_below && n < problem.bias.size(); ++n) {
+    const double exact = problem.bias[n] / (1 + std::exp(-problem.bias[n]));
+    if (const double c = problem.c_at(0, static_cast<int64_t>(n)); std::fabs(c - exact) > 16 * 0x1p-24 * std::fabs(exact))
+      return testing::AssertionFailure() << c << " is not " << exact;
+  }
   return testing::AssertionSuccess();
 }
 

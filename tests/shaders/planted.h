@@ -27,7 +27,8 @@ struct Mutation {
     tensor,
     large_scales,
     silu_far_below,
-    gelu_far_below
+    gelu_far_below,
+    silu_below
   } what = product;
 
   /// The same for all mistakes that the same product notices.

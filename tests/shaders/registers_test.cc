@@ -59,6 +59,20 @@ TEST_P(Registers, HoldAllOfAProduct) {
   EXPECT_LE(registers.value().memory, accepted(asked)) << name << ": bytes for what is in no register";
 }
 
+/// Arrays of fragments that a loop indexes are memory, even where this compiler would unroll the loop unasked.
+TEST(RegistersOfMistakes, AreSeen) {
+  for (const char* const loop : {"i < 4; i++) {\n    float2 value", "t = 0; t < 4; t++) {\n    simdgroup"}) {
+    const std::string from = std::string("UNROLL for (ushort ") + (*loop == 'i' ? "i = 0; " : "") + loop;
+    Setting setting;
+    setting.changes = {{"metal/regdecode.metal", from, from.substr(from.find("for"))}};
+    Problem problem(case_of(kKinds[0], 17, 64, 512));
+    ASSERT_TRUE(problem.pack());
+    const auto registers = problem.kernel(setting).registers();
+    ASSERT_TRUE(registers.ok()) << registers.message();
+    EXPECT_GT(registers.value().memory, 0u) << from;
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kernels, Registers, testing::ValuesIn(asked()), [](const auto& i) {
   const char* const a = i.param.compute == MARLIN_COMPUTE_INT8 ? "_i8"
                         : i.param.a_type == MARLIN_F32         ? "_f32"

@@ -192,6 +192,24 @@ TEST(Pack, WritesContainersThatTheOtherCommandsRead) {
   EXPECT_THAT(many.err, HasSubstr("cannot be cut into 1000 parts"));
 }
 
+// What a backend refuses stays as it is, and is said: here a tensor scale that divides.
+TEST(Pack, LeavesLayersThatABackendRefusesAsTheyAre) {
+  const ScratchFolder scratch;
+  const std::string out = scratch.at("model.marlin");
+  const Ran whole = run_command({"pack", data("mlx-experts"), "-o", out});
+  EXPECT_EQ(whole.err, "");
+  for (const char* backend : {"metal", "cuda"}) {
+    const Ran some = run_command({"pack", data("mlx-experts"), "-o", out, "--force", "--backend", backend});
+    EXPECT_EQ(some.exit_code, 0) << some.err;
+    EXPECT_THAT(some.err, HasSubstr("' stays as it is: this device takes no tensor scale that is divided by"));
+    EXPECT_NE(some.out, whole.out) << "how many layers are packed";
+    EXPECT_EQ(run_command({"inspect", out}).exit_code, 0);
+  }
+  const Ran none = run_command({"pack", data("ct-sparse-24-bitmask"), "-o", scratch.at("none.marlin"), "--backend", "metal"});
+  EXPECT_EQ(none.exit_code, 3);
+  EXPECT_FALSE(fs::exists(scratch.at("none.marlin")));
+}
+
 TEST(Unpack, FloatsBecomeTheValuesOfTheFormat) {
   const ScratchFolder scratch;
   const std::string out = scratch.at("quantized.safetensors"), layer = "encoder.layer.0.attention.self.query";

@@ -494,9 +494,14 @@ class marlin_save_desc(Structure):
     rank: int  # of the shards in loads, for readers of the file; rank_count 0: 1
     rank_count: int  # of the shards in loads, for readers of the file; rank_count 0: 1
     backend: int  # whose devices the file is for; this machine needs no such device; AUTO: that of the context
+    # Hears of each load that is MARLIN_E_UNSUPPORTED. Its layers stay as they are, but one load has to be served. NULL: such a load in loads is an error.
+    # both are valid during the call
+    refused: Any
+    user: int | None
     _fields_ = (
         ("struct_size", c_uint32), ("flags", c_uint32), ("loads", POINTER(POINTER(marlin_load_desc))), ("load_count", c_uint32),
         ("rank", c_uint32), ("rank_count", c_uint32), ("backend", c_int32),
+        ("refused", CFUNCTYPE(None, c_void_p, POINTER(marlin_load_desc), POINTER(marlin_error))), ("user", c_void_p),
     )
 
 

@@ -562,6 +562,10 @@ structs! {
         rank_count: u32,
         /// whose devices the file is for; this machine needs no such device; AUTO: that of the context
         backend: marlin_backend,
+        /// Hears of each load that is MARLIN_E_UNSUPPORTED. Its layers stay as they are, but one load has to be served. NULL: such a load in loads is an error.
+        /// both are valid during the call
+        refused: Option<unsafe extern "C" fn(user: *mut c_void, load: *const marlin_load_desc, why: *const marlin_error)>,
+        user: *mut c_void,
     }
     /// grows at its end only; no member inside struct_size is NULL
     marlin_api {
@@ -679,6 +683,6 @@ layouts! {
     marlin_value 80 8: struct_size 0, kind 4, element_type 8, reserved 12, key 16, key_bytes 24, i64 32, u64 40, f64 48, data 56, bytes 64, count 72;
     marlin_convert_outcome 104 8: struct_size 0, status 4, name 8, reason 16, n 24, k 32, experts 40, group_size 44, from 48, format 52, flags 56, reserved 60, bytes_before 64, bytes_after 72, squared_error 80, squared_norm 88, kept_norm 96;
     marlin_convert_desc 96 8: struct_size 0, flags 4, scheme 8, format 12, group_size 16, layer_count 20, layers 24, shard_bytes 32, progress 40, layer_done 48, log 56, parallel_for 64, user 72, column_norms 80, types 88;
-    marlin_save_desc 32 8: struct_size 0, flags 4, loads 8, load_count 16, rank 20, rank_count 24, backend 28;
+    marlin_save_desc 48 8: struct_size 0, flags 4, loads 8, load_count 16, rank 20, rank_count 24, backend 28, refused 32, user 40;
     marlin_api 256 8: struct_size 0, abi_major 4, abi_minor 8, version 12, device_get 16, context_create 24, context_destroy 32, stream_create 40, stream_flush 48, stream_wait 56, stream_destroy 64, buffer_create 72, buffer_host 80, buffer_destroy 88, weights_pack 96, weights_unpack 104, weights_info 112, weights_destroy 120, checkpoint_open 128, checkpoint_layer 136, checkpoint_tensor 144, checkpoint_destroy 152, weights_load 160, gemm 168, gemm_many 176, prepare 184, explain 192, get_version 200, status_name 208, checkpoint_convert 216, checkpoint_value 224, checkpoint_value_at 232, value_next_string 240, checkpoint_save 248;
 }

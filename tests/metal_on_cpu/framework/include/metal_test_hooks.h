@@ -46,6 +46,7 @@ struct Settings {
   /// which is both) is a finding of kind "fast-math". The shader is compiled as with safe math all the same.
   bool requires_safe_math = false;
   int apple_family = 9;  ///< the newest MTLGPUFamilyApple<n> that the device belongs to: of an M3
+  int macos = 1 << 20;   ///< the macOS that @available asks for, as 14: one that has everything
   std::string os_version = "Version 15.0 (simulated)";  ///< the operatingSystemVersionString of NSProcessInfo
 
   // What the framework counts.

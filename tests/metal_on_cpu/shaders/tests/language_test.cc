@@ -104,6 +104,35 @@ const Refused kRefused[] = {
      "s.metal:4: error: cast from 'threadgroup float *' to 'device float *'"},
     {"threadgroup_in_helper", "static void f() {\n  threadgroup float a[4];\n  a[0] = 1;\n}\n",
      "s.metal:4: error: threadgroup variables can only be declared in kernel functions"},
+    {"position_beside_positions",
+     "kernel void k(device int* y [[buffer(0)]], uint3 g [[threadgroup_position_in_grid]], uint s "
+     "[[simdgroup_index_in_threadgroup]],\n  uint i [[thread_position_in_grid]]) { y[i] = g.x + s; }\n",
+     "s.metal:4: error: kernel 'k': 'i' has another number of components"},
+    {"variable_of_the_program", "constant int kA = 1;\nstatic const float kB[2] = {1, 2};\n",
+     "s.metal:4: error: variables of a program are constant"},
+    {"static_member", "struct S { int n;\n  static constexpr int kC = 3; };\n",
+     "s.metal:4: error: variables of a program are constant"},
+    {"template_of_variables", "template <class T>\nconstexpr bool kD = true;\n",
+     "s.metal:3: error: variables of a program are constant"},
+    {"static_in_function", "static int f(int x) {\n  static const int kTable[2] = {1, 2};\n  return kTable[x];\n}\n",
+     "s.metal:4: error: static variables of a function are constant"},
+    {"initialized_threadgroup_variable",
+     "kernel void k(device int* y [[buffer(0)]]) {\n  threadgroup int t[2] = {1, 2};\n  y[0] = t[1];\n}\n",
+     "s.metal:4: error: threadgroup variables have no initializers"},
+    {"member_of_threads",
+     "template <class T> struct S { T n; T f() const { return n; } };\nkernel void k(device int* y [[buffer(0)]]) { "
+     "threadgroup "
+     "S<int> t;\n  y[0] = t.f(); }\n",
+     "s.metal:5: error: cannot initialize object parameter"},
+    {"member_of_another_space",
+     "struct S { int n; int f() const constant { return n; } };\nkernel void k(device S* y [[buffer(0)]]) { \n  y[0].n = "
+     "y[1].f(); "
+     "}\n",
+     "s.metal:5: error: cannot initialize object parameter"},
+    {"two_elements_of_a_matrix",
+     "kernel void k(device float* y [[buffer(0)]]) {\n  simdgroup_float8x8 m(1);\n  thread vec<float, 2>& e = "
+     "m.thread_elements();\n  y[0] = e[0];\n}\n",
+     "s.metal:5: error: "},
     {"host_name_of_nothing", "template [[host_name(\"a\")]] [[kernel]] void g<int>(device int*);\n",
      "'g' is no kernel template"},
 };
@@ -190,8 +219,24 @@ struct Steps {
   }
 };
 constant float kTable[3] = {1, 2, 3};
+template <class T> constexpr constant bool kIsTwo = sizeof(T) == 2;
+struct Sizes {
+  static constexpr constant int kCount = kIsTwo<half> ? 3 : 0;
+  static constexpr int count() { return kCount; }
+  int n;
+  int twice() const threadgroup { return 2 * n; }
+};
+enum { kSeven = 7 };
+static int odd(int n);
 kernel void k(device float* y [[buffer(0)]], constant Args& a [[buffer(1)]], uint i [[thread_position_in_grid]]) {
   threadgroup float t[32];
+  threadgroup Sizes sizes;
+  threadgroup float* at = t;
+  sizes.n = kSeven;
+  static constexpr constant int kOne = 1;
+  simdgroup_float8x8 m(sizes.twice() + kOne + at[i] + Sizes::count());
+  m.thread_elements()[0] = 1;
+  const thread auto& pair = reinterpret_cast<thread vec<float, 2>&>(m.thread_elements());
   t[i] = load(y, i);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   Args copy = a;
@@ -199,7 +244,7 @@ kernel void k(device float* y [[buffer(0)]], constant Args& a [[buffer(1)]], uin
   scale(v, kTable[1]);
   Steps walk{0, int(y[i])};
   walk.next(int(i));
-  y[i] = applied<half_of>(walk.at) + dot(v, v) + copy.at(2) + Twice()(3) + count<3>();
+  y[i] = pair.x + applied<half_of>(walk.at) + dot(v, v) + copy.at(2) + Twice()(3) + count<3>();
 }
 )"),
             "");

@@ -80,7 +80,9 @@ using metal_framework::text;
   return items.size();
 }
 - (id)objectAtIndexedSubscript:(NSUInteger)index {
-  return index < items.size() ? items[index] : nil;
+  if (index < items.size()) return items[index];
+  metal_framework::find("index-out-of-range", "an array has no element " + std::to_string(index));
+  return nil;
 }
 - (BOOL)containsObject:(id)object {
   return std::any_of(items.begin(), items.end(), [&](id item) { return [item isEqual:object]; });

@@ -1,6 +1,7 @@
 #include "metal/checks.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <mutex>
@@ -156,6 +157,11 @@ void metal_test_reset(void) {
   fresh.wired_since = s->wired_since;
   fresh.compiling = s->compiling;
   *s.operator->() = fresh;
+}
+
+bool metal_framework_has(const char* platforms) {
+  const char* const macos = std::strstr(platforms, "macOS ");
+  return macos != nullptr && std::atoi(macos + 6) <= metal_test::settings()->macos;
 }
 
 size_t metal_test_make_library(const char* source, char* data, size_t capacity) {

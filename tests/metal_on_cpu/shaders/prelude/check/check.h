@@ -102,6 +102,9 @@ MSL_MATH
 namespace precise {
 MSL_MATH
 }
+namespace fast {
+MSL_MATH
+}
 MSL_FUNCTION(fma)
 MSL_FUNCTION(min)
 MSL_FUNCTION(max)
@@ -118,7 +121,7 @@ template <class T, int C, int R = C>
 struct simdgroup_matrix {
   simdgroup_matrix();
   explicit simdgroup_matrix(T);
-  vec<T, 2>& thread_elements();
+  vec<T, 64>& thread_elements();
 };
 typedef simdgroup_matrix<float, 8> simdgroup_float8x8;
 typedef simdgroup_matrix<half, 8> simdgroup_half8x8;

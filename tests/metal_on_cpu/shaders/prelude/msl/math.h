@@ -127,6 +127,31 @@ namespace precise {
 MSL_MATH
 }  // namespace precise
 
+// The fast forms have the errors that the specification of the language allows them (its table of fast math), of which the
+// argument and the dispatch's seed choose the sign and size.
+#ifdef MSL_GPU
+MSL_INLINE float erring(double exact, double, float) { return static_cast<float>(exact); }
+#else
+MSL_INLINE float erring(double exact, double units, float x) {
+  uint64_t chance = (__builtin_bit_cast(uint, x) + msl_participant(1).seed * 0xd6e8feb86659fd93u) * 0x9e3779b97f4a7c15u;
+  chance = (chance ^ chance >> 29) * 0xbf58476d1ce4e5b9u;
+  const double part = static_cast<double>(static_cast<long>(chance)) * 0x1p-63;  // -1 to 1
+  return static_cast<float>(exact * (1.0 + part * units * 0x1p-24));             // a unit is 2^-24 of it at least
+}
+#endif
+MSL_INLINE float fast_exp(float x) { return erring(__builtin_exp(x), 3 + __builtin_floor(__builtin_fabs(2.0 * x)), x); }
+MSL_INLINE float fast_tanh(float x) {
+  const float t = fast_exp(2 * x);
+  return (t - 1) / (t + 1);
+}
+namespace fast {
+MSL_UNARY(exp, fast_exp(x))
+MSL_UNARY(log2, erring(__builtin_log2(x), 2, x))
+MSL_UNARY(sqrt, erring(__builtin_sqrt(x), 2, x))
+MSL_UNARY(tanh, fast_tanh(x))
+using metal::fabs, metal::fmax, metal::fmin, metal::rint;
+}  // namespace fast
+
 MSL_INLINE half contract(half a, half b, half c) { return fma(a, b, c); }
 MSL_INLINE bfloat contract(bfloat a, bfloat b, bfloat c) { return fma(a, b, c); }
 

@@ -7,18 +7,26 @@ namespace metal {
 constexpr MSL_INLINE int matrix_row(uint lane) { return ((lane / 4) & 4) + ((lane / 2) % 4); }
 constexpr MSL_INLINE int matrix_column(uint lane) { return ((lane / 4) & 2) * 2 + (lane % 2) * 2; }
 
+/// What thread_elements() gives: to Metal it has all elements, and a lane has the first two.
+template <class T>
+struct vec<T, 64> {
+  vec<T, 2> own;
+  MSL_INLINE T& operator[](long i) { return own[i]; }
+  MSL_INLINE T operator[](long i) const { return own[i]; }
+};
+
 template <class T, int C, int R = C>
 struct simdgroup_matrix {
   static_assert(R == 8 && C == 8, "simdgroup_matrix is 8 x 8");
-  vec<T, 2> elements;
+  vec<T, 64> elements;
   simdgroup_matrix() = default;
   explicit MSL_INLINE simdgroup_matrix(T diagonal) {
     const uint lane = msl_lane();
     const int row = matrix_row(lane), column = matrix_column(lane);
-    elements = vec<T, 2>(row == column ? diagonal : T(0), row == column + 1 ? diagonal : T(0));
+    elements.own = vec<T, 2>(row == column ? diagonal : T(0), row == column + 1 ? diagonal : T(0));
   }
-  MSL_INLINE vec<T, 2>& thread_elements() { return elements; }
-  MSL_INLINE const vec<T, 2>& thread_elements() const { return elements; }
+  MSL_INLINE vec<T, 64>& thread_elements() { return elements; }
+  MSL_INLINE vec<T, 64> thread_elements() const { return elements; }
 };
 typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
 typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
@@ -27,7 +35,7 @@ typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
 template <class T, int C, int R = C>
 MSL_INLINE simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T value) {
   simdgroup_matrix<T, C, R> m;
-  m.elements = vec<T, 2>(value);
+  m.elements.own = vec<T, 2>(value);
   return m;
 }
 
@@ -81,7 +89,7 @@ template <class D, class A, class B, class C>
 MSL_INLINE void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, const simdgroup_matrix<A, 8, 8>& a,
                                               const simdgroup_matrix<B, 8, 8>& b, const simdgroup_matrix<C, 8, 8>& c,
                                               MSL_SITE) {
-  d.elements.d = multiply<D, A, B, C>(a.elements.d, b.elements.d, c.elements.d, file, line, column);
+  d.elements.own.d = multiply<D, A, B, C>(a.elements.own.d, b.elements.own.d, c.elements.own.d, file, line, column);
 }
 }  // namespace metal
 using metal::simdgroup_bfloat8x8, metal::simdgroup_float8x8, metal::simdgroup_half8x8;

@@ -128,11 +128,12 @@ Words language_flags(const CompileOptions& options) {
 
 const Words& gpu_flags() {
   static const Words flags = [] {
-    Words all = {"-DMSL_GPU",      "--target=amdgcn-amd-amdhsa",
-                 "-mcpu=gfx1030",  "-nogpulib",
-                 "-nostdinc++",    "-O2",
-                 "-fno-vectorize", "-fno-slp-vectorize",
-                 "-mllvm",         "-disable-vector-combine"};
+    Words all = {"-DMSL_GPU",        "--target=amdgcn-amd-amdhsa",
+                 "-mcpu=gfx1030",    "-nogpulib",
+                 "-nostdinc++",      "-O2",
+                 "-fno-vectorize",   "-fno-slp-vectorize",
+                 "-mllvm",           "-disable-vector-combine",
+                 "-fno-unroll-loops"};  // but for those that the shader wants unrolled
 #if defined(__x86_64__)
     all.push_back("-D__x86_64__");  // the headers ask
 #else

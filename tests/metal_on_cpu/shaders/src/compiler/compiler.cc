@@ -26,7 +26,7 @@ Result<bool> check_language(const std::string& preprocessed, const CompileOption
                       "-fno-color-diagnostics", "-ferror-limit=0", "-Xclang", "-cl-single-precision-constant"},
                      {"-fsyntax-only"}, checkable.text);
   if (result.exit_code >= 126) return compile_error({}, result);
-  const auto errors = language_errors(parse_messages(result.errors));
+  const auto errors = language_errors(parse_messages(result.errors), checkable.member_spaces);
   if (!errors.empty()) return Error{to_text(errors)};
   write_file(passed, "");
   return true;

@@ -90,6 +90,21 @@ Declaration next_declaration(const TokenStream& s, size_t begin, size_t limit) {
   return whole(begin, limit);
 }
 
+std::string class_name(const TokenStream& s, const Declaration& of_class) {
+  Angles angles;
+  bool behind_keyword = false;
+  const Token* before = nullptr;
+  for (const size_t i : significant(s, of_class.begin, of_class.open)) {
+    const Token& t = s.tokens[i];
+    if (angles.feed(t, before) == 0 && t.kind == Token::kName) {
+      if (behind_keyword) return t.text;
+      behind_keyword = is_class_keyword(t.text);
+    }
+    before = &t;
+  }
+  return {};
+}
+
 std::vector<size_t> significant(const TokenStream& s, size_t begin, size_t end) {
   std::vector<size_t> found;
   for (size_t i = begin; i < end; ++i) {

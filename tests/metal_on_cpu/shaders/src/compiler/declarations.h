@@ -23,6 +23,9 @@ Declaration next_declaration(const TokenStream& stream, size_t begin, size_t lim
 /// Significant tokens of [begin, end).
 std::vector<size_t> significant(const TokenStream& stream, size_t begin, size_t end);
 
+/// The name of a class, or empty.
+std::string class_name(const TokenStream& stream, const Declaration& of_class);
+
 /// Counts < and > of template argument lists in a header.
 class Angles {
  public:

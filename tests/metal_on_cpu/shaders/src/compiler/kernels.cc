@@ -115,6 +115,7 @@ class Reader {
       if (const Attribute* b = find(attributes, "buffer")) {
         add("kBufferParam", "kBuiltinCount", enabled(attributes), index(parameter[0], *b), name);
       } else if (const char* builtin = builtin_among(attributes)) {
+        if (std::string_view(builtin).find("Index") == std::string_view::npos) check_components(parameter, name);
         add("kBuiltinParam", builtin, "nullptr", "0", name);
       } else if (refers(s_, parameter)) {
         while (given.contains(std::to_string(free_index))) free_index++;
@@ -124,6 +125,20 @@ class Reader {
                                "' needs an attribute such as [[buffer(0)]] or [[thread_position_in_grid]]");
       }
     }
+  }
+
+  // Positions and sizes of a kernel are all scalars, or all vectors of as many components.
+  void check_components(const std::vector<size_t>& parameter, const std::string& name) {
+    std::string type;
+    for (const size_t i : parameter) {
+      const Token& t = s_.tokens[i];
+      if (t.kind == Token::kName && t.text != name) type = t.text;
+    }
+    const char components = std::isdigit(static_cast<unsigned char>(type.back())) ? type.back() : '1';
+    if (components_ == 0) components_ = components;
+    if (components_ != components)
+      fail(parameter[0],
+           "kernel '" + out_.name + "': '" + name + "' has another number of components than the positions before it");
   }
 
   static const char* builtin_among(const std::vector<Attribute>& attributes) {
@@ -160,6 +175,7 @@ class Reader {
   const TokenStream& s_;
   const Declaration& f_;
   const std::set<std::string>& constants_;
+  char components_ = 0;
   KernelHeader out_;
 };
 

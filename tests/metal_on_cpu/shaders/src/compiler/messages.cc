@@ -90,6 +90,25 @@ bool no_candidate_for_its_space(const std::vector<ClangMessage>& all, size_t err
   return notes > 0;
 }
 
+// The class S of a quoted type such as 'const names::S<float>'.
+std::string class_of(const std::string& text) {
+  const size_t begin = text.find('\''), end = text.find_first_of("<'", begin + 1);
+  if (begin == std::string::npos || end == std::string::npos) return {};
+  const std::string name = text.substr(begin + 1, end - begin - 1);
+  return name.substr(name.find_last_of(" :") + 1);
+}
+
+// A member function for objects of threads is called for one elsewhere, whose class has none for that place. Clang does not
+// know member functions of address spaces, so those that there are have lost theirs. Classes of Metal have members for all.
+bool calls_member_elsewhere(const std::string& text, const std::set<std::string>& member_spaces) {
+  static constexpr const char* kNames[] = {"", " device", " constant", " threadgroup"};
+  static const std::string kOf = "with an expression of type ";
+  if (!text.starts_with("cannot initialize object parameter of type ")) return false;
+  const std::string type = text.substr(text.find(kOf) + kOf.size()), name = class_of(text);
+  return space_of(type) != 0 && type.find("metal::") == std::string::npos &&
+         !member_spaces.contains(name + kNames[space_of(type)]);
+}
+
 }  // namespace
 
 std::vector<ClangMessage> parse_messages(const std::string& output) {
@@ -136,12 +155,14 @@ std::vector<Diagnostic> shader_errors(const std::vector<ClangMessage>& messages)
   return errors;
 }
 
-std::vector<Diagnostic> language_errors(const std::vector<ClangMessage>& messages) {
+std::vector<Diagnostic> language_errors(const std::vector<ClangMessage>& messages, const std::set<std::string>& member_spaces) {
   std::vector<Diagnostic> found;
   for (size_t i = 0; i < messages.size(); ++i) {
     const ClangMessage& m = messages[i];
     if (of_prelude(m.file)) continue;
-    if (is_error(m) && (mixes_spaces(m.text) || no_candidate_for_its_space(messages, i))) {
+    if (is_error(m) && calls_member_elsewhere(m.text, member_spaces)) {
+      found.push_back({m.file, m.line, readable(m.text) + ": the member function is for objects of threads alone"});
+    } else if (is_error(m) && (mixes_spaces(m.text) || no_candidate_for_its_space(messages, i))) {
       std::string text = m.text;
       if (text.starts_with("no matching function")) text += ": an argument has another address space than the parameter";
       found.push_back({m.file, m.line, readable(text)});

@@ -1,6 +1,7 @@
 // clang's messages, brought back to the shader's own lines.
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,8 @@ struct ClangMessage {
 std::vector<ClangMessage> parse_messages(const std::string& output);
 /// Errors; one inside our headers is placed where the shader caused it, as the notes behind it say.
 std::vector<Diagnostic> shader_errors(const std::vector<ClangMessage>& messages);
-/// Of a syntax-only run with address spaces: only what MSL rejects too. See prelude/check/check.h.
-std::vector<Diagnostic> language_errors(const std::vector<ClangMessage>& messages);
+/// Of a syntax-only run with address spaces: only what MSL rejects too. See prelude/check/check.h and
+/// Rewritten::member_spaces.
+std::vector<Diagnostic> language_errors(const std::vector<ClangMessage>& messages, const std::set<std::string>& member_spaces);
 
 }  // namespace metal_on_cpu

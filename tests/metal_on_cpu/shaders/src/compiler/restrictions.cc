@@ -82,6 +82,49 @@ bool lambda(const TokenStream& s, size_t i) {
 
 }  // namespace
 
+bool variable_outside_of_constant(const TokenStream& s, const Declaration& d, const std::string& in_class) {
+  static const std::set<std::string> kOthers = {"using", "typedef", "static_assert", "enum",   "struct", "class",
+                                                "union", "friend",  "template",      "extern", "kernel", "namespace"};
+  bool is_static = false;
+  Angles angles;
+  const Token* before = nullptr;
+  bool first = true, head = false;  // of template < ... >
+  for (const size_t i : significant(s, d.begin, d.end)) {
+    const Token& t = s.tokens[i];
+    if (t.kind == Token::kAttribute) continue;
+    if (first && t.is_name("template")) head = true;
+    const int depth = angles.feed(t, before);
+    const bool closes = head && depth == 0 && before && !before->is_name("template");
+    before = &t;
+    if (head && !closes) {
+      if (depth == 0 && !t.is_name("template")) return false;  // an instantiation
+      first = false;
+      continue;
+    }
+    if (head) {
+      head = false, first = true;
+      continue;
+    }
+    if (first && (kOthers.contains(t.text) || t.is_mark(";"))) return false;
+    first = false;
+    if (depth != 0) continue;
+    if (t.is_name("constant") || t.is_mark("(") || t.is_name("operator")) return false;
+    is_static = is_static || t.is_name("static");
+    if (t.is_mark("=") || t.is_mark(";") || t.is_mark("{")) break;
+  }
+  return in_class.empty() || is_static;
+}
+
+bool static_variable(const TokenStream& s, size_t i, size_t end) {
+  if (!s.tokens[i].is_name("static")) return false;
+  for (; i < end; i = s.skip(i + 1)) {
+    const Token& t = s.tokens[i];
+    if (t.is_name("constant") || t.is_mark("(")) return false;
+    if (t.is_mark("=") || t.is_mark(";") || t.is_mark("{") || t.is_mark("[")) break;
+  }
+  return true;
+}
+
 bool is_address_space(const Token& token) {
   return token.kind == Token::kName &&
          (token.text == "device" || token.text == "constant" || token.text == "thread" || token.text == "threadgroup");

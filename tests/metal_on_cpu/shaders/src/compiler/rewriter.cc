@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <set>
+#include <utility>
 
 #include "attributes.h"
 #include "casts.h"
@@ -73,13 +74,17 @@ class Rewriter {
     }
     if (d.kind == Declaration::kClass) {
       const std::string inner = path + "::" + join(s_, significant(s_, d.begin, d.open), 0, 99);
+      const std::string outer = std::exchange(class_, class_name(s_, d));
       strip(d.begin, d.open);
       scope(d.open + 1, d.close, inner);
       strip(d.close, d.end);
+      class_ = outer;
     } else if (d.kind == Declaration::kFunction) {
       function(d);
-    } else if (!function_constant(d) && !instantiation(d) && !late_variable(d)) {
-      strip(d.begin, d.end);
+    } else if (!function_constant(d) && !instantiation(d)) {
+      if (mode_ == Rewriting::kCheck && variable_outside_of_constant(s_, d, class_))
+        fail(d.begin, "variables of a program are constant: add constant");
+      if (!late_variable(d)) strip(d.begin, d.end);
     }
   }
 
@@ -126,9 +131,10 @@ class Rewriter {
         continue;
       }
       if (is_address_space(t)) {
-        if (behind)
+        if (behind) {
+          out_.member_spaces.insert(class_ + " " + t.text);
           t.erase();
-        else if (compiling() && t.is("constant"))
+        } else if (compiling() && t.is("constant"))
           t.text = "const";
         else if (compiling())
           t.erase();
@@ -331,11 +337,13 @@ class Rewriter {
     return "static constexpr " + type + " " + name + "=" + type + "(" + *value + ");" + defined + "true;";
   }
 
-  // Threadgroup variables: storage of the runtime, one a threadgroup.
+  // Threadgroup variables: storage of the runtime, one a threadgroup. Others have none beyond a call.
   void body(const Declaration& d, bool kernel) {
     bool statement = true;  // whether a statement begins here
     for (size_t i = s_.skip(d.open); i < d.close; i = s_.skip(i + 1)) {
       const Token& token = s_.tokens[i];
+      if (statement && mode_ == Rewriting::kCheck && static_variable(s_, i, d.close))
+        fail(i, "static variables of a function are constant: add constant");
       if (token.is_name("threadgroup") && statement) {
         size_t end = i;
         while (end < d.close && !s_.tokens[end].is_mark(";")) {
@@ -353,7 +361,7 @@ class Rewriter {
   }
 
   // Neither a pointer nor a reference to threadgroup memory.
-  bool declares_variable(size_t begin, size_t end) const {
+  bool declares_variable(size_t begin, size_t end) {
     Angles angles;
     int brackets = 0;
     const Token* before = nullptr;
@@ -363,7 +371,9 @@ class Rewriter {
       if (t.is_mark("]")) brackets--;
       if (brackets == 0) angles.feed(t, before);
       before = &t;
-      if (brackets == 0 && angles.depth() == 0 && (t.is_mark("*") || t.is_mark("&") || t.is_mark("="))) return false;
+      if (brackets != 0 || angles.depth() != 0) continue;
+      if (t.is_mark("*") || t.is_mark("&")) return false;
+      if (t.is_mark("=") || t.is_mark("{")) return fail(i, "threadgroup variables have no initializers"), false;
     }
     return true;
   }
@@ -403,6 +413,7 @@ class Rewriter {
   Rewritten out_;
   int count_ = 0;
   std::string prefix_ = "::";                // of the namespace at hand
+  std::string class_;                        // the name of the class at hand
   std::map<std::string, std::string> seen_;  // header without address spaces: body
   std::map<std::string, Known> known_;       // kernel functions by name
   std::set<std::string> constant_names_;

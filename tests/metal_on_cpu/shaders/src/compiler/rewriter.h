@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct Rewritten {
   std::vector<Diagnostic> errors;
   std::vector<std::string> kernels;  // names as dispatched
   std::vector<uint32_t> constants;   // indices of function constants
+  /// "S threadgroup": class S has member functions for objects there. Only where kCheck took the words away.
+  std::set<std::string> member_spaces;
 };
 
 /// Which of a source's kernels an image holds, by their numbers in Rewritten::kernels.
