@@ -88,7 +88,7 @@ MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
 template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int, Bf16Chunk& out) {
   const SuperShape shape(*args.layout);
-  decode_float_super<kCode>(shape, super, out.scales);
+  decode_float_super(kCode, shape, super, out.scales);
   out.tiles = &out.decoded;
   if constexpr (kCode == CodeKind::bf16) {
     if (shape.expands)

@@ -70,7 +70,7 @@ MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
 template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int, Int8Chunk& out) {
   const SuperShape shape(*args.layout);
-  out.magnitudes = decode_int8_super<kCode>(shape, super, 0, kColumnGroups, out.scales);
+  out.magnitudes = decode_int8_super(kCode, shape, super, 0, kColumnGroups, out.scales);
   out.tiles = &out.decoded;
   if constexpr (!is_eight_bits(kCode))
     decode_tiles<kCode, kSparse>(shape, super, out.scales, out.decoded);

@@ -223,15 +223,13 @@ MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType ty
 
 /// Decodes the additive zeros of a superblock, whose scales are decoded, for columns of groups [v0,
 /// v0 + nv).
-template <CodeKind kCode>
 MARLIN_AVX512 inline void decode_zero_rows(const SuperShape& shape, const uint8_t* super, int v0,
                                            int nv, const float* scales, float* out) {
   const PanelLayout& layout = shape.layout;
-  if (kCode != CodeKind::i8add || layout.zero_kind == ZeroKind::additive)
+  if (layout.zero_kind == ZeroKind::additive)
     decode_scale_rows(shape.zero_type, super + shape.zeros, shape.groups, v0, nv, 1.0f, out);
-  if constexpr (kCode == CodeKind::i8add)
-    if (layout.less_128)
-      correct_zeros(layout, super + shape.zeros, shape.groups, 16 * v0, 16 * nv, scales, out);
+  if (layout.less_128)
+    correct_zeros(layout, super + shape.zeros, shape.groups, 16 * v0, 16 * nv, scales, out);
 }
 
 /// The vectors in which codes are expanded.

@@ -73,7 +73,7 @@ MARLIN_AVX512 void dequantize_partial(const PanelLayout& layout, const uint8_t* 
   for (int b = 0; b < blocks; ++b) {
     if (b % kBlocksPerSuper == 0) {
       if (b != 0) super += shape.bytes;
-      decode_float_super<kCode>(shape, super, scales);
+      decode_float_super(kCode, shape, super, scales);
     }
     const int unit = b % kBlocksPerSuper * 2;
     for (int line = 0; line < Lines::kLines; ++line)

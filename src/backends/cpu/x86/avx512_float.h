@@ -260,17 +260,16 @@ MARLIN_AVX512 [[gnu::noinline]] inline void decode_nested_rows(const SuperShape&
   }
 }
 
-template <CodeKind kCode>
-MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint8_t* super,
-                                             FloatSuper& out) {
-  if constexpr (kCode == CodeKind::u4)  // lut4, too
-    if (shape.layout.has_nested_scales()) return decode_nested_rows(shape, super, &out.scale[0][0]);
+/// Never inlined, for the reason of decode_scale_rows.
+MARLIN_AVX512 [[gnu::noinline]] inline void decode_float_super(CodeKind code,
+                                                               const SuperShape& shape,
+                                                               const uint8_t* super,
+                                                               FloatSuper& out) {
+  if (shape.layout.has_nested_scales()) return decode_nested_rows(shape, super, &out.scale[0][0]);
   decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, 1.0f,
                     &out.scale[0][0]);
-  const uint8_t* zeros = super + shape.zeros;
-  if constexpr (is_additive(kCode))
-    decode_zero_rows<kCode>(shape, super, 0, 4, &out.scale[0][0], &out.zero[0][0]);
-  if constexpr (kCode == CodeKind::u4zero) decode_offsets(zeros, shape.groups, 0, 4, out.offset);
+  if (is_additive(code)) decode_zero_rows(shape, super, 0, 4, &out.scale[0][0], &out.zero[0][0]);
+  if (code == CodeKind::u4zero) decode_offsets(super + shape.zeros, shape.groups, 0, 4, out.offset);
 }
 
 /// Decodes a chunk of FP4, times scales that BF16 products hold exactly. Chunk::line(b, v, line) is
@@ -286,7 +285,7 @@ MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* su
   for (int b = 0; b < blocks; ++b) {
     if (b % kBlocksPerSuper == 0) {
       if (b != 0) super += shape.bytes;
-      decode_float_super<CodeKind::fp4>(shape, super, scales);
+      decode_float_super(CodeKind::fp4, shape, super, scales);
     }
     const int unit = b % kBlocksPerSuper * 2;
     for (int v = 0; v < kColumnGroups; ++v)

@@ -49,7 +49,7 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
   out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes<kCode>)} : shape.bytes;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     shape.fetch_scales(super);
-    decode_float_super<kCode>(shape, super, out.supers[s]);
+    decode_float_super(kCode, shape, super, out.supers[s]);
     if (expands)
       expand_avx512(*args.layout, super, 0, kColumnGroups, shape.ahead,
                     out.expanded.supers[s].bytes);

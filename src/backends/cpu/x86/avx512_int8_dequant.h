@@ -66,7 +66,7 @@ MARLIN_AVX512 void dequantize_int8(const PanelLayout& layout, const uint8_t* sup
       if (b != 0) super += shape.bytes;
       const int row = b / kBlocksPerSuper * shape.groups;
       widen(all,
-            decode_int8_scales<kCode>(shape, super, 0, kDequantVectors, out.scale[row], nullptr));
+            decode_int8_scales(kCode, shape, super, 0, kDequantVectors, out.scale[row], nullptr));
       if constexpr (kCode == CodeKind::u4zero)
         decode_offsets(super + shape.zeros, shape.groups, 0, kDequantVectors, offsets);
     }
