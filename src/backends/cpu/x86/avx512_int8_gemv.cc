@@ -104,11 +104,14 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_quad(const Block& block, const uint32_
   using Dense = DenseCodes<kReading>;
   __m512i w[kVectors];
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v)
+  for (int v = 0; v < kVectors; ++v) {
+    const uint8_t* const from = block.codes + v * Dense::kBytes;
     w[v] = Dense::template quad<kOctet, kQuad>(
-        Dense::template read<kOctet>(block.codes + v * Dense::kBytes,
-                                     _mm512_load_si512(offsets + 16 * v)),
-        block.table);
+        Dense::template read<kOctet>(from, _mm512_load_si512(offsets + 16 * v)), block.table);
+    if constexpr (kQuad == 1) continue;
+    if (block.ahead.far != 0) Dense::template fetch<kOctet>(from, block.ahead.far);
+    if (block.ahead.near != 0) Dense::template fetch<kOctet>(from, block.ahead.near);
+  }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const __m512i b = broadcast(x + r);
@@ -122,16 +125,8 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_quad(const Block& block, const uint32_
 template <Reading kReading, int kOctet, class Block, int kRows, int kVectors>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const Block& block,
                                                 __m512i (&dot)[kRows][kVectors]) {
-  using Dense = DenseCodes<kReading>;
   const uint32_t* const offsets = block.offsets(kOctet / 2);
   const auto* const quads = block.a_block + 2 * kOctet * kRows;
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
-    if (block.ahead.far != 0)
-      Dense::template fetch<kOctet>(block.codes + v * Dense::kBytes, block.ahead.far);
-    if (block.ahead.near != 0)
-      Dense::template fetch<kOctet>(block.codes + v * Dense::kBytes, block.ahead.near);
-  }
   dot_quad<kReading, kOctet, 0>(block, offsets, quads, dot);
   dot_quad<kReading, kOctet, 1>(block, offsets, quads + kRows, dot);
 }
