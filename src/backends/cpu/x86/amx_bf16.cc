@@ -70,7 +70,7 @@ MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
                                 const FloatSuper& scales, WeightTiles& out) {
   using Lines = CodeLines<kCode, kSparse>;
   constexpr int kLines = Lines::kLines / 4;
-  const __m512i table = table_of<ActivationForm::bf16, kCode>(shape.layout, kCode);
+  const __m512i table = table_of<ActivationForm::bf16, kCode>(shape.layout, kCode).lower;
   for (int b = 0; b < kAmxBlocks; ++b)
     for (int v = 0; v < kColumnGroups; ++v, codes += Lines::kBytes)
       for (int octet = 0; octet < 4; ++octet) {

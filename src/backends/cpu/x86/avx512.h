@@ -190,12 +190,9 @@ MARLIN_AVX512 inline Magnitudes decode_two_level_rows(const uint8_t* p, int grou
   return all;
 }
 
-/// Never inlined: a compiler would keep its constants in registers around the loops of a kernel,
-/// and sums would spill.
-MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType type,
-                                                                    const uint8_t* p, int groups,
-                                                                    int v0, int nv, float factor,
-                                                                    float* out) {
+MARLIN_AVX512 MARLIN_INLINE Magnitudes decode_any_scale_rows(ScaleType type, const uint8_t* p,
+                                                             int groups, int v0, int nv,
+                                                             float factor, float* out) {
   switch (type) {
     case ScaleType::f32:
       return decode_scale_rows<ScaleType::f32>(p, groups, v0, nv, factor, out);
@@ -219,6 +216,14 @@ MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType ty
       break;
   }
   return no_magnitudes();
+}
+/// Never inlined: a compiler would keep its constants in registers around the loops of a kernel,
+/// and sums would spill.
+MARLIN_AVX512 [[gnu::noinline]] inline Magnitudes decode_scale_rows(ScaleType type,
+                                                                    const uint8_t* p, int groups,
+                                                                    int v0, int nv, float factor,
+                                                                    float* out) {
+  return decode_any_scale_rows(type, p, groups, v0, nv, factor, out);
 }
 
 /// Decodes the additive zeros of a superblock, whose scales are decoded, for columns of groups [v0,
