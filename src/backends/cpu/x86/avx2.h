@@ -179,15 +179,13 @@ struct Avx2Bytes {
 #include "backends/cpu/expand.inc"
 
 /// Decodes the additive zeros of a superblock whose n scales are decoded.
-template <CodeKind kCode>
 MARLIN_AVX2 inline void decode_zeros_avx2(const PanelLayout& layout, const uint8_t* super, int n,
                                           const float* scales, float* out) {
   const uint8_t* const zeros = super + layout.zeros_offset();
-  if (kCode != CodeKind::i8add || layout.zero_kind == ZeroKind::additive)
+  if (layout.zero_kind == ZeroKind::additive)
     decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, out);
-  if constexpr (kCode == CodeKind::i8add)
-    if (layout.less_128)
-      correct_zeros(layout, zeros, n / kPanelColumns, 0, kPanelColumns, scales, out);
+  if (layout.less_128)
+    correct_zeros(layout, zeros, n / kPanelColumns, 0, kPanelColumns, scales, out);
 }
 
 /// The codes of a superblock as kernels of kCode read them, perhaps expanded to `to`.

@@ -21,15 +21,16 @@ struct alignas(32) Avx2FloatScales {
   }
 };
 
-/// Decodes all of them, the scales times `factor`.
-template <CodeKind kCode>
-MARLIN_AVX2 MARLIN_INLINE void decode_float_scales(const PanelLayout& layout, const uint8_t* super,
-                                                   float factor, Avx2FloatScales& out) {
+/// FP4 codes are multiplied as 2 * value.
+constexpr float code_factor(CodeKind code) { return code == CodeKind::fp4 ? 0.5f : 1.0f; }
+
+/// Decodes all of them. A function of its own, because several loops share it.
+MARLIN_AVX2 [[gnu::noinline]] inline void decode_super(const PanelLayout& layout, CodeKind code,
+                                                       const uint8_t* super, Avx2FloatScales& out) {
   const int n = layout.groups_per_super() * kPanelColumns;
-  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, factor,
+  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, code_factor(code),
                      &out.scale[0][0]);
-  if constexpr (is_additive(kCode))
-    decode_zeros_avx2<kCode>(layout, super, n, &out.scale[0][0], &out.zero[0][0]);
+  if (is_additive(code)) decode_zeros_avx2(layout, super, n, &out.scale[0][0], &out.zero[0][0]);
 }
 
 /// Two-level scales or zeros of a superblock (layout.h).
@@ -110,14 +111,18 @@ struct Avx2TwoLevelScales {
 };
 
 /// Decodes all of them. A function of its own, because several loops share it.
-template <CodeKind kCode>
-MARLIN_AVX2 [[gnu::noinline]] void decode_two_level_scales(const PanelLayout& layout,
-                                                           const uint8_t* super,
-                                                           Avx2TwoLevelScales& out) {
+MARLIN_AVX2 [[gnu::noinline]] inline void decode_super(const PanelLayout& layout, CodeKind code,
+                                                       const uint8_t* super,
+                                                       Avx2TwoLevelScales& out) {
   const int groups = layout.groups_per_super();
   decode_two_level(layout.scale_type, super + layout.scales_offset(), groups, out.scale);
-  if constexpr (is_additive(kCode))
+  if (is_additive(code))
     decode_two_level(layout.zero_type, super + layout.zeros_offset(), groups, out.zero);
+}
+
+/// Whether the scales of these codes, and their zeros, have two levels.
+inline bool has_two_level_scales(const PanelLayout& layout, CodeKind code) {
+  return is_two_level(layout.scale_type) && (!is_additive(code) || layout.has_two_level_zeros());
 }
 
 }  // namespace metal_marlin::cpu

@@ -8,46 +8,22 @@
 
 #include "backends/cpu/chunks.h"
 #include "backends/cpu/x86/avx512_int8.h"
+#include "backends/cpu/x86/reading.h"
 
 namespace metal_marlin::cpu {
 
-enum class Reading : uint8_t {
-  nibbles,     ///< lines of 4-bit codes
-  less_zeros,  ///< the same, less integer zeros
-  looked_up,   ///< lines of 4-bit indices of 16 integers: FP4, IQ4
-  five_bits,   ///< a plane of 4 bits and one of 1 bit
-  six_bits,    ///< a plane of 4 bits and one of 2 bits
-  bytes,       ///< lines of signed bytes, which may be expanded ones
-};
-
+/// How AVX-512 kernels read the codes of a panel.
 inline Reading reading_of(const PanelArgs& args) {
-  const PanelLayout& layout = *args.layout;
-  if (layout.expansion == Expansion::iq4 || args.code == CodeKind::fp4) return Reading::looked_up;
-  if (args.code == CodeKind::u4zero) return Reading::less_zeros;
-  if (!is_eight_bits(args.code)) return Reading::nibbles;
-  const bool planes =
-      layout.expansion == Expansion::integers && layout.zero_kind != ZeroKind::integer;
-  if (planes && layout.code_bits == 5) return Reading::five_bits;
-  return planes && layout.code_bits == 6 ? Reading::six_bits : Reading::bytes;
+  const Reading reading = packed_reading(args);
+  if (reading == Reading::iq4) return Reading::looked_up;
+  return reading == Reading::two_bits || reading == Reading::three_bits ? Reading::bytes : reading;
 }
 
-/// Calls call.operator()<kReading>().
+/// Calls call.operator()<kReading>() for one of them.
 template <class Call>
 void with_reading(Reading reading, Call call) {
-  switch (reading) {
-    case Reading::nibbles:
-      return call.template operator()<Reading::nibbles>();
-    case Reading::less_zeros:
-      return call.template operator()<Reading::less_zeros>();
-    case Reading::looked_up:
-      return call.template operator()<Reading::looked_up>();
-    case Reading::five_bits:
-      return call.template operator()<Reading::five_bits>();
-    case Reading::six_bits:
-      return call.template operator()<Reading::six_bits>();
-    case Reading::bytes:
-      return call.template operator()<Reading::bytes>();
-  }
+  using enum Reading;
+  with_reading_of<nibbles, less_zeros, looked_up, five_bits, six_bits, bytes>(reading, call);
 }
 
 /// The integers of Reading::looked_up, above their value by what the sums of activations correct:
