@@ -1,6 +1,6 @@
 // BF16 activations, and floats as sums of three BF16 numbers, for many rows, by tdpbf16ps (amx.h).
 // A chunk is decoded to tiles of BF16, which all tiles of rows multiply. Codes have at most 8
-// significant bits and are exact in BF16. As in avx512_bf16_dequant.cc, there are two ways to apply
+// significant bits and are exact in BF16. There are two ways to apply
 // scales:
 //   prescaled: FP4 times an E8M0 or E4M3 scale fits BF16, so the decoded weights contain the scale.
 //   dequant: the sums of a scale group leave the tiles and are multiplied by the scale.
