@@ -234,35 +234,8 @@ struct alignas(64) FloatSuper {
   };
 };
 
-/// Decodes nested scales. A fused multiply-add rounds each of them once. It is not inlined for the
-/// reason of decode_scale_rows.
-MARLIN_AVX512 [[gnu::noinline]] inline void decode_nested_rows(const SuperShape& shape,
-                                                               const uint8_t* super, float* out) {
-  const NestedSuper nested(shape.layout, shape.panel, super);
-  const uint8_t* bytes = super + shape.scales;
-  for (int g = 0; g < shape.groups; ++g) {
-    const float* const factors = nested.factors(g);
-    for (int c = 0; c < kPanelColumns; c += 16, bytes += 16, out += 16) {
-      const __m512i index =
-          _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
-      _mm512_store_ps(
-          out, _mm512_fmadd_ps(_mm512_i32gather_ps(index, shape.layout.scale_map, 4),
-                               _mm512_loadu_ps(factors + c), _mm512_loadu_ps(nested.offsets + c)));
-    }
-  }
-}
-
-/// Never inlined, for the reason of decode_scale_rows.
-MARLIN_AVX512 [[gnu::noinline]] inline void decode_float_super(CodeKind code,
-                                                               const SuperShape& shape,
-                                                               const uint8_t* super,
-                                                               FloatSuper& out) {
-  if (shape.layout.has_nested_scales()) return decode_nested_rows(shape, super, &out.scale[0][0]);
-  decode_any_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, 1.0f,
-                        &out.scale[0][0]);
-  if (is_additive(code)) decode_zero_rows(shape, super, 0, 4, &out.scale[0][0], &out.zero[0][0]);
-  if (code == CodeKind::u4zero) decode_offsets(super + shape.zeros, shape.groups, 0, 4, out.offset);
-}
+MARLIN_AVX512 void decode_float_super(CodeKind code, const SuperShape& shape, const uint8_t* super,
+                                      FloatSuper& out);
 
 /// Decodes a chunk of FP4, times scales that BF16 products hold exactly. Chunk::line(b, v, line) is
 /// the place of the first step of a line of block b and column group v, and the other steps are

@@ -253,7 +253,7 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_unit(const uint8_t* block, int ha
     constexpr int kStepsOf8 = kSteps<kForm> / 4,
                   kStepsOfLine = kPairs ? 2 : kSteps<kForm> / Lines::kLines;
     x += half * (kSteps<kForm> / 2) * kRows;
-#pragma GCC unroll 4
+#pragma GCC unroll 1  // a line at a time has the speed of four, and half of the code
     for (int i = 0; i < Lines::kLines / 2; ++i) {
       Codes codes[kVectors];
 #pragma GCC unroll 4
@@ -381,9 +381,8 @@ MARLIN_AVX512_BF16 [[gnu::noinline]] void run_pass(const FloatPass& pass) {
   }
 }
 
-/// All tiles of a panel.
-template <ActivationForm kForm, CodeKind kCode, bool kSparse, int kRows>
-void run_tiles(const PanelArgs& args) {
+/// Multiplies all tiles of a panel.
+void run_tiles(const PanelArgs& args, void (*run)(const FloatPass&)) {
   const ActivationLayout& act = args.activations;
   const int64_t tiles = args.tile_end - args.tile_begin;
   FloatPass pass{};
@@ -398,41 +397,38 @@ void run_tiles(const PanelArgs& args) {
     pass.nan_seed =
         reinterpret_cast<const float*>(args.packed_a + act.rows_offset(args.tile_begin + i));
     pass.next = share_of_next_panel(*args.layout, args.panel, i, tiles);
-    pass.sums = args.sums + i * kRows * kPanelColumns;
-    if constexpr (kForm == ActivationForm::bf16 && is_eight_bits(kCode)) {
-      if (has_narrow_integers(*args.layout)) {
-        switch (args.layout->code_bits) {
-          case 5:
-            run_pass<kForm, kCode, kSparse, 5, kRows>(pass);
-            continue;
-          case 6:
-            run_pass<kForm, kCode, kSparse, 6, kRows>(pass);
-            continue;
-          default:
-            run_pass<kForm, kCode, kSparse, 8, kRows>(pass);
-            continue;
-        }
-      }
-    }
-    run_pass<kForm, kCode, kSparse, 0, kRows>(pass);
+    pass.sums = args.sums + i * act.tile_rows * kPanelColumns;
+    run(pass);
   }
+}
+
+template <ActivationForm kForm, CodeKind kCode, bool kSparse, int kRows>
+void run_rows(const PanelArgs& args) {
+  if constexpr (kForm == ActivationForm::bf16 && is_eight_bits(kCode))
+    if (has_narrow_integers(*args.layout)) {
+      const int bits = args.layout->code_bits;
+      if (bits == 5) return run_tiles(args, run_pass<kForm, kCode, kSparse, 5, kRows>);
+      return run_tiles(args, bits == 6 ? run_pass<kForm, kCode, kSparse, 6, kRows>
+                                       : run_pass<kForm, kCode, kSparse, 8, kRows>);
+    }
+  run_tiles(args, run_pass<kForm, kCode, kSparse, 0, kRows>);
 }
 
 template <ActivationForm kForm, CodeKind kCode, bool kSparse>
 void run(const PanelArgs& args) {
   if constexpr (CodeLines<kCode, kSparse>::kCountsKept) {  // its rows have tiles of two
-    return args.activations.tile_rows == 1 ? run_tiles<kForm, kCode, kSparse, 1>(args)
-                                           : run_tiles<kForm, kCode, kSparse, 2>(args);
+    return args.activations.tile_rows == 1 ? run_rows<kForm, kCode, kSparse, 1>(args)
+                                           : run_rows<kForm, kCode, kSparse, 2>(args);
   } else {
     switch (args.activations.tile_rows) {
       case 1:
-        return run_tiles<kForm, kCode, kSparse, 1>(args);
+        return run_rows<kForm, kCode, kSparse, 1>(args);
       case 2:
-        return run_tiles<kForm, kCode, kSparse, 2>(args);
+        return run_rows<kForm, kCode, kSparse, 2>(args);
       case 3:
-        return run_tiles<kForm, kCode, kSparse, 3>(args);
+        return run_rows<kForm, kCode, kSparse, 3>(args);
       default:
-        return run_tiles<kForm, kCode, kSparse, 4>(args);
+        return run_rows<kForm, kCode, kSparse, 4>(args);
     }
   }
 }

@@ -96,21 +96,24 @@ MARLIN_INLINE int64_t place_of_scales(int b, int half, int shift, int v) {
   return ((2 * b + half) >> shift) * kPanelColumns + kGroupColumns * v;
 }
 
-/// Adds the products of quad kQuad (0, 1) of octet kOctet of a block of dense weights. Three
-/// rows read a line again for its second quad, because registers are scarce.
+/// Adds the products of quad kQuad (0, 1) of octet kOctet (0, 1) of half a block of dense weights.
+/// Three rows read a line again for its second quad, because registers are scarce.
 template <Reading kReading, int kOctet, int kQuad, class Block, int kRows, int kVectors>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_quad(const Block& block, const uint32_t* offsets,
-                                               const uint32_t* x, __m512i (&dot)[kRows][kVectors]) {
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_quad(const Block& block, int half,
+                                               __m512i (&dot)[kRows][kVectors]) {
   using Dense = DenseCodes<kReading>;
+  const uint32_t* const offsets = block.offsets(half);
+  const uint32_t* const x = block.a_block + (4 * half + 2 * kOctet + kQuad) * kRows;
   __m512i w[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
     const uint8_t* const from = block.codes + v * Dense::kBytes;
+    const __m512i offset = _mm512_load_si512(offsets + 16 * v);
     w[v] = Dense::template quad<kOctet, kQuad>(
-        Dense::template read<kOctet>(from, _mm512_load_si512(offsets + 16 * v)), block.table);
+        Dense::template read_of_half<kOctet>(from, half, offset), block.table);
     if constexpr (kQuad == 1) continue;
-    if (block.ahead.far != 0) Dense::template fetch<kOctet>(from, block.ahead.far);
-    if (block.ahead.near != 0) Dense::template fetch<kOctet>(from, block.ahead.near);
+    if (block.ahead.far != 0) Dense::fetch(from, 2 * half + kOctet, block.ahead.far);
+    if (block.ahead.near != 0) Dense::fetch(from, 2 * half + kOctet, block.ahead.near);
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
@@ -119,16 +122,6 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_quad(const Block& block, const uint32_
     for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[v], b);
   }
   if constexpr (kQuad == 1 || kRows > 2) fence();
-}
-
-/// The same for both quads of an octet, and prefetches.
-template <Reading kReading, int kOctet, class Block, int kRows, int kVectors>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const Block& block,
-                                                __m512i (&dot)[kRows][kVectors]) {
-  const uint32_t* const offsets = block.offsets(kOctet / 2);
-  const auto* const quads = block.a_block + 2 * kOctet * kRows;
-  dot_quad<kReading, kOctet, 0>(block, offsets, quads, dot);
-  dot_quad<kReading, kOctet, 1>(block, offsets, quads + kRows, dot);
 }
 
 /// The kept codes of 8 slots as the signed integers that the scale multiplies, from the low bits of
@@ -258,24 +251,21 @@ template <Reading kReading, bool kSparse, Factor kFactor, class Block, int kRows
 MARLIN_AVX512_VNNI MARLIN_INLINE void multiply_block(const Block& block, int parts,
                                                      __m512 (&acc)[kRows][kVectors]) {
   __m512i dot[kRows][kVectors], kept[kRows][kVectors], bias[kVectors];
-  start_part<kSparse>(block, 0, dot, kept, bias);
-  if constexpr (kSparse) {
-    dot_unit<kReading>(block, 0, dot, kept, bias);
-  } else {
-    dot_octet<kReading, 0>(block, dot);
-    dot_octet<kReading, 1>(block, dot);
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    if (half == 0 || parts == 2) start_part<kSparse>(block, half, dot, kept, bias);
+    if constexpr (kSparse) {
+      dot_unit<kReading>(block, half, dot, kept, bias);
+    } else {
+      dot_quad<kReading, 0, 0>(block, half, dot);
+      dot_quad<kReading, 0, 1>(block, half, dot);
+      dot_quad<kReading, 1, 0>(block, half, dot);
+      dot_quad<kReading, 1, 1>(block, half, dot);
+    }
+    if (half == 1 || parts == 2)
+      add_scaled<kReading, kSparse, kFactor>(block, parts == 2 ? half : 0, 3 - parts, dot, kept,
+                                             bias, acc);
   }
-  if (kFactor != Factor::exponents && parts == 2) {
-    add_scaled<kReading, kSparse, kFactor>(block, 0, 1, dot, kept, bias, acc);
-    start_part<kSparse>(block, 1, dot, kept, bias);
-  }
-  if constexpr (kSparse) {
-    dot_unit<kReading>(block, 1, dot, kept, bias);
-  } else {
-    dot_octet<kReading, 2>(block, dot);
-    dot_octet<kReading, 3>(block, dot);
-  }
-  add_scaled<kReading, kSparse, kFactor>(block, parts - 1, 3 - parts, dot, kept, bias, acc);
 }
 
 template <int kRows, int kVectors>
@@ -404,15 +394,12 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   store_sums(acc, idle_blocks != 0, pass.sums + 16 * v0);
 }
 
-/// Multiplies all tiles of a panel. Two sets of accumulators and decoded codes must fit in 32
-/// registers, so 2 and more rows whose activations are gathered take the columns in halves.
-template <Reading kReading, Zeros kZeros, bool kSparse, int kRows>
-void run_tiles(const PanelArgs& args) {
-  constexpr int kVectors = kSparse && (kRows > 1 || counts_kept(kReading, true)) ? 2 : 4;
+using RunPass = void (*)(const Int8Pass&);
+
+/// Multiplies all tiles of a panel, `vectors` column groups at a time.
+void run_tiles(const PanelArgs& args, int vectors, RunPass run) {
   const ActivationLayout& act = args.activations;
-  const int64_t tiles = args.tile_end - args.tile_begin, passes = tiles * (4 / kVectors);
-  constexpr bool kPowers = kReading == Reading::looked_up && !kSparse;
-  const bool powers = args.layout->scale_type == ScaleType::e8m0 && args.layout->slot_group != 16;
+  const int64_t tiles = args.tile_end - args.tile_begin, passes = tiles * (4 / vectors);
   Int8Pass pass{};
   pass.layout = args.layout;
   pass.code = args.code;
@@ -420,61 +407,69 @@ void run_tiles(const PanelArgs& args) {
   pass.alone = passes == 1;
   pass.idle_blocks = args.idle_blocks;
   for (int64_t i = 0; i < passes; ++i) {
-    const int64_t tile = args.tile_begin + i / (4 / kVectors);
+    const int64_t tile = args.tile_begin + i / (4 / vectors);
     pass.packed_a = args.packed_a + act.offset(tile, 0);
     pass.row_stats = reinterpret_cast<const float*>(args.packed_a + act.rows_offset(tile));
-    pass.v0 = static_cast<int>(i % (4 / kVectors)) * kVectors;
+    pass.v0 = static_cast<int>(i % (4 / vectors)) * vectors;
     pass.next = share_of_next_panel(*args.layout, args.panel, i, passes);
-    pass.sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns;
-    if (kPowers && powers)
-      run_pass<kReading, kZeros, kSparse, kPowers, kRows, kVectors>(pass);
-    else
-      run_pass<kReading, kZeros, kSparse, false, kRows, kVectors>(pass);
+    pass.sums = args.sums + (tile - args.tile_begin) * act.tile_rows * kPanelColumns;
+    run(pass);
   }
 }
 
 /// For one or two rows, a branch on the zeros takes up to a tenth of the time of the usual
-/// readings, so these have two kernels.
+/// readings, so these have two kernels. Two sets of accumulators and decoded codes must fit in 32
+/// registers, so 2 and more rows whose activations are gathered take the columns in halves.
 template <Reading kReading, bool kSparse, int kRows>
-void run_zeros(const PanelArgs& args) {
-  if constexpr (counts_kept(kReading, kSparse))
-    return run_tiles<kReading, Zeros::additive, kSparse, kRows>(args);
-  else if constexpr (kSparse)
-    return run_tiles<kReading, Zeros::none, kSparse, kRows>(args);
-  else if constexpr (kRows <= 2 && (kReading == Reading::nibbles || kReading == Reading::bytes))
-    return is_additive(args.code) ? run_tiles<kReading, Zeros::additive, kSparse, kRows>(args)
-                                  : run_tiles<kReading, Zeros::none, kSparse, kRows>(args);
-  else
-    run_tiles<kReading, zeros_of(kReading), kSparse, kRows>(args);
+void run_rows(const PanelArgs& args) {
+  constexpr bool kCounts = counts_kept(kReading, kSparse);
+  constexpr int kVectors = kSparse && (kRows > 1 || kCounts) ? 2 : 4;
+  const PanelLayout& layout = *args.layout;
+  RunPass run = nullptr;
+  if constexpr (kCounts) {
+    run = run_pass<kReading, Zeros::additive, kSparse, false, kRows, kVectors>;
+  } else if constexpr (kSparse || zeros_of(kReading) == Zeros::none) {
+    run = run_pass<kReading, Zeros::none, kSparse, false, kRows, kVectors>;
+    if constexpr (!kSparse && kReading == Reading::looked_up)
+      if (layout.scale_type == ScaleType::e8m0 && layout.slot_group != 16)
+        run = run_pass<kReading, Zeros::none, kSparse, true, kRows, kVectors>;
+  } else if constexpr (kRows <= 2 && (kReading == Reading::nibbles || kReading == Reading::bytes)) {
+    run = is_additive(args.code)
+              ? run_pass<kReading, Zeros::additive, kSparse, false, kRows, kVectors>
+              : run_pass<kReading, Zeros::none, kSparse, false, kRows, kVectors>;
+  } else {
+    run = run_pass<kReading, Zeros::either, kSparse, false, kRows, kVectors>;
+  }
+  run_tiles(args, kVectors, run);
 }
 
 template <Reading kReading, bool kSparse>
-void run_rows(const PanelArgs& args) {
+void run(const PanelArgs& args) {
   constexpr bool kCounts = counts_kept(kReading, kSparse);  // tiles of two rows
   switch (args.activations.tile_rows) {
     case 1:
-      return run_zeros<kReading, kSparse, 1>(args);
+      return run_rows<kReading, kSparse, 1>(args);
     case 2:
-      return run_zeros<kReading, kSparse, 2>(args);
+      return run_rows<kReading, kSparse, 2>(args);
     case 3:
-      if constexpr (!kCounts) return run_zeros<kReading, kSparse, 3>(args);
+      if constexpr (!kCounts) return run_rows<kReading, kSparse, 3>(args);
       break;
     default:  // dense weights have register-decoded tiles then
-      if constexpr (kSparse && !kCounts) return run_zeros<kReading, kSparse, 4>(args);
+      if constexpr (kSparse && !kCounts) return run_rows<kReading, kSparse, 4>(args);
   }
 }
 
 }  // namespace
 
 void cpu_avx512vnni_gemv_any_i8(const PanelArgs& args) {
-  with_reading(reading_of(args), [&]<Reading kReading>() { run_rows<kReading, false>(args); });
+  with_reading(reading_of(args), [&]<Reading kReading>() { run<kReading, false>(args); });
 }
 void cpu_avx512vnni_gemv_any_sparse_i8(const PanelArgs& args) {
-  args.code == CodeKind::u4zero ? run_rows<Reading::less_zeros, true>(args)
-                                : run_rows<Reading::looked_up, true>(args);
+  args.code == CodeKind::u4zero ? run<Reading::less_zeros, true>(args)
+                                : run<Reading::looked_up, true>(args);
 }
 void cpu_avx512vnni_gemv_u4add_sparse_i8(const PanelArgs& args) {
-  run_rows<Reading::nibbles, true>(args);
+  run<Reading::nibbles, true>(args);
 }
 
 }  // namespace metal_marlin::cpu

@@ -86,6 +86,7 @@ struct DenseCodes {
   static constexpr int kHigh =
       kReading == Reading::six_bits ? 2 : int{kReading == Reading::five_bits};
   static constexpr int kBytes = (kInBytes ? 8 : 4 + kHigh) * 64;  ///< of a block
+  static constexpr int kBytesOfHalf = (kInBytes ? 4 : 2) * 64;    ///< without the second plane
 
   /// `offset` is 16 - zero in every byte, for less_zeros.
   template <int kOctet>
@@ -96,6 +97,17 @@ struct DenseCodes {
     if constexpr (kInBytes) return {low, _mm512_load_si512(group + 64 * (2 * kOctet + 1))};
     if constexpr (kHigh == 0) return {low, low};
     return {low, _mm512_load_si512(group + 64 * high_line(kHigh, kOctet))};
+  }
+
+  /// Octet kOctet (0, 1) of half `half` of the block, for quad<kOctet, ..>.
+  template <int kOctet>
+  MARLIN_AVX512 MARLIN_INLINE static Codes read_of_half(const uint8_t* group, int half,
+                                                        __m512i offset) {
+    Codes codes = read<kOctet>(group + kBytesOfHalf * half, offset);
+    if constexpr (kHigh == 1)
+      codes.high = _mm512_srl_epi16(_mm512_load_si512(group + 64 * 4), _mm_cvtsi32_si128(4 * half));
+    if constexpr (kHigh == 2) codes.high = _mm512_load_si512(group + 64 * (4 + half));
+    return codes;
   }
 
   /// Quad kQuad (0, 1) of the octet as unsigned bytes. `table` is that of looked_up.
@@ -114,12 +126,12 @@ struct DenseCodes {
                                      _mm512_set1_epi8(((1 << kHigh) - 1) << 4), kLowOrMasked);
   }
 
-  /// Prefetches an octet's share of the block of the column group that lies `ahead`.
-  template <int kOctet>
-  MARLIN_INLINE static void fetch(const uint8_t* group, int64_t ahead) {
+  /// Prefetches the share of octet `octet` (0..3) of the block of the column group that lies
+  /// `ahead`.
+  MARLIN_INLINE static void fetch(const uint8_t* group, int octet, int64_t ahead) {
     constexpr int kEach = kBytes / 256 * 64;
-    fetch_lines(group + ahead + kEach * kOctet, kEach);
-    if constexpr (kOctet < kHigh) fetch_line(group + ahead + 64 * (4 + kOctet));
+    fetch_lines(group + ahead + kEach * octet, kEach);
+    if (octet < kHigh) fetch_line(group + ahead + 64 * (4 + octet));
   }
 };
 

@@ -92,7 +92,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const OctetArgs& args, IntegerSu
     const uint8_t* const from = args.group + i * Dense::kBytes;
     const Codes codes =
         Dense::template read<kOctet>(from, _mm512_load_si512(args.offsets + i * kGroupColumns));
-    if (args.ahead != 0) Dense::template fetch<kOctet>(from, args.ahead);
+    if (args.ahead != 0) Dense::fetch(from, kOctet, args.ahead);
     const __m512i low = Dense::template quad<kOctet, 0>(codes, args.table);
     dot_rows<kFirst>(kAll, low, args.a_block, dot[i]);
     const __m512i high = Dense::template quad<kOctet, 1>(codes, args.table);
