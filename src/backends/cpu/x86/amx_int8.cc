@@ -47,7 +47,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i signed_quad(Codes codes) {
   const __m512i bytes = CodeLines<kCode, kSparse>::template bytes<kQuad>(codes);
   // read() has subtracted the zeros from the codes, and added 16.
   if constexpr (kCode == CodeKind::u4zero) return _mm512_sub_epi8(bytes, _mm512_set1_epi8(16));
-  return signed_codes<kCode>(bytes, bytes);
+  return signed_codes<kCode>(bytes);
 }
 
 template <CodeKind kCode, bool kSparse>

@@ -21,8 +21,6 @@ struct CodeLines {
       kSparse ? kSparseGroupBytes : kLines * 64;  ///< of a block of a column group
   static constexpr int kFetches = kBytes / 64;    ///< cache lines of that
   static constexpr bool kSplit = kSparse || kCode == CodeKind::u4zero;  ///< Codes are bytes
-  static constexpr bool kClean =
-      kSplit && kCode != CodeKind::fp4;  ///< bytes without a neighbor's bits above
   static constexpr bool kCountsKept =
       kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
 

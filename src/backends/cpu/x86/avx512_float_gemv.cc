@@ -123,30 +123,32 @@ MARLIN_AVX512_BF16 MARLIN_INLINE __m512i kept_value(__m512i codes, FloatTable ta
   return _mm512_castps_si512(_mm512_permutexvar_ps(index, values));
 }
 
-/// Multiplies kept codes of quad kQuad of unit kUnit by the activations at their positions. The
-/// activations of a quad are repeated in the whole register, so that only the lowest 2 bits of the
-/// positions' dwords (words) matter.
-template <ActivationForm kForm, CodeKind kCode, int kRows, int kUnit, int kQuad, int kIndex>
-MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_kept(const uint8_t* block, FloatTable table,
-                                                    const uint32_t* offsets, const uint32_t* x,
+/// Multiplies kept codes of quad kQuad of a unit, whose `positions` are in the lowest bits, by the
+/// activations at their positions. The activations of a quad are repeated in the whole register, so
+/// that only the lowest 2 bits of the positions' dwords (words) matter.
+template <ActivationForm kForm, CodeKind kCode, int kRows, int kQuad, int kIndex>
+MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_kept(const uint8_t* codes,
+                                                    const __m512i (&positions)[kVectors],
+                                                    FloatTable table, const uint32_t* offsets,
+                                                    const uint32_t* x,
                                                     __m512 (&part)[kRows][kVectors],
                                                     __m512 (&kept)[kRows][kVectors]) {
   using Lines = CodeLines<kCode, true>;
   constexpr bool kBf16 = kForm == ActivationForm::bf16;
-  constexpr int kOfBlock = 4 * kUnit + kQuad, kShift = 2 * kOfBlock + 16 * kIndex;
+  constexpr int kShift = 2 * kQuad + 16 * kIndex;
   __m512i w[kVectors], place[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    const uint8_t* group = block + v * Lines::kBytes;
     const __m512i offset =
         kCode == CodeKind::u4zero ? _mm512_load_si512(offsets + 16 * v) : table.lower;
-    w[v] = kept_value<kForm, kCode, kQuad, kIndex>(Lines::unit(group, kUnit), table, offset);
-    place[v] = kBf16 ? _mm512_srli_epi16(Lines::positions(group), kShift)
-                     : _mm512_srli_epi32(Lines::positions(group), kShift);
+    w[v] = kept_value<kForm, kCode, kQuad, kIndex>(Lines::unit(codes + v * Lines::kBytes, 0), table,
+                                                   offset);
+    place[v] =
+        kBf16 ? _mm512_srli_epi16(positions[v], kShift) : _mm512_srli_epi32(positions[v], kShift);
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    const uint32_t* quad = x + (kOfBlock * kRows + r) * (kBf16 ? 2 : 4);
+    const uint32_t* quad = x + (kQuad * kRows + r) * (kBf16 ? 2 : 4);
     const __m512i all =
         kBf16 ? _mm512_set1_epi64(load<int64_t>(quad))
               : _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(quad)));
@@ -162,15 +164,14 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_kept(const uint8_t* block, FloatT
   fence();
 }
 
-template <ActivationForm kForm, CodeKind kCode, int kRows, int kUnit, int... kStep>
-MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_kept_unit(std::integer_sequence<int, kStep...>,
-                                                         const uint8_t* block, FloatTable table,
-                                                         const uint32_t* offsets, const uint32_t* x,
-                                                         __m512 (&part)[kRows][kVectors],
-                                                         __m512 (&kept)[kRows][kVectors]) {
+template <ActivationForm kForm, CodeKind kCode, int kRows, int... kStep>
+MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_kept_unit(
+    std::integer_sequence<int, kStep...>, const uint8_t* codes,
+    const __m512i (&positions)[kVectors], FloatTable table, const uint32_t* offsets,
+    const uint32_t* x, __m512 (&part)[kRows][kVectors], __m512 (&kept)[kRows][kVectors]) {
   constexpr int kEach = kForm == ActivationForm::bf16 ? 1 : 2;  // steps of a quad
-  (multiply_kept<kForm, kCode, kRows, kUnit, kStep / kEach, kStep % kEach>(block, table, offsets, x,
-                                                                           part, kept),
+  (multiply_kept<kForm, kCode, kRows, kStep / kEach, kStep % kEach>(codes, positions, table,
+                                                                    offsets, x, part, kept),
    ...);
 }
 
@@ -236,10 +237,14 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_unit(const uint8_t* block, int ha
       Lines::fetch(block + v * Lines::kBytes, half, ahead);
       if (half == 0) Lines::fetch(block + v * Lines::kBytes, 2, ahead);
     }
-    if (half == 0)
-      multiply_kept_unit<kForm, kCode, kRows, 0>(Steps{}, block, table, offsets, x, part, kept);
-    else
-      multiply_kept_unit<kForm, kCode, kRows, 1>(Steps{}, block, table, offsets, x, part, kept);
+    __m512i positions[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      positions[v] = _mm512_srl_epi32(Lines::positions(block + v * Lines::kBytes),
+                                      _mm_cvtsi32_si128(8 * half));
+    constexpr int kDwords = kForm == ActivationForm::bf16 ? 8 : 16;  // of a row, in a unit
+    multiply_kept_unit<kForm, kCode, kRows>(Steps{}, block + half * 64, positions, table, offsets,
+                                            x + half * kDwords * kRows, part, kept);
   } else if constexpr (are_planes(kNarrow)) {
     if (half == 0)
       multiply_half<kForm, kCode, kNarrow, kRows, 0>(block, table, x, ahead, part);

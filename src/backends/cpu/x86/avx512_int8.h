@@ -58,36 +58,24 @@ MARLIN_AVX512 MARLIN_INLINE __m128i integers_of_codes(std::index_sequence<kIndex
   return _mm_setr_epi8(static_cast<char>(static_cast<int>(kIndex) + kOffset)...);
 }
 
-/// 4 slots of 16 columns as unsigned bytes: quad kQuad of a 4-bit line, or a whole 8-bit line.
-template <CodeKind kCode, bool kSparse, int kQuad>
+/// Quad kQuad of a 4-bit line of sparse weights as unsigned bytes.
+template <CodeKind kCode, int kQuad>
 MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
-  using Lines = CodeLines<kCode, kSparse>;
-  if constexpr (is_eight_bits(kCode)) {
-    return _mm512_xor_si512(codes.low, _mm512_set1_epi8(static_cast<char>(0x80)));
-  } else if constexpr (kCode == CodeKind::fp4) {
-    // vpermb uses 6 bits. The table is repeated 4 times, so that the bits of the neighbor do not
-    // matter.
-    const __m512i table =
-        _mm512_broadcast_i32x4(integers_of_codes<CodeKind::fp4, kE2m1Offset>(CodeIndices{}));
-    return _mm512_permutexvar_epi8(Lines::template bytes<kQuad>(codes), table);
-  } else {
-    const __m512i code = Lines::template bytes<kQuad>(codes);
-    return Lines::kClean ? code : _mm512_and_si512(code, _mm512_set1_epi8(15));
-  }
+  const __m512i code = CodeLines<kCode, true>::template bytes<kQuad>(codes);
+  if constexpr (kCode != CodeKind::fp4) return code;
+  // vpermb uses 6 bits. The table is repeated 4 times, so that the bits of the neighbor do not
+  // matter.
+  return _mm512_permutexvar_epi8(
+      code, _mm512_broadcast_i32x4(integers_of_codes<kCode, kE2m1Offset>(CodeIndices{})));
 }
 
-/// The kept codes of 8 slots of 16 columns as the signed integers that the scale multiplies (FP4: 2
-/// * value), from the low bits of bytes. `offset` is as in CodeLines::read.
+/// Codes as the signed integers that the scale multiplies (FP4: 2 * value), from the low bits of
+/// bytes.
 template <CodeKind kCode>
-MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles, __m512i offset) {
-  if constexpr (kCode == CodeKind::u4zero) {
-    const __m512i code = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
-    return _mm512_add_epi8(code, _mm512_sub_epi8(offset, _mm512_set1_epi8(16)));
-  } else {
-    constexpr int kOffset = kCode == CodeKind::u4 ? -8 : 0;
-    return _mm512_permutexvar_epi8(
-        nibbles, _mm512_broadcast_i32x4(integers_of_codes<kCode, kOffset>(CodeIndices{})));
-  }
+MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles) {
+  constexpr int kOffset = kCode == CodeKind::u4 ? -8 : 0;
+  return _mm512_permutexvar_epi8(
+      nibbles, _mm512_broadcast_i32x4(integers_of_codes<kCode, kOffset>(CodeIndices{})));
 }
 
 /// The activation, of 8, by which each byte of a dword of kept codes is multiplied. These are the

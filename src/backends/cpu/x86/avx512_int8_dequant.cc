@@ -71,8 +71,8 @@ MARLIN_AVX512 void dequantize_int8(const PanelLayout& layout, const uint8_t* sup
         const uint8_t* from = codes + v * Lines::kBytes;
         const int group = (b % kBlocksPerSuper * 2 + line * 2 / Lines::kLines) >> shape.shift;
         const Codes packed = Lines::read(from, line, _mm512_load_si512(&offsets[group][16 * v]));
-        _mm512_store_si512(out.codes[b][2 * line][v], unsigned_codes<kCode, true, 0>(packed));
-        _mm512_store_si512(out.codes[b][2 * line + 1][v], unsigned_codes<kCode, true, 1>(packed));
+        _mm512_store_si512(out.codes[b][2 * line][v], unsigned_codes<kCode, 0>(packed));
+        _mm512_store_si512(out.codes[b][2 * line + 1][v], unsigned_codes<kCode, 1>(packed));
       }
   }
   out.smallest = _mm512_reduce_min_epu32(all.smallest);

@@ -122,8 +122,9 @@ struct DenseCodes {
     const __m512i low = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
     if constexpr (kHigh == 0) return low;
     constexpr int kLowOrMasked = 0xf8;  // low | (high & mask)
-    return _mm512_ternarylogic_epi32(low, move_high<kHigh, kOctet, kQuad>(codes.high),
-                                     _mm512_set1_epi8(((1 << kHigh) - 1) << 4), kLowOrMasked);
+    const __m512i high = move_high<kHigh, kOctet, kQuad>(codes.high);
+    return _mm512_ternarylogic_epi32(low, high, _mm512_set1_epi8(((1 << kHigh) - 1) << 4),
+                                     kLowOrMasked);
   }
 
   /// Prefetches the share of octet `octet` (0..3) of the block of the column group that lies
