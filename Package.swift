@@ -14,7 +14,7 @@ let withList = [
 ]
 let tables = [
   "api/exports.map", "backends/cpu/arm64/kernels.inc", "backends/cpu/arm64/neon_tile.inc", "backends/cpu/expand.inc",
-  "backends/cpu/kernels.inc", "backends/cpu/x86/avx512_float_gemv.inc", "backends/cpu/x86/kernels.inc",
+  "backends/cpu/kernels.inc", "backends/cpu/x86/kernels.inc",
   "backends/cuda/kernels.inc",
   "backends/gpu/kernels.inc", "checkpoints/recognizers/recognizers.inc", "layouts/layouts.inc",
 ]

@@ -1,11 +1,12 @@
 #!/bin/sh
-# symbols.sh LIBRARY EXPORTS_MAP [BUDGETS]: what the shared library shows, needs and could call.
+# symbols.sh LIBRARY EXPORTS_MAP [BUDGETS OBJECT...]: what the shared library shows, needs and could call.
 #   - It defines the symbols of the version script and no others.
 #   - It needs libc, libm, the C++ runtime and the dynamic linker, nothing else.
 #   - It imports nothing that ends the process or writes to stdout or stderr. Honesty: std::terminate, and through it abort,
 #     stays reachable inside libstdc++ (an exception that leaves a noexcept function or a thread's body); the boundary catches
 #     everything before that, which the tests of exceptions and of memory running out show, and no symbol table can.
-#   - It is no larger than its budget (tests/structure/budgets.txt), if it was built as the budget says.
+#   - It is no larger than its budget (tests/structure/budgets.txt), if it was built as the budget says; nor are the objects of the
+#     folder that has a budget of code, of those that follow the budgets.
 set -eu
 library=$1 map=$2 budgets=${3:-} failed=0
 complain() {
@@ -52,5 +53,11 @@ if objdump -h "$library" | grep -q '\.tbss\|\.tdata'; then complain "keeps state
 if [ -n "$budgets" ]; then
   budget=$(awk '$1 == "bytes" { print $3 }' "$budgets") text=$(size "$library" | awk 'NR == 2 { print $1 }')
   [ "$text" -le "$budget" ] || complain "has $text bytes of code and constants, its budget is $budget"
+  folder=$(awk '$1 == "text" { print $2 }' "$budgets") budget=$(awk '$1 == "text" { print $3 }' "$budgets") own=''
+  shift 3
+  for object; do case $object in */"$folder"/*) own="$own $object" ;; esac; done
+  # shellcheck disable=SC2086  # paths of a build tree
+  text=$(size -A $own | awk '/^\.text/ { sum += $2 } END { print sum + 0 }')
+  [ "$text" -gt 0 ] && [ "$text" -le "$budget" ] || complain "has $text bytes of code from $folder, its budget is $budget"
 fi
 exit $failed

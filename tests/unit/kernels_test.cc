@@ -318,7 +318,7 @@ TEST(Int8Activations, HaveTheSameBytesInVectors) {
 TEST(KernelNames, FollowTheGrammarAndAreUnique) {
   const std::regex grammar(
       "cpu_(generic|avx2|avx512|avx512vnni|avx512bf16|amx|neon|neondotprod|neoni8mm|neonbf16)_"
-      "(gemv|regdecode|dequant|prescaled|paired)_(u4|u4zero|u4add|fp4|i8|i8add|real|any)(_sparse)?_(i8|bf16|f32)");
+      "(gemv|regdecode|dequant|prescaled)_(u4|u4zero|u4add|fp4|i8|i8add|real|any)(_sparse)?_(i8|bf16|f32)");
   std::vector<std::string> names;
   for (const KernelRow& row : kernel_rows()) {
     names.emplace_back(row.name);

@@ -4,8 +4,6 @@
 //   packed A block (tile, block) = steps x [tile_rows] dwords, then extras x [tile_rows] dwords
 //   - int8: 8 steps of 4 slots as int8. The extras are d and then the sum of the block times
 //     `sum_factor` (one sum, or two for slots 0-15 and 16-31).
-//   - int8, paired: the data of slots i and 16 + i lie together: steps 0 4 1 5 2 6 3 7, and the two
-//     sums of a row.
 //   - bf16: 16 steps of 2 slots as bfloat16. f32: 32 steps of one float. The extras are the sums of
 //     the slots, if has_sums().
 //   - bf16x3: the 16 steps of bf16 of the first pieces, then of the second and of the third ones.
@@ -53,8 +51,7 @@ struct ActivationLayout {
   bool cut_last = false;      ///< packed A blocks of the last tile hold only its rows, and one row
                               ///< of 0 if their number is odd
   bool gathered = false;
-  bool paired = false;
-  int run = 1;  ///< steps of a row that lie together, if not paired
+  int run = 1;  ///< steps of a row that lie together
 
   constexpr int float_steps() const {
     if (form == ActivationForm::bf16x3) return kPieces * 16;
@@ -74,15 +71,12 @@ struct ActivationLayout {
   }
   /// The dword index of a step in its packed A block.
   int step_index(int step, int row) const {
-    if (paired) return (step % 4 * tile_rows + row) * 2 + step / 4;
     if (run == 1)
       return step * tile_rows + row;  // most kernels; a division would take a quarter of the time
     return (step / run * tile_rows + row) * run + step % run;
   }
   /// int8: the dword index of the sum of half `part`, or of the whole block.
-  int sum_index(int part, int row) const {
-    return 9 * tile_rows + (paired ? 2 * row + part : part * tile_rows + row);
-  }
+  constexpr int sum_index(int part, int row) const { return (9 + part) * tile_rows + row; }
   /// Rows of the product in a tile.
   int rows_of(int64_t tile) const {
     const int64_t left = rows - tile * tile_rows;

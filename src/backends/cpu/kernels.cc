@@ -49,11 +49,6 @@ constexpr bool runs_are_operands(const KernelRow& row) {
   return row.run == 1 || row.run == 2 ||
          ActivationLayout{.form = row.form, .run = row.run}.has_whole_rows();
 }
-/// The order of pairs replaces the order of a run, and each half of a block has a scale.
-constexpr bool pairs_groups_of_16(const KernelRow& row) {
-  if (!row.paired) return true;
-  return row.form == ActivationForm::int8 && row.run == 1 && row.scales == bit(ScaleType::e4m3);
-}
 /// Only integer kernels correct the offset of codes by sums.
 constexpr bool sums_by_form(const KernelRow& row) {
   return (row.sums == BlockSums::always) == (row.form == ActivationForm::int8);
@@ -68,7 +63,6 @@ static_assert(std::ranges::all_of(kRows, decodes_superblocks));
 static_assert(std::ranges::all_of(kRows, cuts_even_tiles));
 static_assert(std::ranges::all_of(kRows, gathers_by_positions));
 static_assert(std::ranges::all_of(kRows, runs_are_operands));
-static_assert(std::ranges::all_of(kRows, pairs_groups_of_16));
 static_assert(std::ranges::all_of(kRows, sums_by_form));
 static_assert(std::ranges::all_of(kRows, keeps_activations_exact));
 
@@ -114,7 +108,6 @@ ActivationLayout activation_layout(const KernelRow& row, const CpuWeights& weigh
   if (row.form == ActivationForm::int8) layout.sum_factor = sum_factor(kind);
   layout.cut_last = row.cut_last;
   layout.gathered = row.gathered;
-  layout.paired = row.paired && layout.sums_per_block == 2;
   layout.run = row.run;
   return layout;
 }

@@ -7,7 +7,6 @@
 //          regdecode: many rows; codes are decoded in registers again for every tile
 //          dequant: many rows; a chunk is decoded into cache once, then all rows are multiplied
 //          prescaled: dequant, with the scales multiplied into the decoded weights
-//          paired: dequant, with two scale groups of 16 slots in neighboring lanes
 //   CODES  u4 (INT4, zero point 8), u4zero (INT4, integer zero points), u4add (INT4, additive
 //          zeros), fp4 (E2M1), i8, i8add (INT8), lut4 (16 floats), bf16, f16, f32; real: the last
 //          four; any: the kinds that the row names. With the suffix _sparse, a kernel serves only
@@ -108,7 +107,6 @@ struct KernelRow {
   int chunk_blocks = 0;    ///< blocks of a chunk; 0: no dequantizing, K is walked once
   bool cut_last = false;   ///< the last tile holds only the remaining rows
   bool gathered = false;   ///< in the order of slots, to be picked by positions of kept codes
-  bool paired = false;     ///< with groups of 16 slots: slots i and 16 + i lie together
   int run = 1;             ///< steps of a row that lie together
   BlockSums sums = BlockSums::additive_zeros;
 

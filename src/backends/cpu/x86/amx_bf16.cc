@@ -1,6 +1,6 @@
 // BF16 activations, and floats as sums of three BF16 numbers, for many rows, by tdpbf16ps (amx.h).
 // A chunk is decoded to tiles of BF16, which all tiles of rows multiply. Codes have at most 8
-// significant bits and are exact in BF16. As in avx512_bf16_dequant.cc, there are two ways to apply
+// significant bits and are exact in BF16. There are two ways to apply
 // scales:
 //   prescaled: FP4 times an E8M0 or E4M3 scale fits BF16, so the decoded weights contain the scale.
 //   dequant: the sums of a scale group leave the tiles and are multiplied by the scale.
@@ -70,7 +70,7 @@ MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
                                 const FloatSuper& scales, WeightTiles& out) {
   using Lines = CodeLines<kCode, kSparse>;
   constexpr int kLines = Lines::kLines / 4;
-  const __m512i table = table_of<ActivationForm::bf16, kCode>(shape.layout, kCode);
+  const __m512i table = table_of<ActivationForm::bf16, kCode>(shape.layout, kCode).lower;
   for (int b = 0; b < kAmxBlocks; ++b)
     for (int v = 0; v < kColumnGroups; ++v, codes += Lines::kBytes)
       for (int octet = 0; octet < 4; ++octet) {
@@ -88,7 +88,7 @@ MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
 template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int, Bf16Chunk& out) {
   const SuperShape shape(*args.layout);
-  decode_float_super<kCode>(shape, super, out.scales);
+  decode_float_super(kCode, shape, super, out.scales);
   out.tiles = &out.decoded;
   if constexpr (kCode == CodeKind::bf16) {
     if (shape.expands)

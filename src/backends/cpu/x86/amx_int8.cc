@@ -47,7 +47,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i signed_quad(Codes codes) {
   const __m512i bytes = CodeLines<kCode, kSparse>::template bytes<kQuad>(codes);
   // read() has subtracted the zeros from the codes, and added 16.
   if constexpr (kCode == CodeKind::u4zero) return _mm512_sub_epi8(bytes, _mm512_set1_epi8(16));
-  return signed_codes<kCode>(bytes, bytes);
+  return signed_codes<kCode>(bytes);
 }
 
 template <CodeKind kCode, bool kSparse>
@@ -70,7 +70,7 @@ MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
 template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int, Int8Chunk& out) {
   const SuperShape shape(*args.layout);
-  out.magnitudes = decode_int8_super<kCode>(shape, super, 0, kColumnGroups, out.scales);
+  out.magnitudes = decode_int8_super(kCode, shape, super, 0, kColumnGroups, out.scales);
   out.tiles = &out.decoded;
   if constexpr (!is_eight_bits(kCode))
     decode_tiles<kCode, kSparse>(shape, super, out.scales, out.decoded);

@@ -81,8 +81,7 @@ MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
   const uint8_t* zeros = super + layout.zeros_offset();
   alignas(32) float scale[8][kPanelColumns], zero[8][kPanelColumns];
   decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f, &scale[0][0]);
-  if constexpr (is_additive(kCode))
-    decode_zeros_avx2<kCode>(layout, super, n, &scale[0][0], &zero[0][0]);
+  if constexpr (is_additive(kCode)) decode_zeros_avx2(layout, super, n, &scale[0][0], &zero[0][0]);
   ExpandedCodes<kCode> expanded;
   const uint8_t* const of_super = codes_of_super<kCode>(layout, super, 0, expanded);
   for (int line = 0; line < kBlocksPerSuper * Lines::kLines; ++line) {

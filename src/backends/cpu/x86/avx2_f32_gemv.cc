@@ -238,7 +238,7 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
     decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f,
                        &scales.scale[0][0]);
     if constexpr (is_additive(kCode))
-      decode_zeros_avx2<kCode>(layout, super, n, &scales.scale[0][0], &scales.zero[0][0]);
+      decode_zeros_avx2(layout, super, n, &scales.scale[0][0], &scales.zero[0][0]);
     const uint8_t* const codes = codes_of_super<kCode>(layout, super, ahead, expanded);
     const CodeWalk walk{codes,
                         zeros,

@@ -43,7 +43,7 @@ MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
   using Lines = CodeLines8<kCode, kSparse>;
   const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
   const uint8_t* zeros = super + layout.zeros_offset();
-  decode_float_scales<kCode>(layout, super, code_factor(kCode), out);
+  decode_super(layout, kCode, super, out);
   out.largest = largest_magnitude(&out.scale[0][0], layout.groups_per_super() * kPanelColumns);
   ExpandedCodes<kCode> expanded;
   const uint8_t* const of_super = codes_of_super<kCode>(layout, super, 0, expanded);
@@ -102,26 +102,38 @@ struct DequantizedWalk {
   MARLIN_INLINE DequantizedCodes codes(int b, int half, int column, int) const {
     return {&scales->codes[b * 8 + half * 4], column};
   }
-  MARLIN_INLINE DequantizedCodes kept(int b, int half, int column) const {
-    return {&scales->kept[b * 8 + half * 4], column};
+  /// Additive zeros of 2:4 sparse weights multiply the activations at kept slots.
+  template <int kRows, int kVectors>
+  MARLIN_AVX2 [[gnu::noinline]] void add_kept_zeros(int b, int part, int column,
+                                                    const uint32_t* a_block, float* sums) const {
+    const int end = group_shift == 0 ? part + 1 : 2;
+    __m256i count[kRows][kVectors] = {};
+    for (int half = part; half < end; ++half) {
+      __m256i more[kRows][kVectors];
+      const DequantizedCodes kept{&scales->kept[b * 8 + half * 4], column};
+      dot_16<kRows, kVectors, Products::four>(kept, a_block + 4 * half * kRows, more);
+      for (int r = 0; r < kRows; ++r)
+        for (int v = 0; v < kVectors; ++v) count[r][v] = _mm256_add_epi32(count[r][v], more[r][v]);
+    }
+    add_zeros<kRows, kVectors>(*this, (2 * b + part) >> group_shift, column, a_block + 8 * kRows,
+                               count, sums);
   }
 };
 
-template <int kRows, bool kEight, int kParts, bool kClamp>
+template <int kRows, bool kEight, bool kClamp, int kParts>
 MARLIN_AVX2 [[gnu::noinline]] void multiply_columns(const DequantizedWalk<kEight>& walk, int column,
                                                     const uint32_t* a_block, float* sums) {
-  for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kInt8BlockWords<kRows, kParts>)
-    multiply_int8_block<kRows, kVectors, kParts, kClamp>(walk, b, column, a_block, sums);
+  const int words = int8_block_words<kRows>(walk.group_shift);
+  for (int b = 0; b < kBlocksPerSuper; ++b, a_block += words)
+    multiply_int8_block<kRows, kVectors, kClamp, kParts>(walk, b, column, a_block, sums);
 }
 
 template <int kRows, bool kEight>
-void multiply_rows(const DequantizedWalk<kEight>& walk, bool halves, bool clamp,
-                   const uint32_t* a_block, float* sums) {
-  const auto by_halves =
-      clamp ? multiply_columns<kRows, kEight, 2, true> : multiply_columns<kRows, kEight, 2, false>;
-  const auto by_blocks =
-      clamp ? multiply_columns<kRows, kEight, 1, true> : multiply_columns<kRows, kEight, 1, false>;
-  const auto run = halves ? by_halves : by_blocks;
+void multiply_rows(const DequantizedWalk<kEight>& walk, bool clamp, const uint32_t* a_block,
+                   float* sums) {
+  auto run = walk.group_shift == 0 ? multiply_columns<kRows, kEight, false, 2>
+                                   : multiply_columns<kRows, kEight, false, 1>;
+  if (clamp) run = multiply_columns<kRows, kEight, true, 0>;
   for (int column = 0; column < kPanelColumns; column += 8 * kVectors)
     run(walk, column, a_block, sums + column);
 }
@@ -129,17 +141,16 @@ void multiply_rows(const DequantizedWalk<kEight>& walk, bool halves, bool clamp,
 template <int kRows>
 void multiply_tile(const Avx2DequantizedI8& dequantized, bool first, const PanelArgs& args,
                    int64_t tile, const uint32_t* a_block, float* sums) {
-  const int group = args.layout->slot_group,
-            group_shift = std::countr_zero(static_cast<unsigned>(group / 16));
+  const int group_shift = std::countr_zero(static_cast<unsigned>(args.layout->slot_group / 16));
   const bool clamp = !finite_scales(args, tile, kRows).holds(0, dequantized.largest),
              sparse = args.layout->sparse;
   if (first) std::fill_n(sums, kRows * kPanelColumns, 0.0f);
   if (is_eight_bits(args.code))
-    multiply_rows<kRows>(DequantizedWalk<true>{&dequantized, group_shift, args.code, sparse},
-                         group == 16, clamp, a_block, sums);
+    multiply_rows<kRows>(DequantizedWalk<true>{&dequantized, group_shift, args.code, sparse}, clamp,
+                         a_block, sums);
   else
     multiply_rows<kRows>(DequantizedWalk<false>{&dequantized, group_shift, args.code, sparse},
-                         group == 16, clamp, a_block, sums);
+                         clamp, a_block, sums);
 }
 
 void tile_any(const Avx2DequantizedI8& dequantized, int, bool first, const PanelArgs& args,

@@ -55,9 +55,6 @@ MARLIN_AVX2 inline uint32_t largest_magnitude(const float* x, int n) {
   return *std::max_element(lanes, lanes + 8);
 }
 
-/// FP4 codes are multiplied as 2 * value.
-constexpr float code_factor(CodeKind code) { return code == CodeKind::fp4 ? 0.5f : 1.0f; }
-
 /// Hides the value from the optimizer, which would otherwise reassociate the sum of all steps into
 /// a tree, keep all products for it, and spill half of them.
 MARLIN_AVX2 MARLIN_INLINE void settle(__m256i& value) { __asm__("" : "+x"(value)); }
@@ -115,20 +112,6 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
       for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_madd_epi16(dot[r][v], ones);
 }
 
-/// The integer sums of a part of a block: one half, or both if `second` is not null.
-template <int kRows, int kVectors, Products kProducts, class Codes>
-MARLIN_AVX2 MARLIN_INLINE void dot_part(const Codes& first, const Codes* second, const uint32_t* x,
-                                        __m256i (&dot)[kRows][kVectors]) {
-  dot_16<kRows, kVectors, kProducts>(first, x, dot);
-  if (second == nullptr) return;
-  __m256i half[kRows][kVectors];
-  dot_16<kRows, kVectors, kProducts>(*second, x + 4 * kRows, half);
-#pragma GCC unroll 3
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_add_epi32(dot[r][v], half[r][v]);
-}
-
 /// scale * d, kept finite if the scale is finite: an infinite factor would give NaN if the integer
 /// sum is 0. NaN stays NaN.
 MARLIN_AVX2 MARLIN_INLINE __m256 finite_product(__m256 scale, __m256 d) {
@@ -179,42 +162,65 @@ MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Walk& walk, int group, int colum
   }
 }
 
+/// Adds the zeros and the scaled integer sums of part `part` of block b to the sums.
+template <int kRows, int kVectors, bool kClamp, class Walk>
+MARLIN_AVX2 MARLIN_INLINE void add_part(const Walk& walk, int b, int part, int column,
+                                        const uint32_t* a_block,
+                                        const __m256i (&dot)[kRows][kVectors], float* sums) {
+  const int group = (b * 2 + part) >> walk.group_shift;
+  const uint32_t *const d = a_block + 8 * kRows, *const extra = d + (1 + part) * kRows;
+  if (walk.adds_zeros() && !walk.counts_kept()) {
+    __m256i count[kRows][kVectors];
+#pragma GCC unroll 3
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < kVectors; ++v)
+        count[r][v] = _mm256_set1_epi32(static_cast<int>(extra[r]));
+    add_zeros<kRows, kVectors>(walk, group, column, d, count, sums);
+  }
+  add_scaled<kRows, kVectors, kClamp>(walk, group, column, d, walk.corrected() ? extra : nullptr,
+                                      dot, sums);
+}
+
 /// Multiplies kRows rows by kVectors vectors of columns, from `column` on, of block b of a
-/// superblock. Walk names its weights: codes(b, half, column, group) and kept(...), which are those
-/// of dot_16 for half a block; kProducts, adds_zeros(), counts_kept() and corrected(): codes are
-/// unsigned, and their offset is no zero but the part of sum_factor that kSumShift leaves. It has
-/// `scales`, with scale_of and zero_of, and group_shift, log2 of the halves of blocks in a group.
-template <int kRows, int kVectors, int kParts, bool kClamp, class Walk>
+/// superblock. Walk names its weights: codes(b, half, column, group), which are those of dot_16 for
+/// half a block; kProducts, adds_zeros(), counts_kept() and corrected(): codes are unsigned, and
+/// their offset is no zero but the part of sum_factor that kSumShift leaves. It has `scales`, with
+/// scale_of and zero_of, and group_shift, log2 of the halves of blocks in a group. kParts 2 is for
+/// groups of 16, 1 for larger ones, 0 for both.
+template <int kRows, int kVectors, bool kClamp, int kParts = 0, class Walk>
 MARLIN_AVX2 MARLIN_INLINE void multiply_int8_block(const Walk& walk, int b, int column,
                                                    const uint32_t* a_block, float* sums) {
-#pragma GCC unroll 2
-  for (int part = 0; part < kParts; ++part) {
-    const int group = (b * 2 + part) >> walk.group_shift;
-    const uint32_t *const x = a_block + 4 * part * kRows, *const d = a_block + 8 * kRows,
-                          *const extra = d + (1 + part) * kRows;
-    __m256i dot[kRows][kVectors];
-    if (walk.counts_kept()) {
-      const auto kept = walk.kept(b, part, column), second = walk.kept(b, 1, column);
-      dot_part<kRows, kVectors, Products::four>(kept, kParts == 1 ? &second : nullptr, x, dot);
-      add_zeros<kRows, kVectors>(walk, group, column, d, dot, sums);
-    } else if (walk.adds_zeros()) {
+  constexpr Products kProducts = Walk::kProducts;
+  __m256i dot[kRows][kVectors], half[kRows][kVectors];
+  if (walk.counts_kept())
+    walk.template add_kept_zeros<kRows, kVectors>(b, 0, column, a_block, sums);
+  dot_16<kRows, kVectors, kProducts>(walk.codes(b, 0, column, b * 2 >> walk.group_shift), a_block,
+                                     dot);
+  const bool halves = kParts == 0 ? walk.group_shift == 0 : kParts == 2;
+  if (halves) {
+    add_part<kRows, kVectors, kClamp>(walk, b, 0, column, a_block, dot, sums);
+    if (walk.counts_kept())
+      walk.template add_kept_zeros<kRows, kVectors>(b, 1, column, a_block, sums);
 #pragma GCC unroll 3
-      for (int r = 0; r < kRows; ++r)
+    for (auto& row : dot)
 #pragma GCC unroll 2
-        for (int v = 0; v < kVectors; ++v)
-          dot[r][v] = _mm256_set1_epi32(static_cast<int>(extra[r]));
-      add_zeros<kRows, kVectors>(walk, group, column, d, dot, sums);
-    }
-    const auto codes = walk.codes(b, part, column, group), second = walk.codes(b, 1, column, group);
-    dot_part<kRows, kVectors, Walk::kProducts>(codes, kParts == 1 ? &second : nullptr, x, dot);
-    add_scaled<kRows, kVectors, kClamp>(walk, group, column, d, walk.corrected() ? extra : nullptr,
-                                        dot, sums);
+      for (__m256i& sum : row) sum = _mm256_setzero_si256();
   }
+  dot_16<kRows, kVectors, kProducts>(walk.codes(b, 1, column, (b * 2 + 1) >> walk.group_shift),
+                                     a_block + 4 * kRows, half);
+#pragma GCC unroll 3
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 2
+    for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_add_epi32(dot[r][v], half[r][v]);
+  add_part<kRows, kVectors, kClamp>(walk, b, halves ? 1 : 0, column, a_block, dot, sums);
 }
 
 /// The uint32_t of the packed activations of a block of 32 slots.
-template <int kRows, int kParts>
-constexpr int kInt8BlockWords = (9 + kParts) * kRows;
+template <int kRows>
+constexpr int int8_block_words(int group_shift) {
+  return (group_shift == 0 ? 11 : 10) * kRows;
+}
 
 /// The bits of the largest finite scale of a type. An infinite one stays infinite in any product.
 constexpr uint32_t largest_scale(ScaleType type) {

@@ -4,18 +4,10 @@
 #pragma once
 
 #include "backends/cpu/fetch.h"
-#include "backends/cpu/x86/avx2.h"
+#include "backends/cpu/x86/avx2_int8.h"
+#include "backends/cpu/x86/reading.h"
 
 namespace metal_marlin::cpu {
-
-enum class Avx2Reading : uint8_t {
-  lines,       ///< lines of 4-bit or 8-bit codes, which may be expanded ones
-  two_bits,    ///< a plane of 2 bits
-  three_bits,  ///< a plane of 2 bits and one of 1 bit
-  five_bits,   ///< a plane of 4 bits and one of 1 bit
-  six_bits,    ///< a plane of 4 bits and one of 2 bits
-  iq4,         ///< 4-bit indices in the codebook of IQ4
-};
 
 /// Prefetches the share of a quad of slots in the lines of a block that lie ahead.
 template <int kLines>
@@ -33,17 +25,16 @@ MARLIN_AVX2 MARLIN_INLINE __m256i moved_bits(__m256i x, int from, int to) {
 }
 
 /// Codes that are in planes or indices of IQ4.
-template <Avx2Reading kReading>
+template <Reading kReading>
 struct PlaneCodes {
-  static_assert(kReading != Avx2Reading::lines);
-  static constexpr bool kIq4 = kReading == Avx2Reading::iq4;
+  static constexpr bool kIq4 = kReading == Reading::iq4;
   /// The bits of the planes.
   static constexpr int kLow =
-      kReading == Avx2Reading::two_bits || kReading == Avx2Reading::three_bits ? 2 : 4;
+      kReading == Reading::two_bits || kReading == Reading::three_bits ? 2 : 4;
   static constexpr int kHigh =
-      kReading == Avx2Reading::six_bits
+      kReading == Reading::six_bits
           ? 2
-          : int{kReading == Avx2Reading::three_bits || kReading == Avx2Reading::five_bits};
+          : int{kReading == Reading::three_bits || kReading == Reading::five_bits};
   static constexpr int kLines = kLow + kHigh;
   static constexpr int kBytes = kLines * 64;  ///< of a block
   /// What an unsigned code without additive zeros is above its value.
@@ -75,38 +66,58 @@ struct PlaneCodes {
   }
 };
 
-/// Whether codes may have two-level scales that stay integers: those of K-quants.
-constexpr bool may_be_two_level(CodeKind code, Avx2Reading reading) {
-  return reading != Avx2Reading::lines || code == CodeKind::u4add;
-}
-inline bool has_two_level_scales(const PanelLayout& layout, CodeKind code) {
-  return is_two_level(layout.scale_type) && (!is_additive(code) || layout.has_two_level_zeros());
-}
+/// Half a block of codes, for dot_16.
+template <Reading kReading>
+struct PackedCodes {
+  using Planes = PlaneCodes<kReading>;
+  static constexpr int kBytes = Planes::kBytes;
+  static constexpr Products products() {
+    if (Planes::kIq4) return Products::signed_bytes;
+    return kReading == Reading::six_bits ? Products::two : Products::four;
+  }
+  static constexpr Products kProducts = products();
+  /// sum_factor (activations.h) is that of codes 128 above their value.
+  static constexpr int kSumShift = 8 - Planes::kLines;
+  const uint8_t* lines;  ///< of the block, from the first column on
+  const uint8_t* zeros;  ///< integer zeros, from the first column on
+  int half;
+  Ahead ahead;
 
-/// Calls call.operator()<kCode, kReading>() for dense codes.
-template <class Call>
-void with_avx2_codes(const PanelArgs& args, Call call) {
-  const PanelLayout& layout = *args.layout;
-  if (layout.expansion == Expansion::iq4)
-    return call.template operator()<CodeKind::i8, Avx2Reading::iq4>();
-  if (layout.expansion != Expansion::integers || layout.zero_kind == ZeroKind::integer)
-    return with_code(args.code, [&]<CodeKind kCode>() {
-      call.template operator()<kCode, Avx2Reading::lines>();
-    });
-  const auto with_bits = [&]<CodeKind kCode>() {
-    switch (layout.code_bits) {
-      case 2:
-        return call.template operator()<kCode, Avx2Reading::two_bits>();
-      case 3:
-        return call.template operator()<kCode, Avx2Reading::three_bits>();
-      case 5:
-        return call.template operator()<kCode, Avx2Reading::five_bits>();
-      default:
-        return call.template operator()<kCode, Avx2Reading::six_bits>();
-    }
-  };
-  args.code == CodeKind::i8add ? with_bits.template operator()<CodeKind::i8add>()
-                               : with_bits.template operator()<CodeKind::i8>();
-}
+  MARLIN_AVX2 MARLIN_INLINE __m256i operator()(int step, int v) const {
+    const int quad = 4 * half + step;
+    if (v == 0) fetch_share<Planes::kLines>(lines, quad, ahead);
+    return Planes::read(lines, quad, v);
+  }
+};
+
+/// The same for codes that lie in lines.
+template <CodeKind kCode>
+struct CodesInLines {
+  using Lines = CodeLines8<kCode, false>;
+  static constexpr int kBytes = Lines::kBytes, kSumShift = 0;
+  static constexpr Products kProducts =
+      is_eight_bits(kCode) ? Products::signed_bytes : Products::four;
+  const uint8_t *lines, *zeros;
+  int half;
+  Ahead ahead;
+
+  MARLIN_AVX2 MARLIN_INLINE __m256i operator()(int step, int v) const {
+    constexpr int kQuads = 8 / Lines::kLines;  // of a line
+    const int quad = 4 * half + step;
+    if (v == 0) fetch_share<Lines::kLines>(lines, quad, ahead);
+    const Codes8 codes = Lines::read(lines, quad / kQuads, v, zeros + 8 * v);
+    if constexpr (is_eight_bits(kCode)) return codes.low;
+    return quad % kQuads == 0 ? unsigned_codes<kCode, false, 0>(codes)
+                              : unsigned_codes<kCode, false, 1>(codes);
+  }
+};
+template <>
+struct PackedCodes<Reading::nibbles> : CodesInLines<CodeKind::u4> {};
+template <>
+struct PackedCodes<Reading::less_zeros> : CodesInLines<CodeKind::u4zero> {};
+template <>
+struct PackedCodes<Reading::looked_up> : CodesInLines<CodeKind::fp4> {};
+template <>
+struct PackedCodes<Reading::bytes> : CodesInLines<CodeKind::i8> {};
 
 }  // namespace metal_marlin::cpu

@@ -362,8 +362,7 @@ MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t t
                                               int64_t tile_end) {
   const ActivationLayout& layout = args.layout;
   const bool int8 = layout.form == ActivationForm::int8, seeds_nan = layout.gathered && !int8;
-  const bool together =
-      (layout.run == 1 || layout.has_whole_rows()) && !layout.gathered && !layout.paired;
+  const bool together = (layout.run == 1 || layout.has_whole_rows()) && !layout.gathered;
   for (int64_t tile = tile_begin; tile < tile_end; ++tile) {
     uint32_t* const row_stats = args.out + layout.rows_offset(tile);
     DRange range(row_stats, int8 ? layout.tile_rows : 0);

@@ -21,8 +21,6 @@ struct CodeLines {
       kSparse ? kSparseGroupBytes : kLines * 64;  ///< of a block of a column group
   static constexpr int kFetches = kBytes / 64;    ///< cache lines of that
   static constexpr bool kSplit = kSparse || kCode == CodeKind::u4zero;  ///< Codes are bytes
-  static constexpr bool kClean =
-      kSplit && kCode != CodeKind::fp4;  ///< bytes without a neighbor's bits above
   static constexpr bool kCountsKept =
       kSparse && is_additive(kCode);  ///< zeros take part where codes are kept
 
@@ -143,19 +141,5 @@ MARLIN_AVX512 MARLIN_INLINE __m512i join_planes(__m512i low, __m512i high) {
 }
 /// The line of the second plane that holds an octet, counted from the first line of the block.
 constexpr int high_line(int high_bits, int octet) { return 4 + octet * high_bits / 4; }
-
-/// 16 - zero for the groups of a superblock, in every byte of the column's dword, as
-/// CodeLines::read takes it.
-MARLIN_AVX512 inline void decode_offsets(const uint8_t* zeros, int groups, int v0, int nv,
-                                         uint32_t (*out)[kPanelColumns]) {
-  for (int g = 0; g < groups; ++g)
-    for (int v = v0; v < v0 + nv; ++v) {
-      const auto* from = reinterpret_cast<const __m128i*>(zeros + g * kPanelColumns + 16 * v);
-      const __m512i offset =
-          _mm512_sub_epi32(_mm512_set1_epi32(16), _mm512_cvtepu8_epi32(_mm_loadu_si128(from)));
-      _mm512_store_si512(&out[g][16 * v],
-                         _mm512_mullo_epi32(offset, _mm512_set1_epi32(0x01010101)));
-    }
-}
 
 }  // namespace metal_marlin::cpu

@@ -59,7 +59,7 @@ MARLIN_AVX512 void dequantize(const PanelLayout& layout, const uint8_t* super, i
   const SuperShape shape(layout);
   const __m512 table = float_table<kCode>();
   FloatSuper scales;
-  decode_float_super<kCode>(shape, super, scales);
+  decode_float_super(kCode, shape, super, scales);
   for (int b = 0; b < blocks; ++b)
     for (int line = 0; line < Lines::kLines; ++line) {
       const int group = (2 * b + line * 2 / Lines::kLines) >> shape.shift;

@@ -86,99 +86,88 @@ MARLIN_AVX512 MARLIN_INLINE __m512i bf16_byte_pair(__m512i line) {
   return _mm512_or_si512(_mm512_srli_epi32(low, 16), high);
 }
 
-/// The integers of expanded codes of up to 6 bits in BF16, by the lowest 6 bits of a byte: unsigned
-/// with additive zeros, else in two's complement.
-template <bool kSigned>
-struct NarrowIntegers {
+/// Integers of 6 bits and fewer in BF16, by the lowest 6 bits of a code.
+struct Bf16Integers {
   alignas(64) uint16_t of[64] = {};
-  constexpr NarrowIntegers() {
+  /// The integer of code i is i less `less`, or two's complement if that is 64.
+  constexpr explicit Bf16Integers(int less) {
     for (int i = 0; i < 64; ++i)
-      of[i] = f32_to_bf16(static_cast<float>(kSigned && i >= 32 ? i - 64 : i));
+      of[i] = f32_to_bf16(static_cast<float>(less < 64 || i >= 32 ? i - less : i));
   }
 };
-template <bool kSigned>
-inline constexpr NarrowIntegers<kSigned> kNarrowIntegers{};
+inline constexpr Bf16Integers kPlainIntegers{0}, kLess16{16}, kLess32{32}, kTwosComplement{64};
 
-/// Whether BF16 kernels look expanded codes up in NarrowIntegers. Less an integer zero, a code may
-/// take 7 bits.
+/// Whether BF16 kernels look expanded codes up in integers of 6 bits. Less an integer zero, a code
+/// may take 7 bits.
 inline bool has_narrow_integers(const PanelLayout& layout) {
   return layout.expansion == Expansion::integers && layout.zero_kind != ZeroKind::integer;
 }
 
-/// Bytes kByte and kByte + 2 of an 8-bit line of narrow integers as a BF16 pair. `table` are the
-/// first 32 of NarrowIntegers. This is one lookup, where bf16_byte_pair takes seven instructions.
-template <CodeKind kCode, int kByte>
-MARLIN_AVX512 MARLIN_INLINE __m512i narrow_pair(__m512i line, __m512i table) {
-  const __m512i upper = _mm512_load_si512(kNarrowIntegers<!is_additive(kCode)>.of + 32);
-  return _mm512_permutex2var_epi16(table, kByte == 0 ? line : _mm512_srli_epi16(line, 8), upper);
-}
-
-/// The integers of codes of 5 or 6 bits in planes (layout.h) in BF16, by the code: the code itself
-/// with additive zeros, else less the zero point.
-template <int kBits, bool kSigned>
-struct PlaneIntegers {
-  alignas(64) uint16_t of[1 << kBits] = {};
-  constexpr PlaneIntegers() {
-    for (int i = 0; i < 1 << kBits; ++i)
-      of[i] = f32_to_bf16(static_cast<float>(kSigned ? i - (1 << kBits >> 1) : i));
-  }
-};
-template <int kBits, bool kSigned>
-inline constexpr PlaneIntegers<kBits, kSigned> kPlaneIntegers{};
-
 /// Whether the ways of reading that kernels call kNarrow leave codes in planes.
 constexpr bool are_planes(int narrow) { return narrow == 5 || narrow == 6; }
 
-/// Looks up the codes in the lowest bits of words. `table` are the first 32 of PlaneIntegers.
-template <int kBits, bool kSigned>
-MARLIN_AVX512 MARLIN_INLINE __m512i look_up_planes(__m512i codes, __m512i table) {
-  if constexpr (kBits == 5) return _mm512_permutexvar_epi16(codes, table);
-  const __m512i upper = _mm512_load_si512(kPlaneIntegers<6, kSigned>.of + 32);
-  return _mm512_permutex2var_epi16(table, codes, upper);
+/// The integers of the ways of reading that kernels call kNarrow.
+inline const uint16_t* narrow_integers(int narrow, bool additive) {
+  if (additive) return kPlainIntegers.of;
+  if (!are_planes(narrow)) return kTwosComplement.of;
+  return narrow == 5 ? kLess16.of : kLess32.of;
 }
 
-/// Whether a kind of codes is read as u4, because only the table differs in which codes are looked
-/// up: e2m1 values, or a codebook.
+/// What codes are looked up in: 16 floats, 32 numbers of BF16, or 64 (`upper`: the second half).
+struct FloatTable {
+  __m512i lower, upper;
+};
+
+/// Looks up the integers of 5 or 6 bits in the lowest bits of words.
+template <int kBits>
+MARLIN_AVX512 MARLIN_INLINE __m512i look_up_narrow(__m512i codes, FloatTable table) {
+  if constexpr (kBits == 5) return _mm512_permutexvar_epi16(codes, table.lower);
+  return _mm512_permutex2var_epi16(table.lower, codes, table.upper);
+}
+
+/// Whether a kind of dense codes is read as u4, because only the table differs in which codes are
+/// looked up: e2m1 values, a codebook, or integers that additive zeros go with.
 constexpr bool is_read_as_u4(CodeKind code) {
-  return code == CodeKind::fp4 || code == CodeKind::lut4;
+  return code == CodeKind::fp4 || code == CodeKind::lut4 || code == CodeKind::u4add;
 }
 /// Whether these kernels are compiled for a kind. Of floats, BF16 alone is exact in that form.
 template <ActivationForm kForm>
 constexpr bool is_read_by(CodeKind code) {
   return (kForm == ActivationForm::f32 || !is_real(code) || code == CodeKind::bf16) &&
-         !is_read_as_u4(code);
+         !is_read_as_u4(code) && code != CodeKind::i8add;
 }
 /// The kind of codes by which the kernels that decode in registers read weights. The lines of IQ4
 /// are those of u4, too. A lookup is one instruction for a pair of slots; expanding codes to bytes
 /// and converting them takes eight.
 inline CodeKind kind_of_lines(const PanelArgs& args) {
-  const bool read_as_u4 = is_read_as_u4(args.code) || args.layout->expansion == Expansion::iq4;
-  return read_as_u4 ? CodeKind::u4 : args.code;
+  if (is_read_as_u4(args.code) || args.layout->expansion == Expansion::iq4) return CodeKind::u4;
+  return args.code == CodeKind::i8add ? CodeKind::i8 : args.code;
 }
 
 /// The values of codes that are read as u4.
 MARLIN_AVX512 inline __m512 values_of(const PanelLayout& layout, CodeKind code) {
   if (layout.expansion == Expansion::iq4) return _mm512_loadu_ps(kIq4);
   if (code == CodeKind::lut4) return _mm512_loadu_ps(layout.codebook);
+  if (code == CodeKind::u4add) return float_table<CodeKind::u4add>();
   return code == CodeKind::fp4 ? float_table<CodeKind::fp4>() : float_table<CodeKind::u4>();
 }
 
-/// The table in which weights of kind `code`, which are read as kCode, are looked up, in F32 or as
-/// 32 BF16 values.
+/// The table in which weights of kind `code`, which are read as kCode, are looked up.
 template <ActivationForm kForm, CodeKind kCode, int kNarrow = 0>
-MARLIN_AVX512 MARLIN_INLINE __m512i table_of(const PanelLayout& layout, CodeKind code) {
+MARLIN_AVX512 MARLIN_INLINE FloatTable table_of(const PanelLayout& layout, CodeKind code) {
   constexpr bool kBf16 = kForm == ActivationForm::bf16;
-  if constexpr (are_planes(kNarrow))
-    return _mm512_load_si512(kPlaneIntegers<kNarrow, !is_additive(kCode)>.of);
-  if constexpr (kNarrow != 0) return _mm512_load_si512(kNarrowIntegers<!is_additive(kCode)>.of);
-  if constexpr (kCode == CodeKind::u4) {
+  const __m512i none = _mm512_setzero_si512();
+  if constexpr (kNarrow != 0) {
+    const uint16_t* const integers = narrow_integers(kNarrow, is_additive(code));
+    return {_mm512_load_si512(integers), _mm512_load_si512(integers + 32)};
+  } else if constexpr (kCode == CodeKind::u4) {
     const __m512 values = values_of(layout, code);
-    return kBf16 ? bf16_words(values, values) : _mm512_castps_si512(values);
+    return {kBf16 ? bf16_words(values, values) : _mm512_castps_si512(values), none};
+  } else if constexpr (is_real(kCode) || is_eight_bits(kCode)) {
+    return {none, none};
+  } else {
+    return {kBf16 ? bf16_table<kCode>() : _mm512_castps_si512(float_table<kCode>()), none};
   }
-  if constexpr (is_real(kCode))
-    return _mm512_setzero_si512();
-  else
-    return kBf16 ? bf16_table<kCode>() : _mm512_castps_si512(float_table<kCode>());
 }
 
 /// A line of floats in F32 (layout.h): f32, or slot kOfPair of the pairs of bf16 and f16.
@@ -199,18 +188,21 @@ MARLIN_AVX512 MARLIN_INLINE __m512i float_line(__m512i line) {
 /// of 8-bit codes, a pair of slots or one slot of floats.
 template <ActivationForm kForm, CodeKind kCode, int kStep, bool kSpare = false,
           bool kNarrow = false>
-MARLIN_AVX512 MARLIN_INLINE __m512i decode_step(Codes codes, __m512i table) {
-  if constexpr (kNarrow) return narrow_pair<kCode, kStep>(codes.low, table);
+MARLIN_AVX512 MARLIN_INLINE __m512i decode_step(Codes codes, FloatTable table) {
+  // One lookup, where bf16_byte_pair takes seven instructions.
+  if constexpr (kNarrow)
+    return look_up_narrow<6>(kStep == 0 ? codes.low : _mm512_srli_epi16(codes.low, 8), table);
   if constexpr (is_float_line(kCode)) {
     if constexpr (kForm == ActivationForm::bf16) return codes.low;
     return float_line<kCode, kStep>(codes.low);
   } else if constexpr (kForm == ActivationForm::bf16) {
     if constexpr (is_eight_bits(kCode)) return bf16_byte_pair<kStep, kSpare>(codes.low);
-    return bf16_step<kCode, false, kStep>(codes, table);
+    return bf16_step<kCode, false, kStep>(codes, table.lower);
   } else {
     if constexpr (is_eight_bits(kCode))
       return _mm512_castps_si512(byte_to_float<kStep, kSpare>(codes.low));
-    return _mm512_castps_si512(float_step<kCode, false, kStep>(codes, _mm512_castsi512_ps(table)));
+    return _mm512_castps_si512(
+        float_step<kCode, false, kStep>(codes, _mm512_castsi512_ps(table.lower)));
   }
 }
 
@@ -242,36 +234,8 @@ struct alignas(64) FloatSuper {
   };
 };
 
-/// Decodes nested scales. A fused multiply-add rounds each of them once. It is not inlined for the
-/// reason of decode_scale_rows.
-MARLIN_AVX512 [[gnu::noinline]] inline void decode_nested_rows(const SuperShape& shape,
-                                                               const uint8_t* super, float* out) {
-  const NestedSuper nested(shape.layout, shape.panel, super);
-  const uint8_t* bytes = super + shape.scales;
-  for (int g = 0; g < shape.groups; ++g) {
-    const float* const factors = nested.factors(g);
-    for (int c = 0; c < kPanelColumns; c += 16, bytes += 16, out += 16) {
-      const __m512i index =
-          _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
-      _mm512_store_ps(
-          out, _mm512_fmadd_ps(_mm512_i32gather_ps(index, shape.layout.scale_map, 4),
-                               _mm512_loadu_ps(factors + c), _mm512_loadu_ps(nested.offsets + c)));
-    }
-  }
-}
-
-template <CodeKind kCode>
-MARLIN_AVX512 inline void decode_float_super(const SuperShape& shape, const uint8_t* super,
-                                             FloatSuper& out) {
-  if constexpr (kCode == CodeKind::u4)  // lut4, too
-    if (shape.layout.has_nested_scales()) return decode_nested_rows(shape, super, &out.scale[0][0]);
-  decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, 1.0f,
-                    &out.scale[0][0]);
-  const uint8_t* zeros = super + shape.zeros;
-  if constexpr (is_additive(kCode))
-    decode_zero_rows<kCode>(shape, super, 0, 4, &out.scale[0][0], &out.zero[0][0]);
-  if constexpr (kCode == CodeKind::u4zero) decode_offsets(zeros, shape.groups, 0, 4, out.offset);
-}
+MARLIN_AVX512 void decode_float_super(CodeKind code, const SuperShape& shape, const uint8_t* super,
+                                      FloatSuper& out);
 
 /// Decodes a chunk of FP4, times scales that BF16 products hold exactly. Chunk::line(b, v, line) is
 /// the place of the first step of a line of block b and column group v, and the other steps are
@@ -286,7 +250,7 @@ MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* su
   for (int b = 0; b < blocks; ++b) {
     if (b % kBlocksPerSuper == 0) {
       if (b != 0) super += shape.bytes;
-      decode_float_super<CodeKind::fp4>(shape, super, scales);
+      decode_float_super(CodeKind::fp4, shape, super, scales);
     }
     const int unit = b % kBlocksPerSuper * 2;
     for (int v = 0; v < kColumnGroups; ++v)

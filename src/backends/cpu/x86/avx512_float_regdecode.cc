@@ -49,7 +49,7 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
   out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes<kCode>)} : shape.bytes;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     shape.fetch_scales(super);
-    decode_float_super<kCode>(shape, super, out.supers[s]);
+    decode_float_super(args.code, shape, super, out.supers[s]);
     if (expands)
       expand_avx512(*args.layout, super, 0, kColumnGroups, shape.ahead,
                     out.expanded.supers[s].bytes);
@@ -73,7 +73,7 @@ inline constexpr int kVectors = kForm == ActivationForm::bf16 && kRows <= 4 ? 2 
 /// Multiplies step kStep of 8 slots, whose codes are one line of 4 bits or two lines of 8 bits.
 /// With 8 bits, every second step belongs to the same line (activations.h).
 template <ActivationForm kForm, CodeKind kCode, bool kNarrow, int kRows, int kWide, int kStep>
-MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[kWide][2], __m512i table,
+MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[kWide][2], FloatTable table,
                                                const uint32_t* x, __m512 (&part)[kWide][kRows]) {
   constexpr bool kEight = is_eight_bits(kCode);
 #pragma GCC unroll 2
@@ -96,8 +96,8 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_float_step(const uint8_t* codes, const
   for (int i = 0; i < kWide; ++i) {
     const __m512i line =
         _mm512_load_si512(codes + i * CodeLines<kCode, false>::kBytes + 64 * kLine);
-    const __m512i w =
-        decode_step<kForm, kCode, static_cast<int>(kStep != kLine)>(Codes{line, line}, line);
+    const __m512i w = decode_step<kForm, kCode, static_cast<int>(kStep != kLine)>(Codes{line, line},
+                                                                                  {line, line});
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r)
       multiply_broadcast<kForm>(part[i][r], w, x + kStep * kRegdecodeRows + r);
@@ -129,7 +129,7 @@ MARLIN_AVX512 MARLIN_INLINE void multiply_float_slots(std::integer_sequence<int,
 
 template <ActivationForm kForm, CodeKind kCode, bool kNarrow, int kRows, int kWide, int... kStep>
 MARLIN_AVX512 MARLIN_INLINE void multiply_slots(std::integer_sequence<int, kStep...>,
-                                                const Codes (&lines)[kWide][2], __m512i table,
+                                                const Codes (&lines)[kWide][2], FloatTable table,
                                                 const uint32_t* x, __m512 (&part)[kWide][kRows]) {
   (multiply_step<kForm, kCode, kNarrow, kRows, kWide, kStep>(lines, table, x, part), ...);
 }
@@ -142,8 +142,9 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
   constexpr int kWide = kVectors<kForm, kRows>;
   constexpr int kSteps = kForm == ActivationForm::bf16 ? 4 : 8;  // of 8 slots
   constexpr int kLines = Lines::kLines / 4;                      // the same; of floats up to 8
-  const __m512i table = table_of<kForm, kCode, kNarrow>(*args.layout, args.code);
+  const FloatTable table = table_of<kForm, kCode, kNarrow>(*args.layout, args.code);
   const int units = args.layout->slot_group / 16;  // of a group
+  const bool additive = is_additive(args.code);
   const int64_t super_bytes = tile.chunk.super_bytes,
                 a_block_size = args.activations.a_block_size();
   for (int v = 0; v < kColumnGroups; v += kWide) {
@@ -182,7 +183,7 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
               const uint8_t* const block = codes + (i / 4 * kColumnGroups + w) * Lines::kBytes;
               const __m512i offset = kCode == CodeKind::u4zero
                                          ? _mm512_load_si512(&super.offset[group][16 * (v + w)])
-                                         : table;
+                                         : table.lower;
 #pragma GCC unroll 2
               for (int j = 0; j < kLines; ++j) {
                 lines[w][j] = Lines::read(block, i % 4 * kLines + j, offset);
@@ -195,7 +196,7 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
         }
 #pragma GCC unroll 2
         for (int w = 0; w < kWide; ++w) {
-          if constexpr (is_additive(kCode))
+          if (additive)
             for (int i = unit; i < unit + units; i += 2) {
               const uint32_t* const sum =
                   packed_a + i / 2 * a_block_size + (4 * kSteps + i % 2) * kRegdecodeRows;

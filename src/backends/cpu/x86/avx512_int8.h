@@ -33,21 +33,21 @@ MARLIN_AVX512 MARLIN_INLINE __m512i less_one(__m512 d) {
 
 /// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv), a row of 64 for
 /// each of its groups. Returns the magnitudes of the scales.
-template <CodeKind kCode>
-MARLIN_AVX512 inline Magnitudes decode_int8_scales(const SuperShape& shape, const uint8_t* super,
-                                                   int v0, int nv, float* scale, float* zero) {
+MARLIN_AVX512 inline Magnitudes decode_int8_scales(CodeKind code, const SuperShape& shape,
+                                                   const uint8_t* super, int v0, int nv,
+                                                   float* scale, float* zero) {
   // FP4 codes are multiplied as 2 * value.
   const Magnitudes all = decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, v0,
-                                           nv, kCode == CodeKind::fp4 ? 0.5f : 1.0f, scale);
-  if constexpr (is_additive(kCode)) decode_zero_rows<kCode>(shape, super, v0, nv, scale, zero);
+                                           nv, code == CodeKind::fp4 ? 0.5f : 1.0f, scale);
+  if (is_additive(code)) decode_zero_rows(shape, super, v0, nv, scale, zero);
   return all;
 }
-template <CodeKind kCode>
-MARLIN_AVX512 inline Magnitudes decode_int8_super(const SuperShape& shape, const uint8_t* super,
-                                                  int v0, int nv, Int8Super& out) {
-  if constexpr (kCode == CodeKind::u4zero)
+MARLIN_AVX512 inline Magnitudes decode_int8_super(CodeKind code, const SuperShape& shape,
+                                                  const uint8_t* super, int v0, int nv,
+                                                  Int8Super& out) {
+  if (code == CodeKind::u4zero)
     decode_offsets(super + shape.zeros, shape.groups, v0, nv, out.offset);
-  return decode_int8_scales<kCode>(shape, super, v0, nv, out.scale[0], out.zero[0]);
+  return decode_int8_scales(code, shape, super, v0, nv, out.scale[0], out.zero[0]);
 }
 
 /// The integer that the scale multiplies for every 4-bit code (FP4: 2 * value), plus kOffset.
@@ -58,47 +58,35 @@ MARLIN_AVX512 MARLIN_INLINE __m128i integers_of_codes(std::index_sequence<kIndex
   return _mm_setr_epi8(static_cast<char>(static_cast<int>(kIndex) + kOffset)...);
 }
 
-/// 4 slots of 16 columns as unsigned bytes: quad kQuad of a 4-bit line, or a whole 8-bit line.
-template <CodeKind kCode, bool kSparse, int kQuad>
+/// Quad kQuad of a 4-bit line of sparse weights as unsigned bytes.
+template <CodeKind kCode, int kQuad>
 MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
-  using Lines = CodeLines<kCode, kSparse>;
-  if constexpr (is_eight_bits(kCode)) {
-    return _mm512_xor_si512(codes.low, _mm512_set1_epi8(static_cast<char>(0x80)));
-  } else if constexpr (kCode == CodeKind::fp4) {
-    // vpermb uses 6 bits. The table is repeated 4 times, so that the bits of the neighbor do not
-    // matter.
-    const __m512i table =
-        _mm512_broadcast_i32x4(integers_of_codes<CodeKind::fp4, kE2m1Offset>(CodeIndices{}));
-    return _mm512_permutexvar_epi8(Lines::template bytes<kQuad>(codes), table);
-  } else {
-    const __m512i code = Lines::template bytes<kQuad>(codes);
-    return Lines::kClean ? code : _mm512_and_si512(code, _mm512_set1_epi8(15));
-  }
+  const __m512i code = CodeLines<kCode, true>::template bytes<kQuad>(codes);
+  if constexpr (kCode != CodeKind::fp4) return code;
+  // vpermb uses 6 bits. The table is repeated 4 times, so that the bits of the neighbor do not
+  // matter.
+  return _mm512_permutexvar_epi8(
+      code, _mm512_broadcast_i32x4(integers_of_codes<kCode, kE2m1Offset>(CodeIndices{})));
 }
 
-/// The kept codes of 8 slots of 16 columns as the signed integers that the scale multiplies (FP4: 2
-/// * value), from the low bits of bytes. `offset` is as in CodeLines::read.
+/// Codes as the signed integers that the scale multiplies (FP4: 2 * value), from the low bits of
+/// bytes.
 template <CodeKind kCode>
-MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles, __m512i offset) {
-  if constexpr (kCode == CodeKind::u4zero) {
-    const __m512i code = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
-    return _mm512_add_epi8(code, _mm512_sub_epi8(offset, _mm512_set1_epi8(16)));
-  } else {
-    constexpr int kOffset = kCode == CodeKind::u4 ? -8 : 0;
-    return _mm512_permutexvar_epi8(
-        nibbles, _mm512_broadcast_i32x4(integers_of_codes<kCode, kOffset>(CodeIndices{})));
-  }
+MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles) {
+  constexpr int kOffset = kCode == CodeKind::u4 ? -8 : 0;
+  return _mm512_permutexvar_epi8(
+      nibbles, _mm512_broadcast_i32x4(integers_of_codes<kCode, kOffset>(CodeIndices{})));
 }
 
 /// The activation, of 8, by which each byte of a dword of kept codes is multiplied. These are the
-/// positions of half `half` (0, 1) of unit `unit` of a block. vpmultishiftqb moves any 8 bits of a
+/// positions of half kHalf (0, 1) of unit `unit` of a block. vpmultishiftqb moves any 8 bits of a
 /// qword to a byte. 2 of these bits matter, and every second byte belongs to the second quad.
 template <int kHalf>
-MARLIN_AVX512 MARLIN_INLINE __m512i gather_control(__m512i positions) {
+MARLIN_AVX512 MARLIN_INLINE __m512i gather_control(int unit, __m512i positions) {
   // Byte 2 i + t of a dword is position i of quad t, at bit 16 i + 2 t, and 4 bits further for each
   // half of a unit.
-  const __m512i from =
-      _mm512_add_epi8(_mm512_set1_epi64(0x32302220'12100200), _mm512_set1_epi8(4 * kHalf));
+  const __m512i from = _mm512_add_epi8(_mm512_set1_epi64(0x32302220'12100200),
+                                       _mm512_set1_epi8(static_cast<char>(8 * unit + 4 * kHalf)));
   const __m512i fields = _mm512_multishift_epi64_epi8(from, positions);
   return _mm512_ternarylogic_epi32(fields, _mm512_set1_epi8(3), _mm512_set1_epi32(0x04000400),
                                    0xea);  // (a & b) | c

@@ -15,16 +15,15 @@
 //   subtracted from all rows.
 //
 //   M: a pass for each tile of kRows rows. N: 64 columns, or 32 at a time in two passes if kVectors
-//   is 2. K: superblock, block of 32 slots, part, octet.
+//   is 2. K: superblock, block of 32 slots, part (half a block with groups of 16), octet.
 //
 // Template parameters of run_pass:
-//   kCode, kSparse  all except 8-bit codes with 2:4 sparsity
-//   kReading        how dense codes are read; sparse ones by lines
-//   kExponents      scales are powers of two and are multiplied by adding: only fp4, kParts 1
-//   kRows           dense 1 to 3 (more rows have register-decoded tiles), sparse 1 to 4, sparse
-//                   with additive zeros 1 and 2
-//   kVectors        4 up to 2 rows (sparse: 1 row), 2 beyond
-//   kParts          2 with groups of 16 slots, else 1
+//   kReading, kSparse  dense: any; sparse: looked_up (INT4, FP4), less_zeros, and nibbles with
+//                      additive zeros
+//   kExponents         scales are powers of two and are multiplied by adding: only dense FP4
+//   kRows              dense 1 to 3 (more rows have register-decoded tiles), sparse 1 to 4, sparse
+//                      with additive zeros 1 and 2
+//   kVectors           dense 4, sparse 4 with one row, else 2
 //
 // Limits: two sets of sums (dot, acc) and decoded codes must fit in 32 registers. vpdpbusd takes 4
 // cycles on two pipes, so 8 sums keep it busy. All multiplications share these pipes, so the 2
@@ -34,6 +33,7 @@
 #include <algorithm>
 
 #include "backends/cpu/x86/avx512_int8_reading.h"
+#include "backends/cpu/x86/fetch_ahead.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -41,6 +41,7 @@ namespace {
 /// One tile of rows times kVectors groups of 16 columns, over the whole of K.
 struct Int8Pass {
   const PanelLayout* layout;
+  CodeKind code;
   const uint8_t* panel;
   const uint32_t* packed_a;  ///< of the tile
   const float* row_stats;    ///< of the tile's rows (activations.h)
@@ -51,226 +52,230 @@ struct Int8Pass {
   float* sums;  ///< [kRows][64]
 };
 
-/// Walks along with the blocks of one panel, and leaves out the idle blocks that lie ahead.
-class FetchAhead {
- public:
-  FetchAhead(const PanelLayout& layout, int idle_blocks, int64_t distance)
-      : panel_(layout.panel_bytes()),
-        idle_end_(panel_ - layout.super_bytes() + layout.code_bytes()),
-        idle_begin_(idle_end_ - idle_blocks * block_bytes(layout)),
-        block_(block_bytes(layout)),
-        distance_(distance),
-        at_(distance % panel_) {}
+/// Whether the activations of kept codes are summed, for additive zeros.
+constexpr bool counts_kept(Reading reading, bool sparse) {
+  return sparse && reading == Reading::nibbles;
+}
 
-  /// The distance for the block at hand, or 0. The next block lies `to_next` bytes behind it.
-  MARLIN_INLINE int64_t pass(int64_t to_next) {
-    const int64_t distance = at_ >= idle_begin_ && at_ + block_ <= idle_end_ ? 0 : distance_;
-    at_ += to_next;
-    if (at_ >= panel_) at_ -= panel_;
-    return distance;
+/// The integers of sparse codes that are looked up, by the code.
+struct alignas(16) SignedIntegers {
+  int8_t of[16] = {};
+  constexpr explicit SignedIntegers(bool fp4) {
+    for (size_t i = 0; i < 16; ++i)
+      of[i] = static_cast<int8_t>(fp4 ? doubled_e2m1()[i] : static_cast<int>(i) - 8);
   }
+};
+constexpr SignedIntegers kSignedFp4{true}, kSignedU4{false};
 
- private:
-  static int64_t block_bytes(const PanelLayout& layout) {
-    return kColumnGroups * layout.group_bytes();
-  }
-  int64_t panel_, idle_end_, idle_begin_, block_, distance_, at_;
+template <bool kSparse>
+MARLIN_AVX512 MARLIN_INLINE __m512i table_of(const PanelLayout& layout, CodeKind code) {
+  if (!kSparse) return _mm512_load_si512(table_of_bytes(layout));
+  const auto* const from = code == CodeKind::fp4 ? kSignedFp4.of : kSignedU4.of;
+  return _mm512_broadcast_i32x4(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
+/// A block of a pass, and the decoded scales of its superblock.
+template <Reading kReading, Zeros kZeros>
+struct BlockOfPass {
+  const Int8Super& super;
+  const uint8_t* codes;  ///< of column group v0
+  const uint32_t* a_block;
+  __m512i table;
+  Correction<kReading, kZeros> correction;
+  int64_t at[2];  ///< of each half: the place of its first column in rows of scales and zeros
+  Ahead ahead;
+  bool clamp;  ///< sparse: the fast way of multiplying scales by d is not right
+
+  MARLIN_INLINE const float* scales(int half) const { return super.scale[0] + at[half]; }
+  MARLIN_INLINE const float* zeros(int half) const { return super.zero[0] + at[half]; }
+  MARLIN_INLINE const uint32_t* offsets(int half) const { return super.offset[0] + at[half]; }
 };
 
-/// Gives the distances of both chances.
-class FetchTwice {
- public:
-  FetchTwice(const PanelLayout& layout, int idle_blocks, int64_t distance)
-      : far_(layout, idle_blocks, distance), near_(layout, idle_blocks, kSecondChance) {}
-  MARLIN_INLINE Ahead pass(int64_t to_next) { return {far_.pass(to_next), near_.pass(to_next)}; }
+/// The place of column group v of half `half` of block b in rows of scales.
+MARLIN_INLINE int64_t place_of_scales(int b, int half, int shift, int v) {
+  return ((2 * b + half) >> shift) * kPanelColumns + kGroupColumns * v;
+}
 
- private:
-  FetchAhead far_, near_;
-};
-
-/// Forms integer sums of octet kOctet of a block of dense weights. `group` is the block of column
-/// group v0.
-template <class Dense, int kRows, int kVectors, int kOctet>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const uint8_t* group, const uint32_t* offsets,
-                                                const uint32_t* x, Ahead ahead,
-                                                __m512i (&dot)[kRows][kVectors]) {
-  __m512i w[2][kVectors];
+/// Adds the products of quad kQuad (0, 1) of octet kOctet (0, 1) of half a block of dense weights.
+/// Three rows read a line again for its second quad, because registers are scarce.
+template <Reading kReading, int kOctet, int kQuad, class Block, int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_quad(const Block& block, int half,
+                                               __m512i (&dot)[kRows][kVectors]) {
+  using Dense = DenseCodes<kReading>;
+  const uint32_t* const offsets = block.offsets(half);
+  const uint32_t* const x = block.a_block + (4 * half + 2 * kOctet + kQuad) * kRows;
+  __m512i w[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    const uint8_t* from = group + v * Dense::kBytes;
-    const Codes codes = Dense::template read<kOctet>(from, _mm512_load_si512(offsets + 16 * v));
-    w[0][v] = Dense::template quad<kOctet, 0>(codes);
-    w[1][v] = Dense::template quad<kOctet, 1>(codes);
-    if (ahead.far != 0) Dense::template fetch<kOctet>(from, ahead.far);
-    if (ahead.near != 0) Dense::template fetch<kOctet>(from, ahead.near);
+    const uint8_t* const from = block.codes + v * Dense::kBytes;
+    const __m512i offset = _mm512_load_si512(offsets + 16 * v);
+    w[v] = Dense::template quad<kOctet, kQuad>(
+        Dense::template read_of_half<kOctet>(from, half, offset), block.table);
+    if constexpr (kQuad == 1) continue;
+    if (block.ahead.far != 0) Dense::fetch(from, 2 * half + kOctet, block.ahead.far);
+    if (block.ahead.near != 0) Dense::fetch(from, 2 * half + kOctet, block.ahead.near);
   }
-#pragma GCC unroll 2
-  for (int n = 0; n < 2; ++n) {
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      const __m512i b = _mm512_set1_epi32(static_cast<int>(x[(2 * kOctet + n) * kRows + r]));
+  for (int r = 0; r < kRows; ++r) {
+    const __m512i b = broadcast(x + r);
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[n][v], b);
-    }
-    fence();
+    for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[v], b);
   }
+  if constexpr (kQuad == 1 || kRows > 2) fence();
 }
 
-/// The same for half kPart of a block, or for the whole block (kParts 1).
-template <class Dense, int kRows, int kVectors, int kParts, int kPart>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octets(const uint8_t* group, const uint32_t* offsets,
-                                                 const uint32_t* x, Ahead ahead,
-                                                 __m512i (&dot)[kRows][kVectors]) {
-  constexpr int kFirst = 2 * kPart;
-  dot_octet<Dense, kRows, kVectors, kFirst>(group, offsets, x, ahead, dot);
-  dot_octet<Dense, kRows, kVectors, kFirst + 1>(group, offsets, x, ahead, dot);
-  if constexpr (kParts == 1) {
-    dot_octet<Dense, kRows, kVectors, 2>(group, offsets, x, ahead, dot);
-    dot_octet<Dense, kRows, kVectors, 3>(group, offsets, x, ahead, dot);
-  }
+/// The kept codes of 8 slots as the signed integers that the scale multiplies, from the low bits of
+/// bytes. `offset` is as in CodeLines::read.
+template <Reading kReading>
+MARLIN_AVX512 MARLIN_INLINE __m512i kept_codes(__m512i nibbles, __m512i offset, __m512i table) {
+  if constexpr (kReading == Reading::looked_up) return _mm512_permutexvar_epi8(nibbles, table);
+  const __m512i code = _mm512_and_si512(nibbles, _mm512_set1_epi8(15));
+  if constexpr (kReading == Reading::nibbles) return code;
+  return _mm512_add_epi8(code, _mm512_sub_epi8(offset, _mm512_set1_epi8(16)));
 }
 
-/// Multiplies 8 slots of sparse weights. Activations q + 128 are gathered for the kept codes, and
-/// the sum of the codes corrects the 128.
-template <CodeKind kCode, int kRows, int kVectors, int kHalf>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept_half(const uint8_t* group, int unit,
-                                                    const uint32_t* offsets, const uint32_t* x,
-                                                    __m512i (&dot)[kRows][kVectors],
-                                                    __m512i (&kept)[kRows][kVectors],
-                                                    __m512i (&bias)[kVectors]) {
-  using Lines = CodeLines<kCode, true>;
+/// Multiplies 8 slots of sparse weights: a half of a unit of 16. Activations q + 128 are gathered
+/// for the kept codes, and the sum of the codes corrects the 128. `kept` sums the activations.
+template <Reading kReading, int kHalf, class Block, int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const Block& block, int unit,
+                                               __m512i (&dot)[kRows][kVectors],
+                                               __m512i (&kept)[kRows][kVectors],
+                                               __m512i (&bias)[kVectors]) {
+  using Lines = CodeLines<CodeKind::u4, true>;
+  const uint32_t* const offsets = block.offsets(unit);
   __m512i w[kVectors], control[kVectors];
 #pragma GCC unroll 4
   for (int v = 0; v < kVectors; ++v) {
-    const uint8_t* from = group + v * Lines::kBytes;
-    const __m512i codes = Lines::unit(from, unit), positions = Lines::positions(from);
-    const __m512i offset = kCode == CodeKind::u4zero ? _mm512_load_si512(offsets + 16 * v) : codes;
-    w[v] = signed_codes<kCode>(kHalf == 0 ? codes : _mm512_srli_epi16(codes, 4), offset);
-    control[v] =
-        unit == 0 ? gather_control<kHalf>(positions) : gather_control<kHalf + 2>(positions);
+    const uint8_t* const from = block.codes + v * Lines::kBytes;
+    const __m512i codes = Lines::unit(from, unit);
+    w[v] = kept_codes<kReading>(kHalf == 0 ? codes : _mm512_srli_epi16(codes, 4),
+                                _mm512_load_si512(offsets + 16 * v), block.table);
+    control[v] = gather_control<kHalf>(unit, Lines::positions(from));
     bias[v] = _mm512_dpbusd_epi32(bias[v], _mm512_set1_epi8(static_cast<char>(128)), w[v]);
   }
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
     const __m512i eight =
-        _mm512_set1_epi64(load<int64_t>(x + ((2 * unit + kHalf) * kRows + r) * 2));
+        _mm512_set1_epi64(load<int64_t>(block.a_block + ((2 * unit + kHalf) * kRows + r) * 2));
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       const __m512i own = _mm512_shuffle_epi8(eight, control[v]);
       dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], own, w[v]);
-      if constexpr (Lines::kCountsKept)
+      if constexpr (counts_kept(kReading, true))
         kept[r][v] = _mm512_dpbusd_epi32(kept[r][v], own, _mm512_set1_epi8(1));
     }
   }
   fence();
 }
 
-/// The same for sparse weights, kCount units from unit `first` on. `kept` sums the activations of
-/// kept codes, if zeros need them.
-template <CodeKind kCode, int kRows, int kVectors, int kCount>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const uint8_t* group, int first,
-                                               const uint32_t* offsets, const uint32_t* x,
-                                               Ahead ahead, __m512i (&dot)[kRows][kVectors],
-                                               __m512i (&kept)[kRows][kVectors]) {
-  using Lines = CodeLines<kCode, true>;
-  __m512i bias[kVectors];
+/// The same for a unit of 16 slots.
+template <Reading kReading, class Block, int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_unit(const Block& block, int unit,
+                                               __m512i (&dot)[kRows][kVectors],
+                                               __m512i (&kept)[kRows][kVectors],
+                                               __m512i (&bias)[kVectors]) {
+  using Lines = CodeLines<CodeKind::u4, true>;
 #pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) bias[v] = _mm512_setzero_si512();
-#pragma GCC unroll 2
-  for (int unit = first; unit < first + kCount; ++unit) {
-#pragma GCC unroll 4
-    for (int v = 0; ahead.far != 0 && v < kVectors; ++v) {
-      Lines::fetch(group + v * Lines::kBytes, unit, ahead.far);
-      if (unit == 0) Lines::fetch(group + v * Lines::kBytes, 2, ahead.far);
-    }
-    dot_kept_half<kCode, kRows, kVectors, 0>(group, unit, offsets, x, dot, kept, bias);
-    dot_kept_half<kCode, kRows, kVectors, 1>(group, unit, offsets, x, dot, kept, bias);
+  for (int v = 0; v < kVectors; ++v) {
+    if (block.ahead.far == 0) continue;
+    Lines::fetch(block.codes + v * Lines::kBytes, unit, block.ahead.far);
+    if (unit == 0) Lines::fetch(block.codes + v * Lines::kBytes, 2, block.ahead.far);
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      dot[r][v] = _mm512_sub_epi32(dot[r][v], bias[v]);
-      if constexpr (Lines::kCountsKept)  // of every 4 activations two are in
-        kept[r][v] = _mm512_sub_epi32(kept[r][v], _mm512_set1_epi32(kCount * 8 * 128));
-    }
+  dot_kept<kReading, 0>(block, unit, dot, kept, bias);
+  dot_kept<kReading, 1>(block, unit, dot, kept, bias);
 }
 
-/// Adds the scaled integer sums to the float sums. `extras` are d and the sums of the activations
-/// (activations.h). `clamp` means that the fast way of multiplying scales by d is not right.
-template <CodeKind kCode, bool kSparse, bool kExponents, int kRows, int kVectors>
-MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const __m512i (&dot)[kRows][kVectors],
-                                                 const __m512i (&kept)[kRows][kVectors],
-                                                 const Int8Super& super, int group, int v0,
-                                                 const uint32_t* extras, int part, bool clamp,
-                                                 __m512 (&acc)[kRows][kVectors]) {
+/// Starts the integer sums of a part.
+template <bool kSparse, class Block, int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void start_part(const Block& block, int part,
+                                                 __m512i (&dot)[kRows][kVectors],
+                                                 __m512i (&kept)[kRows][kVectors],
+                                                 __m512i (&bias)[kVectors]) {
+#pragma GCC unroll 4
+  for (__m512i& sum : bias) sum = _mm512_setzero_si512();
 #pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    const __m512 d = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(extras[r])));
-    const __m512i d_less_one = less_one(d);
-    if constexpr (is_additive(kCode)) {
-      const __m512i all = _mm512_set1_epi32(static_cast<int>(extras[(1 + part) * kRows + r]));
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v)
-        acc[r][v] =
-            _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(kSparse ? kept[r][v] : all), d),
-                            _mm512_load_ps(&super.zero[group][16 * (v0 + v)]), acc[r][v]);
-    }
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      const __m512 scale = _mm512_load_ps(&super.scale[group][16 * (v0 + v)]);
-      __m512 factor = kExponents ? add_exponents(scale, d_less_one) : _mm512_mul_ps(scale, d);
-      if (clamp) [[unlikely]]
-        factor = finite_product(scale, d);
-      acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), factor, acc[r][v]);
-    }
-  }
-}
-
-/// A block of a pass, and the decoded scales of its superblock.
-struct BlockOfPass {
-  const Int8Super& super;
-  const uint8_t* codes;  ///< of column group v0
-  const uint32_t* a_block;
-  int first_group, shift;  ///< half i has scale group (first_group + i) >> shift
-  int v0;
-  Ahead ahead;
-  bool clamp;
-};
-
-/// Multiplies and scales half kPart of a block, or the whole block (kParts 1).
-template <CodeKind kCode, Reading kReading, bool kSparse, bool kExponents, int kParts, int kPart,
-          int kRows, int kVectors>
-MARLIN_AVX512_VNNI MARLIN_INLINE void multiply_part(const BlockOfPass& block,
-                                                    __m512 (&acc)[kRows][kVectors]) {
-  using Dense = DenseCodes<kCode, kReading>;
-  const uint32_t* extras = block.a_block + 8 * kRows;
-  __m512i dot[kRows][kVectors], kept[kRows][kVectors];
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    const auto sum = static_cast<int32_t>(extras[(1 + kPart) * kRows + r]);
     __m512i start = _mm512_setzero_si512();
-    if constexpr (!is_additive(kCode) && !kSparse)
-      start = _mm512_set1_epi32(sum >> Dense::kSumShift);
-    if constexpr (Dense::kUncorrected != 0) start = _mm512_set1_epi32(-Dense::kUncorrected * sum);
+    if constexpr (!kSparse)
+      start = block.correction.start(broadcast(block.a_block + (9 + part) * kRows + r));
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) {
       dot[r][v] = start;
       kept[r][v] = _mm512_setzero_si512();
     }
   }
-  const int group = (block.first_group + kPart) >> block.shift;
-  const uint32_t* offsets = &block.super.offset[group][16 * block.v0];
-  if constexpr (kSparse)
-    dot_kept<kCode, kRows, kVectors, 2 / kParts>(block.codes, kPart, offsets, block.a_block,
-                                                 block.ahead, dot, kept);
-  else
-    dot_octets<Dense, kRows, kVectors, kParts, kPart>(block.codes, offsets, block.a_block,
-                                                      block.ahead, dot);
-  add_scaled<kCode, kSparse, kExponents, kRows, kVectors>(dot, kept, block.super, group, block.v0,
-                                                          extras, kPart, block.clamp, acc);
 }
 
+/// Adds the scaled integer sums of a part to the float sums.
+template <Reading kReading, bool kSparse, Factor kFactor, class Block, int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const Block& block, int part, int units,
+                                                 const __m512i (&dot)[kRows][kVectors],
+                                                 const __m512i (&kept)[kRows][kVectors],
+                                                 const __m512i (&bias)[kVectors],
+                                                 __m512 (&acc)[kRows][kVectors]) {
+  const float *const scales = block.scales(part), *const zeros = block.zeros(part);
+  const uint32_t* const extras = block.a_block + 8 * kRows;  // d and the sums of the activations
+  if (block.correction.additive()) {
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+      const __m512 d = _mm512_castsi512_ps(broadcast(extras + r));
+      __m512i sum = broadcast(extras + (1 + part) * kRows + r);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        if constexpr (kSparse)  // of every 4 activations two are in
+          sum = _mm512_sub_epi32(kept[r][v], _mm512_set1_epi32(units * 8 * 128));
+        acc[r][v] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), d),
+                                    _mm512_load_ps(zeros + 16 * v), acc[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const __m512 d = _mm512_castsi512_ps(broadcast(extras + r));
+    const __m512i d_less_one = less_one(d);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512 scale = _mm512_load_ps(scales + 16 * v);
+      __m512 factor = kFactor == Factor::exponents ? add_exponents(scale, d_less_one)
+                                                   : factor_of<kFactor>(scale, d);
+      if (kSparse && block.clamp) [[unlikely]]
+        factor = finite_product(scale, d);
+      const __m512i sum = kSparse ? _mm512_sub_epi32(dot[r][v], bias[v]) : dot[r][v];
+      acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), factor, acc[r][v]);
+    }
+  }
+}
+
+/// Multiplies and scales a block, or its `parts` (2: halves).
+template <Reading kReading, bool kSparse, Factor kFactor, class Block, int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void multiply_block(const Block& block, int parts,
+                                                     __m512 (&acc)[kRows][kVectors]) {
+  __m512i dot[kRows][kVectors], kept[kRows][kVectors], bias[kVectors];
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    if (half == 0 || parts == 2) start_part<kSparse>(block, half, dot, kept, bias);
+    if constexpr (kSparse) {
+      dot_unit<kReading>(block, half, dot, kept, bias);
+    } else {
+      dot_quad<kReading, 0, 0>(block, half, dot);
+      dot_quad<kReading, 0, 1>(block, half, dot);
+      dot_quad<kReading, 1, 0>(block, half, dot);
+      dot_quad<kReading, 1, 1>(block, half, dot);
+    }
+    if (half == 1 || parts == 2)
+      add_scaled<kReading, kSparse, kFactor>(block, parts == 2 ? half : 0, 3 - parts, dot, kept,
+                                             bias, acc);
+  }
+}
+
+template <int kRows, int kVectors>
+MARLIN_AVX512_VNNI MARLIN_INLINE void load_sums(const float* sums, __m512 (&acc)[kRows][kVectors]) {
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v)
+      acc[r][v] = _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+}
 template <int kRows, int kVectors>
 MARLIN_AVX512_VNNI MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kVectors],
                                                  bool passed_over_blocks, float* sums) {
@@ -285,13 +290,49 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kVec
     }
 }
 
-template <CodeKind kCode, Reading kReading, bool kSparse, bool kExponents, int kRows, int kVectors,
-          int kParts>
-MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
-  constexpr int kBytes = kSparse ? CodeLines<kCode, kSparse>::kBytes
-                                 : DenseCodes<kCode, kReading>::kBytes,
-                kBlockBytes = kColumnGroups * kBytes, kABlock = (9 + kParts) * kRows;
+/// Multiplies by `blocks` blocks of a superblock whose scales and d have products that may
+/// overflow, as bytes. All columns have their sums in memory.
+template <int kRows>
+MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_rare(const Int8Pass& pass, const uint8_t* bytes,
+                                                        const Int8Super& super, int blocks,
+                                                        const uint32_t* a_block) {
+  constexpr Reading kBytes = Reading::bytes;
   const SuperShape shape(*pass.layout);
+  const int parts = shape.shift == 0 ? 2 : 1;
+  ExpandedCodes<CodeKind::i8> expanded;
+  if (!is_eight_bits(pass.code) || shape.expands) {
+    expand_to_bytes(*pass.layout, pass.code, bytes, 0, kColumnGroups, 0, expanded.bytes);
+    bytes = expanded.bytes;
+  }
+  const Correction<kBytes> correction(is_additive(pass.code));
+  for (int v = 0; v < kColumnGroups; ++v) {
+    __m512 acc[kRows][1];
+    load_sums(pass.sums + 16 * v, acc);
+    for (int b = 0; b < blocks; ++b) {
+      const BlockOfPass<kBytes, Zeros::either> block{
+          .super = super,
+          .codes = bytes + (b * kColumnGroups + v) * kExpandedGroupBytes,
+          .a_block = a_block + b * (9 + parts) * kRows,
+          .table = _mm512_setzero_si512(),
+          .correction = correction,
+          .at = {place_of_scales(b, 0, shape.shift, v), place_of_scales(b, 1, shape.shift, v)},
+          .ahead = {},
+          .clamp = true};
+      multiply_block<kBytes, false, Factor::finite>(block, parts, acc);
+    }
+    store_sums(acc, false, pass.sums + 16 * v);
+  }
+}
+
+template <Reading kReading, Zeros kZeros, bool kSparse, bool kExponents, int kRows, int kVectors>
+MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
+  constexpr int kBytes = kSparse ? kSparseGroupBytes : DenseCodes<kReading>::kBytes,
+                kBlockBytes = kColumnGroups * kBytes;
+  const SuperShape shape(*pass.layout);
+  const int parts = !kExponents && shape.shift == 0 ? 2 : 1, a_block_size = (9 + parts) * kRows;
+  const Correction<kReading, kZeros> correction(is_additive(pass.code));
+  const __m512i table = table_of<kSparse>(*pass.layout, pass.code);
+  const int v0 = pass.v0;
   const int64_t superblocks = pass.layout->superblocks();
   const ScaleRange range = ScaleRange::of<kExponents>(pass.row_stats, kRows);
   Int8Super super;
@@ -300,27 +341,34 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
-  const bool expands = DenseCodes<kCode, kReading>::kMayBeExpanded && shape.expands;
+  const bool expands = kReading == Reading::bytes && shape.expands;
   const bool fetches = pass.alone && !expands;
   // Adding products of exponents needs scales that are not 0.
   const int idle_blocks = kSparse || kExponents ? 0 : pass.idle_blocks;
   FetchTwice fetch_ahead(*pass.layout, idle_blocks, shape.ahead);
-  ExpandedCodes<kCode> expanded;
+  ExpandedCodes<CodeKind::i8> expanded;
   const uint8_t* bytes = pass.panel;
   const uint32_t* a_block = pass.packed_a;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
     const bool clamp =
-        !holds(range, decode_int8_super<kCode>(shape, bytes, pass.v0, kVectors, super));
+        !holds(range, decode_int8_super(pass.code, shape, bytes, v0, kVectors, super));
     if (pass.alone) shape.fetch_scales(bytes);
     if (fetches) fetch_lines(bytes + kSecondChance + shape.scales, shape.bytes - shape.scales);
     const uint8_t* of_super = bytes;
     if (expands) {
-      expand_avx512(*pass.layout, bytes, pass.v0, kVectors, pass.alone ? shape.ahead : 0,
+      expand_avx512(*pass.layout, bytes, v0, kVectors, pass.alone ? shape.ahead : 0,
                     expanded.bytes);
       of_super = expanded.bytes;
     }
     const int used_blocks = kBlocksPerSuper - (s + 1 == superblocks ? idle_blocks : 0);
-    for (int b = 0; b < kBlocksPerSuper; ++b, a_block += kABlock) {
+    if (!kSparse && clamp) [[unlikely]] {
+      store_sums(acc, false, pass.sums);
+      multiply_rare<kRows>(pass, bytes, super, used_blocks, a_block);
+      load_sums(pass.sums, acc);
+      a_block += kBlocksPerSuper * a_block_size;
+      continue;
+    }
+    for (int b = 0; b < kBlocksPerSuper; ++b, a_block += a_block_size) {
       if (!pass.alone) pass.next(s * kBlocksPerSuper + b);
       const uint8_t* codes = of_super + b * kBlockBytes;
       const int64_t scales = b + 1 < kBlocksPerSuper ? 0 : shape.bytes - shape.scales;
@@ -330,91 +378,98 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
         if (ahead.near != 0) fetch_lines(codes + ahead.near, kBlockBytes);
         continue;
       }
-      const BlockOfPass block{.super = super,
-                              .codes = codes + pass.v0 * kBytes,
-                              .a_block = a_block,
-                              .first_group = 2 * b,
-                              .shift = shape.shift,
-                              .v0 = pass.v0,
-                              .ahead = ahead,
-                              .clamp = clamp};
-      multiply_part<kCode, kReading, kSparse, kExponents, kParts, 0>(block, acc);
-      if constexpr (kParts == 2)
-        multiply_part<kCode, kReading, kSparse, kExponents, kParts, 1>(block, acc);
+      const BlockOfPass<kReading, kZeros> block{
+          .super = super,
+          .codes = codes + v0 * kBytes,
+          .a_block = a_block,
+          .table = table,
+          .correction = correction,
+          .at = {place_of_scales(b, 0, shape.shift, v0), place_of_scales(b, 1, shape.shift, v0)},
+          .ahead = ahead,
+          .clamp = clamp};
+      multiply_block<kReading, kSparse, kExponents ? Factor::exponents : Factor::product>(
+          block, parts, acc);
     }
   }
-  store_sums(acc, idle_blocks != 0, pass.sums + 16 * pass.v0);
+  store_sums(acc, idle_blocks != 0, pass.sums + 16 * v0);
 }
 
-/// Multiplies all tiles of a panel. Two sets of accumulators and decoded codes must fit in 32
-/// registers, so 3 and 4 rows (2 if activations are gathered) take the columns in halves.
-template <CodeKind kCode, Reading kReading, bool kSparse, int kRows, int kParts>
-void run_tiles(const PanelArgs& args) {
-  constexpr int kVectors = kRows > (kSparse ? 1 : 2) ? 2 : 4;
+using RunPass = void (*)(const Int8Pass&);
+
+/// Multiplies all tiles of a panel, `vectors` column groups at a time.
+void run_tiles(const PanelArgs& args, int vectors, RunPass run) {
   const ActivationLayout& act = args.activations;
-  const int64_t tiles = args.tile_end - args.tile_begin, passes = tiles * (4 / kVectors);
+  const int64_t tiles = args.tile_end - args.tile_begin, passes = tiles * (4 / vectors);
   Int8Pass pass{};
   pass.layout = args.layout;
+  pass.code = args.code;
   pass.panel = args.panel;
   pass.alone = passes == 1;
   pass.idle_blocks = args.idle_blocks;
   for (int64_t i = 0; i < passes; ++i) {
-    const int64_t tile = args.tile_begin + i / (4 / kVectors);
+    const int64_t tile = args.tile_begin + i / (4 / vectors);
     pass.packed_a = args.packed_a + act.offset(tile, 0);
     pass.row_stats = reinterpret_cast<const float*>(args.packed_a + act.rows_offset(tile));
-    pass.v0 = static_cast<int>(i % (4 / kVectors)) * kVectors;
+    pass.v0 = static_cast<int>(i % (4 / vectors)) * vectors;
     pass.next = share_of_next_panel(*args.layout, args.panel, i, passes);
-    pass.sums = args.sums + (tile - args.tile_begin) * kRows * kPanelColumns;
-    constexpr bool kPowers = kCode == CodeKind::fp4 && kParts == 1;  // scales may be powers of two
-    if (kPowers && args.layout->scale_type == ScaleType::e8m0)
-      run_pass<kCode, kReading, kSparse, kPowers, kRows, kVectors, kParts>(pass);
-    else
-      run_pass<kCode, kReading, kSparse, false, kRows, kVectors, kParts>(pass);
+    pass.sums = args.sums + (tile - args.tile_begin) * act.tile_rows * kPanelColumns;
+    run(pass);
   }
 }
 
-template <CodeKind kCode, Reading kReading, bool kSparse, int kParts>
+/// For one or two rows, a branch on the zeros takes up to a tenth of the time of the usual
+/// readings, so these have two kernels. Two sets of accumulators and decoded codes must fit in 32
+/// registers, so 2 and more rows whose activations are gathered take the columns in halves.
+template <Reading kReading, bool kSparse, int kRows>
 void run_rows(const PanelArgs& args) {
-  if constexpr (CodeLines<kCode, kSparse>::kCountsKept) {  // its rows have tiles of two
-    return args.activations.tile_rows == 1 ? run_tiles<kCode, kReading, kSparse, 1, kParts>(args)
-                                           : run_tiles<kCode, kReading, kSparse, 2, kParts>(args);
+  constexpr bool kCounts = counts_kept(kReading, kSparse);
+  constexpr int kVectors = kSparse && (kRows > 1 || kCounts) ? 2 : 4;
+  const PanelLayout& layout = *args.layout;
+  RunPass run = nullptr;
+  if constexpr (kCounts) {
+    run = run_pass<kReading, Zeros::additive, kSparse, false, kRows, kVectors>;
+  } else if constexpr (kSparse || zeros_of(kReading) == Zeros::none) {
+    run = run_pass<kReading, Zeros::none, kSparse, false, kRows, kVectors>;
+    if constexpr (!kSparse && kReading == Reading::looked_up)
+      if (layout.scale_type == ScaleType::e8m0 && layout.slot_group != 16)
+        run = run_pass<kReading, Zeros::none, kSparse, true, kRows, kVectors>;
+  } else if constexpr (kRows <= 2 && (kReading == Reading::nibbles || kReading == Reading::bytes)) {
+    run = is_additive(args.code)
+              ? run_pass<kReading, Zeros::additive, kSparse, false, kRows, kVectors>
+              : run_pass<kReading, Zeros::none, kSparse, false, kRows, kVectors>;
   } else {
-    switch (args.activations.tile_rows) {
-      case 1:
-        return run_tiles<kCode, kReading, kSparse, 1, kParts>(args);
-      case 2:
-        return run_tiles<kCode, kReading, kSparse, 2, kParts>(args);
-      case 3:
-        return run_tiles<kCode, kReading, kSparse, 3, kParts>(args);
-      default:  // dense weights have register-decoded tiles then
-        if constexpr (kSparse) return run_tiles<kCode, kReading, kSparse, 4, kParts>(args);
-    }
+    run = run_pass<kReading, Zeros::either, kSparse, false, kRows, kVectors>;
   }
+  run_tiles(args, kVectors, run);
 }
 
-template <CodeKind kCode, Reading kReading, bool kSparse>
+template <Reading kReading, bool kSparse>
 void run(const PanelArgs& args) {
-  return args.layout->slot_group == 16 ? run_rows<kCode, kReading, kSparse, 2>(args)
-                                       : run_rows<kCode, kReading, kSparse, 1>(args);
-}
-
-/// Runs all kinds of codes except sparse codes with additive zeros, whose tiles have fewer rows.
-void run_any_sparse(const PanelArgs& args) {
-  with_code(args.code, [&]<CodeKind kCode>() {
-    if constexpr (!is_eight_bits(kCode) && !is_additive(kCode))
-      run<kCode, Reading::lines, true>(args);
-  });
+  constexpr bool kCounts = counts_kept(kReading, kSparse);  // tiles of two rows
+  switch (args.activations.tile_rows) {
+    case 1:
+      return run_rows<kReading, kSparse, 1>(args);
+    case 2:
+      return run_rows<kReading, kSparse, 2>(args);
+    case 3:
+      if constexpr (!kCounts) return run_rows<kReading, kSparse, 3>(args);
+      break;
+    default:  // dense weights have register-decoded tiles then
+      if constexpr (kSparse && !kCounts) return run_rows<kReading, kSparse, 4>(args);
+  }
 }
 
 }  // namespace
 
 void cpu_avx512vnni_gemv_any_i8(const PanelArgs& args) {
-  with_dense_codes(args,
-                   [&]<CodeKind kCode, Reading kReading>() { run<kCode, kReading, false>(args); });
+  with_reading(reading_of(args), [&]<Reading kReading>() { run<kReading, false>(args); });
 }
-void cpu_avx512vnni_gemv_any_sparse_i8(const PanelArgs& args) { run_any_sparse(args); }
+void cpu_avx512vnni_gemv_any_sparse_i8(const PanelArgs& args) {
+  args.code == CodeKind::u4zero ? run<Reading::less_zeros, true>(args)
+                                : run<Reading::looked_up, true>(args);
+}
 void cpu_avx512vnni_gemv_u4add_sparse_i8(const PanelArgs& args) {
-  run<CodeKind::u4add, Reading::lines, true>(args);
+  run<Reading::nibbles, true>(args);
 }
 
 }  // namespace metal_marlin::cpu

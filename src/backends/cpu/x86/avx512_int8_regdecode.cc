@@ -16,13 +16,16 @@
 //   two halves. N: 16 (or 32) columns at a time, four (or two) times. K: chunk of 12 blocks, block,
 //   part, octet. Codes are decoded again for every tile, except planes for many tiles (kManyTiles).
 //
-// The functions and their template parameters (Dense: DenseCodes of any codes and reading):
-//   multiply_blocks  kParts 1 with groups of 32, 2 with groups of 16; kFactor product or exponents
-//                    (fp4 with E8M0 scales, kParts 1) with kRows 2, 4, .. 12; finite with kRows 1.
-//                    With groups of 64 and more for overflow-prone rows: kParts 1, finite. kBoth
-//                    with groups of 16, moderate scales and kRows 2, 4, 6, 8.
-//   multiply_groups  groups of 64 and 128; kRows 2, 4, 6, 8, and 1 beside overflow-prone rows
-//   multiply_paired  fp4 with E4M3 scales in pairs; exponents with kRows 2 to 8, finite with 1
+// The functions and their template parameters (kReading: avx512_int8_reading.h). Files have these
+// forms; multiply_rare() expands the codes of others, and of scales or rows whose products might
+// overflow, to bytes in L1:
+//   multiply_blocks  groups of 32, any reading, kFactor product (looked_up with E8M0 scales:
+//                    exponents), kRows 2, 4, .. 12. kBoth with groups of 16, six_bits and bytes,
+//                    moderate scales and kRows 2, 4, 6, 8. Rare: bytes in groups of 16 (kParts 2)
+//                    with kRows 2, 4, 6; finite with kRows 1
+//   multiply_groups  groups of 64 and 128, any reading but looked_up, kRows 2, 4, 6, 8. Rare: bytes
+//                    with kRows 1, beside overflow-prone rows
+//   multiply_paired  FP4 with E4M3 scales in pairs; exponents with kRows 2 to 8, finite with 1
 //
 // Limits: vpdpbusd and all multiplications share two pipes, so the multiplications beside the 8 dot
 // products of a block of 32 slots and a row limit the speed: one (powers of two; groups of 64 and
@@ -31,91 +34,33 @@
 // lookups for 12 rows give 0.86 of the peak. Two sets of sums leave room for 12 rows, three for 8.
 #if defined(__x86_64__)
 
-#include "backends/cpu/x86/avx512_int8_paired_scales.h"
-#include "backends/cpu/x86/avx512_int8_reading.h"
-#include "backends/cpu/x86/avx512_regdecode.h"
+#include "backends/cpu/x86/avx512_int8_chunk.h"
 
 namespace metal_marlin::cpu {
 namespace {
 
-/// The scales and zeros of a chunk, a row of 64 for each group, and the place of its codes.
-struct alignas(64) Int8ScaleChunk {
-  float scale[2 * kRegdecodeBlocks][kPanelColumns];
-  union {
-    float zero[2 * kRegdecodeBlocks][kPanelColumns];       ///< additive zeros
-    uint32_t offset[2 * kRegdecodeBlocks][kPanelColumns];  ///< u4zero: decode_offsets
-    uint32_t pairs[kRegdecodeBlocks]
-                  [kPanelColumns];  ///< FP4 with E4M3 scales: pair_scales, instead of scale
-  };
-  uint32_t smallest, largest;  ///< magnitudes of scale, or the power of pairs, as bits
-  bool paired;
-  const uint8_t* codes;
-  int64_t super_bytes;
-  ExpandedChunk<CodeKind::i8> expanded;
-  int shift;  ///< block b has its scale in row b >> shift (groups of 16: rows 2 b, 2 b + 1)
+using Tile = Int8Tile;
 
-  /// The codes of block b, from column 16 v on.
-  MARLIN_INLINE const uint8_t* group(int b, int v, int bytes) const {
-    return codes + b / kBlocksPerSuper * super_bytes +
-           (b % kBlocksPerSuper * kColumnGroups + v) * bytes;
-  }
-};
-using Tile = RegdecodeTile<Int8ScaleChunk>;
-
-template <CodeKind kCode, Reading kReading>
-MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
-                              Int8ScaleChunk& out) {
-  const SuperShape shape(*args.layout);
-  const bool expands = DenseCodes<kCode, kReading>::kMayBeExpanded && shape.expands;
-  out.codes = expands ? out.expanded.supers[0].bytes : super;
-  out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes<kCode>)} : shape.bytes;
-  out.shift = shape.shift - 1;
-  for (int s = 0; s < blocks / kBlocksPerSuper; ++s) {
-    shape.fetch_scales(super + s * shape.bytes);
-    if constexpr (kReading == Reading::bytes)
-      (args.layout->code_bits == 5
-           ? join_in_l1<kCode, 1>
-           : join_in_l1<kCode, 2>)(super + s * shape.bytes, out.expanded.supers[s].bytes);
-    else if (expands)
-      expand_avx512(*args.layout, super + s * shape.bytes, 0, kColumnGroups, 0,
-                    out.expanded.supers[s].bytes);
-  }
-  float power = 0;
-  out.paired = !args.block_by_block && kCode == CodeKind::fp4 &&
-               shape.scale_type == ScaleType::e4m3 && shape.shift == 0 &&
-               pair_scales(shape, super, blocks, out.pairs, power);
-  out.smallest = out.largest = std::bit_cast<uint32_t>(power);
-  if (out.paired) return;
-  Magnitudes all = no_magnitudes();
-  for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
-    const int row = s * shape.groups;
-    widen(all,
-          decode_int8_scales<kCode>(shape, super, 0, kColumnGroups, out.scale[row], out.zero[row]));
-    if constexpr (kCode == CodeKind::u4zero)
-      decode_offsets(super + shape.zeros, shape.groups, 0, kColumnGroups, out.offset + row);
-  }
-  out.smallest = _mm512_reduce_min_epu32(all.smallest);
-  out.largest = _mm512_reduce_max_epu32(all.largest);
+/// sum + w * the 4 activations of dword kDword of a packed A block. This is assembly because g++ 12
+/// would broadcast with a separate instruction, and would keep each place in a register of its own.
+template <int kDword>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_broadcast(__m512i& sum, __m512i w,
+                                                    const uint32_t* a_block) {
+  __asm__("vpdpbusd %c3(%2)%{1to16%}, %1, %0"
+          : "+v"(sum)
+          : "v"(w), "r"(a_block), "i"(4 * kDword),
+            "m"(*reinterpret_cast<const uint32_t(*)[8 * kRegdecodeRows]>(a_block)));
 }
-
-/// sum + w * the 4 activations at x. This is assembly because g++ 12 would broadcast with a
-/// separate instruction.
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_broadcast(__m512i& sum, __m512i w, const uint32_t* x) {
-  __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(w), "m"(*x));
+/// The same for all rows, whose dwords follow kFirst.
+template <int kFirst, int kRows, int... kRow>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_rows(std::integer_sequence<int, kRow...>, __m512i w,
+                                               const uint32_t* a_block, __m512i (&sum)[kRows]) {
+  (dot_broadcast<kFirst + kRow>(sum[kRow], w, a_block), ...);
 }
 
 /// sum += a * the float at x, in the same way.
 MARLIN_AVX512 MARLIN_INLINE void add_broadcast(__m512& sum, __m512 a, const float* x) {
   __asm__("vfmadd231ps %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*x));
-}
-
-/// The initial value of the sums of a block, which corrects the offset of unsigned codes.
-template <class Dense>
-MARLIN_AVX512 MARLIN_INLINE __m512i start_of(const uint32_t* sum) {
-  if constexpr (!Dense::kAdditive) return broadcast(sum);
-  return Dense::kUncorrected == 0
-             ? _mm512_setzero_si512()
-             : _mm512_set1_epi32(-Dense::kUncorrected * static_cast<int>(*sum));
 }
 
 /// The vectors of 16 columns at a time: as many as hide the 4 cycles of vpdpbusd (Zen 5 starts
@@ -127,46 +72,52 @@ using IntegerSums = __m512i[kWide<kRows>][kRows];
 template <int kRows>
 using FloatSums = __m512[kWide<kRows>][kRows];
 
-/// Multiplies octet kOctet of kWide column groups, from `group` on, of a block.
-template <class Dense, int kRows, int kOctet>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const uint8_t* group, const uint32_t* offsets,
-                                                const uint32_t* a_block, int64_t ahead,
-                                                IntegerSums<kRows>& dot) {
-  const uint32_t* const x = a_block + 2 * kOctet * kRegdecodeRows;
+/// What an octet of kWide column groups is read from.
+struct OctetArgs {
+  const uint8_t* group;
+  const uint32_t* offsets;  ///< of integer zeros
+  const uint32_t* a_block;
+  int64_t ahead;
+  __m512i table;
+};
+
+/// Multiplies octet kOctet of a block.
+template <Reading kReading, int kRows, int kOctet>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const OctetArgs& args, IntegerSums<kRows>& dot) {
+  using Dense = DenseCodes<kReading>;
+  constexpr auto kAll = std::make_integer_sequence<int, kRows>{};
+  constexpr int kFirst = 2 * kOctet * kRegdecodeRows;
 #pragma GCC unroll 2
   for (int i = 0; i < kWide<kRows>; ++i) {
-    const uint8_t* const from = group + i * Dense::kBytes;
+    const uint8_t* const from = args.group + i * Dense::kBytes;
     const Codes codes =
-        Dense::template read<kOctet>(from, _mm512_load_si512(offsets + i * kGroupColumns));
-    if (ahead != 0) Dense::template fetch<kOctet>(from, ahead);
-    const __m512i low = Dense::template quad<kOctet, 0>(codes);
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) dot_broadcast(dot[i][r], low, x + r);
-    const __m512i high = Dense::template quad<kOctet, 1>(codes);
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) dot_broadcast(dot[i][r], high, x + kRegdecodeRows + r);
+        Dense::template read<kOctet>(from, _mm512_load_si512(args.offsets + i * kGroupColumns));
+    if (args.ahead != 0) Dense::fetch(from, kOctet, args.ahead);
+    const __m512i low = Dense::template quad<kOctet, 0>(codes, args.table);
+    dot_rows<kFirst>(kAll, low, args.a_block, dot[i]);
+    const __m512i high = Dense::template quad<kOctet, 1>(codes, args.table);
+    dot_rows<kFirst + kRegdecodeRows>(kAll, high, args.a_block, dot[i]);
   }
   fence();
 }
 
-/// The sums of half `part` of a block, or of the whole block (kParts 1). `start` are the sums of
-/// the activations of the rows.
-template <class Dense, int kRows, int kParts, int kPart>
-MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octets(const uint8_t* group, const uint32_t* offsets,
-                                                 const uint32_t* a_block, const uint32_t* start,
-                                                 int64_t ahead, IntegerSums<kRows>& dot) {
+/// The sums of half `part` of a block, or of the whole block (kParts 1), from `start` on, a dword
+/// for each row.
+template <Reading kReading, int kRows, int kParts, int kPart>
+MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octets(const OctetArgs& args, const uint32_t* start,
+                                                 IntegerSums<kRows>& dot) {
 #pragma GCC unroll 12
   for (int r = 0; r < kRows; ++r) {
-    const __m512i first = start_of<Dense>(start + r);
+    const __m512i first = broadcast(start + r);
 #pragma GCC unroll 2
     for (int i = 0; i < kWide<kRows>; ++i) dot[i][r] = first;
   }
   constexpr int kFirst = 2 * kPart;
-  dot_octet<Dense, kRows, kFirst>(group, offsets, a_block, ahead, dot);
-  dot_octet<Dense, kRows, kFirst + 1>(group, offsets, a_block, ahead, dot);
+  dot_octet<kReading, kRows, kFirst>(args, dot);
+  dot_octet<kReading, kRows, kFirst + 1>(args, dot);
   if constexpr (kParts == 1) {
-    dot_octet<Dense, kRows, 2>(group, offsets, a_block, ahead, dot);
-    dot_octet<Dense, kRows, 3>(group, offsets, a_block, ahead, dot);
+    dot_octet<kReading, kRows, 2>(args, dot);
+    dot_octet<kReading, kRows, 3>(args, dot);
   }
 }
 
@@ -184,39 +135,14 @@ struct RowFactor {
   __m512 scale;
 };
 
-/// What follows from the sums of the activations of a chunk, in advance: with additive zeros their
-/// products with d, for planes of codes the initial values of integer sums. This saves up to three
-/// instructions for each row, block and column group.
-template <class Dense, int kParts>
-struct alignas(64) ChunkSums {
-  static constexpr bool kShifts = !Dense::kAdditive && Dense::kSumShift != 0;
-  union {
-    float times_d[kParts * kRegdecodeBlocks][16];  ///< [block and half][row]
-    uint32_t start[kParts * kRegdecodeBlocks][16];
-  };
-
-  MARLIN_AVX512 MARLIN_INLINE ChunkSums(const Tile& tile, int rows) {
-    if constexpr (!Dense::kAdditive && !kShifts) return;
-    const auto mask = static_cast<__mmask16>((1 << rows) - 1);
-    for (int i = 0; i < kParts * tile.blocks; ++i) {
-      const uint32_t* const d = tile.a_block + (i / kParts * (9 + kParts) + 8) * kRegdecodeRows;
-      const __m512i sum = _mm512_maskz_loadu_epi32(mask, d + (1 + i % kParts) * kRegdecodeRows);
-      if constexpr (kShifts)
-        _mm512_store_si512(start[i], _mm512_srai_epi32(sum, Dense::kSumShift));
-      else
-        _mm512_store_ps(times_d[i],
-                        _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_maskz_loadu_ps(mask, d)));
-    }
-  }
-};
-
 /// A block of one tile, and the column groups that are multiplied at a time.
-template <class Dense, int kParts>
+template <Reading kReading, int kParts>
 struct BlockOfTile {
   const Tile& tile;
-  const ChunkSums<Dense, kParts>& sums;
+  const ChunkSums<kReading, kParts>& sums;
+  __m512i table;
   int b, v;
-  const uint32_t* a_block;
+  const uint32_t *a_block, *start;
   const uint8_t* group;  ///< the codes
 
   MARLIN_INLINE const uint32_t* d() const { return a_block + 8 * kRegdecodeRows; }
@@ -227,20 +153,18 @@ struct BlockOfTile {
   /// The integer sums of half kPart, or of the whole block (kParts 1).
   template <int kPart, int kRows>
   MARLIN_AVX512_VNNI MARLIN_INLINE void dot_part(IntegerSums<kRows>& dot) const {
-    const uint32_t* start = d() + (1 + kPart) * kRegdecodeRows;
-    if constexpr (ChunkSums<Dense, kParts>::kShifts) start = sums.start[kParts * b + kPart];
-    dot_octets<Dense, kRows, kParts, kPart>(group, &tile.chunk.offset[scale_row(kPart)][16 * v],
-                                            a_block, start, tile.ahead, dot);
+    dot_octets<kReading, kRows, kParts, kPart>(
+        {group, &tile.chunk.offset[scale_row(kPart)][16 * v], a_block, tile.ahead, table},
+        start + kPart * kRegdecodeRows, dot);
   }
   /// Adds the additive zeros of half kPart to the sums of rows in column group v + i.
   template <int kPart, int kRows>
   MARLIN_AVX512 MARLIN_INLINE void add_zeros(int i, FloatSums<kRows>& acc) const {
-    if constexpr (Dense::kAdditive) {
-      const __m512 zero = _mm512_load_ps(&tile.chunk.zero[scale_row(kPart)][16 * (v + i)]);
+    if (!tile.codes.additive) return;
+    const __m512 zero = _mm512_load_ps(&tile.chunk.zero[scale_row(kPart)][16 * (v + i)]);
 #pragma GCC unroll 12
-      for (int r = 0; r < kRows; ++r)
-        add_broadcast(acc[i][r], zero, &sums.times_d[kParts * b + kPart][r]);
-    }
+    for (int r = 0; r < kRows; ++r)
+      add_broadcast(acc[i][r], zero, &sums.times_d[kParts * b + kPart][r]);
   }
   MARLIN_AVX512 MARLIN_INLINE __m512 scale(int part, int i) const {
     return _mm512_load_ps(&tile.chunk.scale[scale_row(part)][16 * (v + i)]);
@@ -295,19 +219,20 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void multiply_both(const Block& block, FloatSum
 
 /// Multiplies kRows rows by 64 columns, a few vectors at a time. Every block (of 16 slots with
 /// kParts = 2) is scaled; with kBoth, by multiply_both.
-template <class Dense, int kParts, Factor kFactor, int kRows, bool kBoth = false>
+template <Reading kReading, int kParts, Factor kFactor, int kRows, bool kBoth = false>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
-  constexpr int kABlock = (9 + kParts) * kRegdecodeRows;
-  const ChunkSums<Dense, kParts> sums(tile, kRows);
+  constexpr int kABlock = (9 + kParts) * kRegdecodeRows, kBytes = DenseCodes<kReading>::kBytes;
+  const ChunkSums<kReading, kParts> sums(tile, kRows);
+  const __m512i table = _mm512_load_si512(tile.codes.table);
   for (int v = 0; v < kColumnGroups; v += kWide<kRows>) {
-    BlockOfTile<Dense, kParts> block{tile, sums, 0, v, tile.a_block, nullptr};
+    BlockOfTile<kReading, kParts> block{tile, sums, table, 0, v, tile.a_block, sums.first, nullptr};
     FloatSums<kRows> acc;
 #pragma GCC unroll 2
     for (int i = 0; i < kWide<kRows>; ++i) load_sums(tile.first, tile.sums + 16 * (v + i), acc[i]);
-    for (; block.b < tile.blocks; ++block.b, block.a_block += kABlock) {
-      block.group = tile.chunk.group(block.b, v, Dense::kBytes);
+    for (; block.b < tile.blocks; ++block.b) {
+      if (block.b % kBlocksPerSuper == 0) block.group = tile.codes.group(block.b, v, kBytes);
       fetch_later_a_blocks<kABlock>(block.a_block, tile.blocks * kABlock, v);
-      if constexpr (Dense::kMayBeExpanded)
+      if constexpr (kReading == Reading::bytes)
         for (int i = 0; i < kWide<kRows>; ++i) tile.later.fetch(block.b, v + i);
       if constexpr (kBoth) {
         multiply_both<kRows>(block, acc);
@@ -315,6 +240,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
         multiply_part<0, kFactor, kRows>(block, acc);
         if constexpr (kParts == 2) multiply_part<1, kFactor, kRows>(block, acc);
       }
+      block.group += kColumnGroups * kBytes;
+      block.a_block += kABlock;
+      block.start += sums.stride;
     }
 #pragma GCC unroll 2
     for (int i = 0; i < kWide<kRows>; ++i) store_sums(acc[i], tile.sums + 16 * (v + i));
@@ -323,55 +251,56 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
 
 /// The same for groups of 64 and more: d multiplies the integer sums of a block, and the scale
 /// multiplies the sums of a group. There are three sets of sums.
-template <class Dense, int kRows>
+template <Reading kReading, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   constexpr int kABlock = 10 * kRegdecodeRows, kSets = kWide<kRows>;
+  constexpr int kBytes = DenseCodes<kReading>::kBytes;
   const Int8ScaleChunk& chunk = tile.chunk;
   const int length = 1 << chunk.shift;
-  const ChunkSums<Dense, 1> sums(tile, kRows);
+  const ChunkSums<kReading, 1> sums(tile, kRows, chunk.shift);
+  const __m512i table = _mm512_load_si512(tile.codes.table);
   for (int v = 0; v < kColumnGroups; v += kSets) {
-    const uint32_t* a_block = tile.a_block;
+    const uint32_t *a_block = tile.a_block, *start = sums.first;
     FloatSums<kRows> acc;
 #pragma GCC unroll 2
     for (int i = 0; i < kSets; ++i) load_sums(tile.first, tile.sums + 16 * (v + i), acc[i]);
     for (int b = 0; b < tile.blocks;) {
       const int row = b >> chunk.shift;
+      const uint8_t* codes = tile.codes.group(b, v, kBytes);
+      const uint32_t* const offsets = &chunk.offset[row][16 * v];
       FloatSums<kRows> part;
-      float counts[kRows] = {};  // sums times d, which additive zeros multiply
 #pragma GCC unroll 2
       for (int i = 0; i < kSets; ++i)
 #pragma GCC unroll 8
         for (int r = 0; r < kRows; ++r) part[i][r] = _mm512_setzero_ps();
-      for (const int end = b + length; b < end; ++b, a_block += kABlock) {
+      for (const int end = b + length; b < end; ++b) {
         const uint32_t* const d = a_block + 8 * kRegdecodeRows;
-        const uint32_t* start = d + kRegdecodeRows;
-        if constexpr (ChunkSums<Dense, 1>::kShifts) start = sums.start[b];
         IntegerSums<kRows> dot;
         fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
-        if constexpr (Dense::kMayBeExpanded)
+        if constexpr (kReading == Reading::bytes)
           for (int i = 0; i < kSets; ++i) tile.later.fetch(b, v + i);
-        dot_octets<Dense, kRows, 1, 0>(chunk.group(b, v, Dense::kBytes), &chunk.offset[row][16 * v],
-                                       a_block, start, tile.ahead, dot);
+        dot_octets<kReading, kRows, 1, 0>({codes, offsets, a_block, tile.ahead, table}, start, dot);
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
-          if constexpr (Dense::kAdditive) counts[r] += sums.times_d[b][r];
+        for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 2
           for (int i = 0; i < kSets; ++i)
             part[i][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i][r]),
                                          _mm512_castsi512_ps(broadcast(d + r)), part[i][r]);
-        }
         fence();
+        codes += kColumnGroups * kBytes;
+        a_block += kABlock;
+        start += sums.stride;
       }
 #pragma GCC unroll 2
       for (int i = 0; i < kSets; ++i) {
+        if (tile.codes.additive) {
+          const __m512 zero = _mm512_load_ps(&chunk.zero[row][16 * (v + i)]);
+#pragma GCC unroll 8
+          for (int r = 0; r < kRows; ++r) add_broadcast(acc[i][r], zero, &sums.times_d[row][r]);
+        }
         const __m512 scale = _mm512_load_ps(&chunk.scale[row][16 * (v + i)]);
 #pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
-          if constexpr (Dense::kAdditive)
-            acc[i][r] = _mm512_fmadd_ps(_mm512_set1_ps(counts[r]),
-                                        _mm512_load_ps(&chunk.zero[row][16 * (v + i)]), acc[i][r]);
-          acc[i][r] = _mm512_fmadd_ps(part[i][r], scale, acc[i][r]);
-        }
+        for (int r = 0; r < kRows; ++r) acc[i][r] = _mm512_fmadd_ps(part[i][r], scale, acc[i][r]);
       }
     }
 #pragma GCC unroll 2
@@ -384,9 +313,10 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
 /// scales and adds them. There are three sets of sums.
 template <Factor kFactor, int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
-  using Dense = DenseCodes<CodeKind::fp4, Reading::lines>;
+  constexpr Reading kReading = Reading::looked_up;
   constexpr int kABlock = 11 * kRegdecodeRows, kSets = kWide<kRows>;
   const Int8ScaleChunk& chunk = tile.chunk;
+  const __m512i table = _mm512_load_si512(tile.codes.table);
   const RowFactor<kFactor> factor(_mm512_set1_ps(std::bit_cast<float>(chunk.largest)));
   for (int v = 0; v < kColumnGroups; v += kSets) {
     const uint32_t* a_block = tile.a_block;
@@ -394,14 +324,13 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
 #pragma GCC unroll 2
     for (int i = 0; i < kSets; ++i) load_sums(tile.first, tile.sums + 16 * (v + i), acc[i]);
     for (int b = 0; b < tile.blocks; ++b, a_block += kABlock) {
-      const uint8_t* const group = chunk.group(b, v, Dense::kBytes);
+      const OctetArgs octets{tile.codes.group(b, v, DenseCodes<kReading>::kBytes), chunk.pairs[0],
+                             a_block, tile.ahead, table};
       const uint32_t* const d = a_block + 8 * kRegdecodeRows;
       fetch_later_a_blocks<kABlock>(a_block, tile.blocks * kABlock, v);
       IntegerSums<kRows> low, high;
-      dot_octets<Dense, kRows, 2, 0>(group, chunk.pairs[0], a_block, d + kRegdecodeRows, tile.ahead,
-                                     low);
-      dot_octets<Dense, kRows, 2, 1>(group, chunk.pairs[0], a_block, d + 2 * kRegdecodeRows,
-                                     tile.ahead, high);
+      dot_octets<kReading, kRows, 2, 0>(octets, d + kRegdecodeRows, low);
+      dot_octets<kReading, kRows, 2, 1>(octets, d + 2 * kRegdecodeRows, high);
 #pragma GCC unroll 2
       for (int i = 0; i < kSets; ++i) {
         const __m512i integers = _mm512_load_si512(&chunk.pairs[b][16 * (v + i)]);
@@ -426,72 +355,103 @@ void row_by_row(const Tile& tile, int rows, One one) {
   for (int r = 0; r < rows; ++r) one(r, tile.from_row(r, r == 0));
 }
 
-template <CodeKind kCode, Reading kReading>
-void multiply_tile(const PanelArgs& args, const Tile& tile, int rows, const float* row_stats) {
-  using Dense = DenseCodes<kCode, kReading>;
+void multiply_pairs(const Tile& tile, int rows, const float* row_stats) {
+  if (ScaleRange::of<true>(row_stats, kRegdecodeRows)
+          .holds(tile.chunk.smallest, tile.chunk.largest))
+    return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) {
+      multiply_paired<Factor::exponents, kRows>(part);
+    });
+  row_by_row(tile, rows, [](int, const Tile& row) { multiply_paired<Factor::finite, 1>(row); });
+}
+
+/// Multiplies a form that files have, and whose products do not overflow. Returns false for others.
+template <Reading kReading>
+bool multiply_usual(const PanelArgs& args, const Tile& tile, int rows, const float* row_stats) {
   const Int8ScaleChunk& chunk = tile.chunk;
   const int group = args.layout->slot_group;
   if (group > kBlockSlots && !args.block_by_block) {
-    if (*std::max_element(row_stats, row_stats + rows) <= kOverflowProne)
-      return in_halves<8>(tile, rows,
-                          []<int kRows>(const Tile& part) { multiply_groups<Dense, kRows>(part); });
-    return row_by_row(tile, rows, [&](int r, const Tile& row) {
-      row_stats[r] > kOverflowProne ? multiply_blocks<Dense, 1, Factor::finite, 1>(row)
-                                    : multiply_groups<Dense, 1>(row);
-    });
+    if (*std::max_element(row_stats, row_stats + rows) > kOverflowProne) return false;
+    if constexpr (kReading != Reading::looked_up)
+      in_halves<8>(tile, rows,
+                   []<int kRows>(const Tile& part) { multiply_groups<kReading, kRows>(part); });
+    return kReading != Reading::looked_up;
   }
   const auto holds = [&](const ScaleRange& range) {
     return range.holds(chunk.smallest, chunk.largest);
   };
-  if constexpr (kCode == CodeKind::fp4) {
-    const bool powers = holds(ScaleRange::of<true>(row_stats, kRegdecodeRows));
-    if (chunk.paired) {
-      if (powers)
-        return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) {
-          multiply_paired<Factor::exponents, kRows>(part);
-        });
-      return row_by_row(tile, rows,
-                        [](int, const Tile& row) { multiply_paired<Factor::finite, 1>(row); });
+  if (group < kBlockSlots) {
+    // The sums of a block times such scales are finite, and so d needs no care.
+    constexpr float kModerate = 0x1p100f;
+    if (args.block_by_block || chunk.largest > std::bit_cast<uint32_t>(kModerate)) return false;
+    if constexpr (kReading == Reading::six_bits || kReading == Reading::bytes) {
+      in_halves<8>(tile, rows, []<int kRows>(const Tile& part) {
+        multiply_blocks<kReading, 2, Factor::product, kRows, true>(part);
+      });
+      return true;
     }
-    if (powers && args.layout->scale_type == ScaleType::e8m0 && group == kBlockSlots)
-      return dispatch_rows<kRegdecodeRows>(
-          rows, [&]<int kRows>() { multiply_blocks<Dense, 1, Factor::exponents, kRows>(tile); });
+    return false;
   }
-  // The sums of a block times such scales are finite, and so d needs no care.
-  constexpr float kModerate = 0x1p100f;
-  if (group < kBlockSlots && !args.block_by_block &&
-      chunk.largest <= std::bit_cast<uint32_t>(kModerate))
-    return in_halves<8>(tile, rows, []<int kRows>(const Tile& part) {
-      multiply_blocks<Dense, 2, Factor::product, kRows, true>(part);
+  if constexpr (kReading == Reading::looked_up)
+    if (args.layout->scale_type == ScaleType::e8m0 && group == kBlockSlots &&
+        holds(ScaleRange::of<true>(row_stats, kRegdecodeRows))) {
+      dispatch_rows<kRegdecodeRows>(
+          rows, [&]<int kRows>() { multiply_blocks<kReading, 1, Factor::exponents, kRows>(tile); });
+      return true;
+    }
+  if (!holds(ScaleRange::of<false>(row_stats, kRegdecodeRows))) return false;
+  dispatch_rows<kRegdecodeRows>(
+      rows, [&]<int kRows>() { multiply_blocks<kReading, 1, Factor::product, kRows>(tile); });
+  return true;
+}
+
+/// Multiplies any form, whose codes are bytes now.
+void multiply_rare(const PanelArgs& args, const Tile& tile, int rows, const float* row_stats) {
+  constexpr Reading kBytes = Reading::bytes;
+  if (multiply_usual<kBytes>(args, tile, rows, row_stats)) return;
+  const int group = args.layout->slot_group;
+  if (group > kBlockSlots && !args.block_by_block)
+    return row_by_row(tile, rows, [&](int r, const Tile& row) {
+      row_stats[r] > kOverflowProne ? multiply_blocks<kBytes, 1, Factor::finite, 1>(row)
+                                    : multiply_groups<kBytes, 1>(row);
     });
-  const bool finite = holds(ScaleRange::of<false>(row_stats, kRegdecodeRows));
-  const auto blocks = [&]<int kParts>() {
-    if (finite)
-      return dispatch_rows<kRegdecodeRows>(
-          rows, [&]<int kRows>() { multiply_blocks<Dense, kParts, Factor::product, kRows>(tile); });
-    row_by_row(tile, rows, [](int, const Tile& row) {
-      multiply_blocks<Dense, kParts, Factor::finite, 1>(row);
+  const bool halves = group < kBlockSlots;
+  if (halves && ScaleRange::of<false>(row_stats, kRegdecodeRows)
+                    .holds(tile.chunk.smallest, tile.chunk.largest))
+    return in_halves<6>(tile, rows, []<int kRows>(const Tile& part) {
+      multiply_blocks<kBytes, 2, Factor::product, kRows>(part);
     });
-  };
-  group >= kBlockSlots ? blocks.template operator()<1>() : blocks.template operator()<2>();
+  row_by_row(tile, rows, [&](int, const Tile& row) {
+    halves ? multiply_blocks<kBytes, 2, Factor::finite, 1>(row)
+           : multiply_blocks<kBytes, 1, Factor::finite, 1>(row);
+  });
+}
+
+template <Reading kReading>
+void multiply_tile(const PanelArgs& args, const RegdecodeTile<Int8ScaleChunk>& of, int rows,
+                   const float* row_stats) {
+  Tile tile{
+      of,
+      {of.chunk.codes, of.chunk.super_bytes, table_of_bytes(*args.layout), is_additive(args.code)}};
+  if (of.chunk.paired) return multiply_pairs(tile, rows, row_stats);
+  if (multiply_usual<kReading>(args, tile, rows, row_stats)) return;
+  tile.codes = bytes_of(args, of.chunk, of.blocks);
+  if (of.chunk.codes != tile.codes.codes) tile.ahead = 0;
+  multiply_rare(args, tile, rows, row_stats);
 }
 
 /// From so many tiles on, planes are joined once in L1, and not for every tile in registers (AMD
 /// Zen 4: 3 tiles of 6 bits gain 3 %, 11 tiles 11 %; 11 tiles of 5 bits 2 %).
-template <int kHigh>
-inline constexpr int64_t kManyTiles = kHigh == 1 ? 6 : 3;
+constexpr int64_t many_tiles(Reading reading) { return reading == Reading::five_bits ? 6 : 3; }
 
 }  // namespace
 
 void cpu_avx512vnni_regdecode_any_i8(const PanelArgs& args) {
-  with_dense_codes(args, [&]<CodeKind kCode, Reading kReading>() {
-    constexpr int kHigh = DenseCodes<kCode, kReading>::kHigh;
-    if constexpr (kHigh != 0)
-      if (args.tile_end - args.tile_begin >= kManyTiles<kHigh>)
-        return walk_regdecode<Int8ScaleChunk, dequantize<kCode, Reading::bytes>,
-                              multiply_tile<kCode, Reading::bytes>>(args);
-    walk_regdecode<Int8ScaleChunk, dequantize<kCode, kReading>, multiply_tile<kCode, kReading>>(
-        args);
+  Reading reading = reading_of(args);
+  if ((reading == Reading::five_bits || reading == Reading::six_bits) &&
+      args.tile_end - args.tile_begin >= many_tiles(reading))
+    reading = Reading::bytes;
+  with_reading(reading, [&]<Reading kReading>() {
+    walk_regdecode<Int8ScaleChunk, dequantize_int8_chunk<kReading>, multiply_tile<kReading>>(args);
   });
 }
 

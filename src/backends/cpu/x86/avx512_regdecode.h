@@ -38,7 +38,7 @@ struct LaterCodes {
 /// Some rows of a tile, and a chunk. Packed A blocks have room for kRegdecodeRows rows.
 template <class Chunk>
 struct RegdecodeTile {
-  const Chunk& chunk;
+  Chunk& chunk;
   int blocks;
   bool first;  ///< the first chunk: sums start from 0
   const uint32_t* a_block;
@@ -59,11 +59,11 @@ struct RegdecodeTile {
 
 /// Does the work of dispatch_rows. Tiles of more than kMost rows are cut in halves:
 /// call.operator()<kRows>(tile).
-template <int kMost, class Chunk, class Call>
-void in_halves(const RegdecodeTile<Chunk>& tile, int rows, Call call) {
+template <int kMost, class Tile, class Call>
+void in_halves(const Tile& tile, int rows, Call call) {
   constexpr int kHalf = kRegdecodeRows / 2;
   static_assert(kMost >= kHalf);
-  const auto one = [&](const RegdecodeTile<Chunk>& part, int height) {
+  const auto one = [&](const Tile& part, int height) {
     dispatch_rows<kMost>(height, [&]<int kRows>() { call.template operator()<kRows>(part); });
   };
   if (rows <= kMost) return one(tile, rows);
