@@ -46,6 +46,8 @@ BY_THE_LAYER = {"struct_size": "the layer fills it in", "reserved": "must be 0"}
 IN_NO_LANGUAGE = {
     "marlin_device_info.flags": "none is defined",
     "marlin_error.status": "a function returns it, too",
+    "marlin_save_desc.refused": "a load that is refused is an error, whose text names its layer",
+    "marlin_save_desc.user": "there is no callback",
 }
 HOST = "the library's own memory and threads: Python's would take the interpreter's lock"
 NOT_REACHED = {
