@@ -309,11 +309,12 @@ Status GemmCall::record_group_sums(const Target& to, const Product& product, Row
 Status GemmCall::record_expand(const Target& to, const Product& product, Rows rows) {
   constexpr uint32_t kWarps = 8;
   const GpuWeights& weights = weights_of(*product.problem);
+  const ProductArgs args =
+      product_args(*product.problem, product.plan, product.operands, rows.count);
   Bindings bindings;
   bind_weights(bindings, weights);
   bindings.buffer(MARLIN_BUFFER_EXPANDED, to.scratch.at(product.expanded_at))
-      .value(MARLIN_BUFFER_ARGS,
-             product_args(*product.problem, product.plan, product.operands, rows.count));
+      .value(MARLIN_BUFFER_ARGS, args);
   const int64_t chunks = weights.layout.slots / kMmaSlots;
   const device::Size3 grid{static_cast<uint32_t>(ceil_div(chunks, int64_t{kWarps} * kExpandChunks)),
                            static_cast<uint32_t>(weights.layout.row_blocks()), 1};

@@ -22,6 +22,9 @@ class Bindings {
     arguments_[count_++] = {index, place.buffer, place.offset, {}};
     return *this;
   }
+  /// The value must live until the dispatch.
+  template <class T>
+  Bindings& value(uint32_t index, const T&& value) = delete;
   template <class T>
   Bindings& value(uint32_t index, const T& value) {
     arguments_[count_++] = {index, nullptr, 0, std::as_bytes(std::span(&value, 1))};
