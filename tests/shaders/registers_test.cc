@@ -26,7 +26,7 @@ uint32_t accepted(const Asked& asked) {
                                                      "q4_k", "q6_k",       "fp8",   "f16",   "bf16"};
   if (asked.m == 7) return asked.compute == MARLIN_COMPUTE_INT8 ? 320 : 224;
   if (asked.compute != MARLIN_COMPUTE_INT8 && kOfMostFiles.contains(asked.kind.name)) return 0;
-  static const std::map<int64_t, uint32_t> kOthers = {{3, 16}, {5, 192}, {17, 52}};
+  static const std::map<int64_t, uint32_t> kOthers = {{3, 16}, {5, 192}, {17, 56}};
   const auto found = kOthers.find(asked.m);
   return found == kOthers.end() ? 0 : found->second;
 }
