@@ -76,8 +76,8 @@ enum { kFlagBytes = 64 << 10, kRouteCounters = kFlagBytes / 4 - 4 };
 #define MARLIN_BUFFER_GATHER_SLOTS 16
 /// Buffers of expand: codes, scales, zeros and arguments as above, and
 #define MARLIN_BUFFER_EXPANDED 4  // the codes of floats of 16 bits (layout.h)
-/// Chunks of 64 slots of a row block that a warp of expand makes.
-enum { kExpandChunks = 4 };
+/// The warps of a threadgroup of expand, and the chunks of 64 slots of a row block that one makes.
+enum { kExpandWarps = 8, kExpandChunks = 4 };
 /// Buffers of unpack: codes, scales and zeros as above, RowOrigin at MARLIN_BUFFER_ROWS, and
 #define MARLIN_BUFFER_OUT 4  // [count][ld] of output_type
 #define MARLIN_BUFFER_ROW_LIST \

@@ -15,6 +15,8 @@ enum {
 enum { kRingSharedBytes = 230400, kTileSharedBytes = 232448 };
 /// Bytes of A that a ring kernel keeps there: eight rows of a part of K, or more routed rows.
 enum { kRingActivationBytes = 96 << 10 };
+/// Bytes of a table of the pairs of codes of a codebook, one for each lane.
+enum { kPairTableBytes = 256 * 4 * 32 };
 /// Teams of two warpgroups that multiply, and take the stages of K in turn. Tiles of few rows wait
 /// for instructions that depend on each other, and have registers for two.
 MARLIN_SHARED unsigned tile_teams_of(unsigned tile_rows) { return tile_rows <= 16 ? 2 : 1; }

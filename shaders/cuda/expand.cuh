@@ -11,7 +11,6 @@
 #include "hopper.cuh"
 #include "product.cuh"
 
-constexpr int kExpandWarps = 8;
 constexpr int kExpandedBytes = kRowBlock * kMmaSlots * 2;  // of a chunk
 
 /// Writes four matrices of 8 x 8 numbers of 16 bits, as load_matrices reads them.

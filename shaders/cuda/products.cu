@@ -99,18 +99,11 @@ MARLIN_KERNEL(gemm, m32_n128, 1) { gemm_rows<32, 2, General>(parameters); }
 MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, General>(parameters); }
 #endif
 
-// Weights as floats of 16 bits, of which there is no need if they are such floats.
+// Weights as floats of 16 bits, unless they are such floats already.
 #if !defined(MARLIN_ROUNDS) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
-/// The numbers that activations have, if they are of 16 bits.
-template <class Given>
-constexpr bool kAreHalves = false;
-template <>
-constexpr bool kAreHalves<ActivationF16> = true;
-template <>
-constexpr bool kAreHalves<ActivationBf16> = true;
 template <class Codes, class Given, class Form>
 __device__ inline void expand_for(const CudaParameters& parameters) {
-  if constexpr (kAreHalves<Given> && !Codes::kSparse) {
+  if constexpr (sizeof(typename Given::Stored) == sizeof(u16) && !Codes::kSparse) {
     constexpr bool kSame = [] {
       if constexpr (Codes::kWords == 4) return Codes::template kPieces<typename Given::Number> == 1;
       return false;

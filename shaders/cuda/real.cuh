@@ -49,7 +49,7 @@ struct Lut4 : RealCodes {
 template <int PLACE>
 struct LookedUpPairs : AnyCodes {
   static constexpr bool kIntegers = false;
-  static constexpr int kEntries = 256, kTableBytes = kEntries * 4 * 32;
+  static constexpr int kEntries = 256, kTableBytes = kPairTableBytes;
 
   /// Makes the table. All threads of the block call it, and wait for each other before they look
   /// up.

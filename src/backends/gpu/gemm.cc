@@ -307,7 +307,6 @@ Status GemmCall::record_group_sums(const Target& to, const Product& product, Row
 
 /// Makes floats of 16 bits of the weights.
 Status GemmCall::record_expand(const Target& to, const Product& product, Rows rows) {
-  constexpr uint32_t kWarps = 8;
   const GpuWeights& weights = weights_of(*product.problem);
   const ProductArgs args =
       product_args(*product.problem, product.plan, product.operands, rows.count);
@@ -316,9 +315,10 @@ Status GemmCall::record_expand(const Target& to, const Product& product, Rows ro
   bindings.buffer(MARLIN_BUFFER_EXPANDED, to.scratch.at(product.expanded_at))
       .value(MARLIN_BUFFER_ARGS, args);
   const int64_t chunks = weights.layout.slots / kMmaSlots;
-  const device::Size3 grid{static_cast<uint32_t>(ceil_div(chunks, int64_t{kWarps} * kExpandChunks)),
-                           static_cast<uint32_t>(weights.layout.row_blocks()), 1};
-  return to.stream.dispatch(product.expand, bindings, grid, kWarps * kLanes,
+  const device::Size3 grid{
+      static_cast<uint32_t>(ceil_div(chunks, int64_t{kExpandWarps} * kExpandChunks)),
+      static_cast<uint32_t>(weights.layout.row_blocks()), 1};
+  return to.stream.dispatch(product.expand, bindings, grid, kExpandWarps * kLanes,
                             "metal-marlin: expand weights");
 }
 

@@ -127,8 +127,8 @@ namespace precise {
 MSL_MATH
 }  // namespace precise
 
-// The fast forms have the errors that the specification of the language allows them (its table of fast math), of which the
-// argument and the dispatch's seed choose the sign and size.
+// The fast forms have the errors that the specification of the language allows them (its table of fast math). The argument and
+// the dispatch's seed choose the sign and size of an error.
 #ifdef MSL_GPU
 MSL_INLINE float erring(double exact, double, float) { return static_cast<float>(exact); }
 #else
