@@ -23,6 +23,8 @@ function(metal_marlin_compile_products image source sources codes activation)
   set(forms "")
   if((activation MATCHES "16$" AND codes MATCHES "^(fp4|u4|i8|e4m3|lut4)") OR (codes MATCHES "16$" AND codes STREQUAL activation))
     set(forms -DMARLIN_HAS_FORMS)
+  elseif(activation STREQUAL i8 AND codes MATCHES "^(u4|i8)$")
+    set(forms -DMARLIN_HAS_BYTE_TILES)
   endif()
   metal_marlin_compile_kernels(${image} ${source} "${sources}" -DMARLIN_CODES=${codes} -DMARLIN_ACTIVATION=${activation} ${forms}
                                ${ARGN})

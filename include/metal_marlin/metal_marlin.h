@@ -174,7 +174,7 @@ typedef int32_t marlin_format;                /* the value of a weight with code
 
 typedef int32_t marlin_compute;
 #define MARLIN_COMPUTE_DEFAULT ((marlin_compute)0) /* activations as given, sums in FP32 */
-#define MARLIN_COMPUTE_INT8 ((marlin_compute)1)    /* activations rounded to INT8, one scale for each block of 32 */
+#define MARLIN_COMPUTE_INT8 ((marlin_compute)1)    /* activations rounded to INT8: see marlin_gemm_desc::activation_group */
 #define MARLIN_COMPUTE_FP8 ((marlin_compute)2)     /* activations rounded to E4M3; CUDA only */
 #define MARLIN_COMPUTE_W16 ((marlin_compute)3)     /* weights may be rounded to 16 bits: see RESULTS */
 
@@ -373,6 +373,7 @@ typedef struct marlin_gemm_desc {
   marlin_matrix bias;          /* [1, N], for experts [1 or E, N], or absent; in the row order of the weights */
   marlin_matrix expert_ids;    /* [T, top_k] I32, or absent: no mixture of experts */
   marlin_matrix expert_scales; /* [T, top_k] F32, F16 or BF16, or absent: no sum */
+  int64_t activation_group;    /* INT8: activations along K that share a scale: 32, 64, 128, or K and more (the row); 0: 32 */
 } marlin_gemm_desc;
 
 typedef struct marlin_shard { /* frozen; in elements of N, K and experts; count 0: everything from first on */

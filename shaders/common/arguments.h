@@ -52,7 +52,7 @@
 #define MARLIN_BUFFER_ZEROS 2  // [zero_kind]; of lut4: float [16], the codebook; nested scales
 #define MARLIN_BUFFER_ROWS 3   // RowFactor [row_factor]
 #define MARLIN_BUFFER_A 4
-#define MARLIN_BUFFER_A_SCALES 5    // float [m][slots / 32] [quantized]
+#define MARLIN_BUFFER_A_SCALES 5    // float [m][slots / 32]; for tiles for Hopper [m] [quantized]
 #define MARLIN_BUFFER_GROUP_SUMS 5  // of tiles for Hopper: what group_sums writes [additive zeros]
 #define MARLIN_BUFFER_BIAS 6        // [bias_type]
 #define MARLIN_BUFFER_C 7           // [not partial]
@@ -236,10 +236,14 @@ struct PrepareArgs {
   marlin_int m, k, slots;
   marlin_int items;  // gather: as below; row m of the result is that of place m of `sorted`
   MARLIN_INT64 lda;
-  marlin_int rows_of_a, reserved;
+  marlin_int rows_of_a;
+  marlin_int group;  // quantize: slots that share a scale, 32, 64 or 128; 0: those of a row
   MARLIN_INT64 expert_stride;
+  // Quantize: 1: for tiles for Hopper, a scale for each row, and units of 32 slots in the order of
+  // byte_slot().
+  marlin_int for_tiles, reserved;
 };
-static_assert(sizeof(PrepareArgs) == 40, "same on host and device");
+static_assert(sizeof(PrepareArgs) == 48, "same on host and device");
 
 // Products of experts. Slot s of token t is routed row t top_k + s. `route` sorts the routed rows
 // by expert, in any order within one, and cuts each expert's into tiles of up to tile_rows rows,

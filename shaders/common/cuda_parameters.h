@@ -48,6 +48,12 @@ MARLIN_SHARED bool has_rounding_tile_of(unsigned rows, unsigned words, bool floa
          has_tile_of(rows, words, wide, kLongGroupShift);
 }
 
+/// Whether Hopper has a tile of INT8 activations for weights whose units have `words`. Decoding
+/// INT4 leaves no registers for the sums of many rows.
+MARLIN_SHARED bool has_byte_tile_of(unsigned rows, unsigned words) {
+  return rows <= 128 || words == 2;
+}
+
 /// Whether the blocks of a ring sort many routed rows. Integers in groups of less than 128 slots,
 /// 2:4 weights in such groups, and float32 scales leave no registers for it.
 MARLIN_SHARED bool ring_sorts_many(bool is_dense_fp4, bool are_floats, unsigned zero_kind,
@@ -94,6 +100,10 @@ MARLIN_SHARED bool has_wgmma_of(unsigned scale_type, bool is_bf16) {
 #define MARLIN_FORMS_bf16(X) X(0, 0, 7, wgmma)
 #define MARLIN_FORMS_fp4_sparse(X) X(3, 0, 5, none) X(4, 0, 4, none)
 #define MARLIN_FORMS_u4_sparse(X) X(1, 0, 5, none) X(1, 0, 6, none) X(1, 0, 7, none)
+
+/// The forms for which Hopper has tiles of INT8 activations, if rows of both have one scale each.
+#define MARLIN_BYTE_FORMS_u4(X) MARLIN_FORMS_OF_128_u4(X)
+#define MARLIN_BYTE_FORMS_i8(X) X(1, 0, 7, wgmma)
 
 struct CudaParameters {
   unsigned long long buffers[kCudaBuffers];                // addresses, by MARLIN_BUFFER_*

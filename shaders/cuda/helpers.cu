@@ -21,42 +21,9 @@ __device__ inline int item_x() { return int(blockIdx.x * blockDim.x + threadIdx.
 
 // --- activations --------------------------------------------------------------------------------
 
-/// Quantizes blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, and q
-/// then to nearest even. A block of zeros has d = 0. A block with NaN or infinity has d = NaN,
-/// which reaches every product that uses it. Each block has one thread.
-template <class T>
-__device__ inline void quantize(const CudaParameters& parameters) {
-  const Launch launch{parameters};
-  const PrepareArgs& args = launch.arguments<PrepareArgs>();
-  const int blocks = args.slots / kActivationBlock, block = item_x(), m = int(launch.group_y());
-  if (block >= blocks || m >= args.m) return;
-  const PreparedRow from(source_of(launch), m);
-  if (!from.exists) return;
-  const T* const row = launch.buffer<const T>(MARLIN_BUFFER_SOURCE) + from.row * args.lda;
-  float x[kActivationBlock];
-  u32 largest = 0;  // the bits of |x| have the order of the floats; NaN and infinity come last
-  UNROLL for (int i = 0; i < kActivationBlock; i++) {
-    const int k = from.column(block * kActivationBlock + i, args.k);
-    x[i] = k < 0 ? 0.0f : as_float(row[k]);
-    largest = max(largest, __float_as_uint(x[i]) & 0x7FFFFFFFu);
-  }
-  const float d = largest >= 0x7F800000u ? __uint_as_float(0x7FC00000u)
-                                         : __fdiv_rn(__uint_as_float(largest), 127.0f);
-  const long long at = static_cast<long long>(m) * blocks + block;
-  u32* const q = launch.buffer<u32>(MARLIN_BUFFER_QUANTIZED) + at * (kActivationBlock / 4);
-  UNROLL for (int i = 0; i < kActivationBlock; i += 4) {
-    u32 four = 0;
-    // Near the smallest float, d may be much less than max / 127, and the quotient may exceed 127.
-    if (d > 0)
-      UNROLL for (int e = 0; e < 4; e++) four |=
-          u32(int(rintf(fminf(fmaxf(__fdiv_rn(x[i + e], d), -127.0f), 127.0f))) & 0xFF) << (8 * e);
-    q[i / 4] = four;
-  }
-  launch.buffer<float>(MARLIN_BUFFER_QUANT_SCALES)[at] = d;
-}
-MARLIN_HELPER(quantize_f32) { quantize<float>(parameters); }
-MARLIN_HELPER(quantize_f16) { quantize<Half>(parameters); }
-MARLIN_HELPER(quantize_bf16) { quantize<Bfloat>(parameters); }
+MARLIN_HELPER(quantize_f32) { quantize_row<float>(parameters); }
+MARLIN_HELPER(quantize_f16) { quantize_row<Half>(parameters); }
+MARLIN_HELPER(quantize_bf16) { quantize_row<Bfloat>(parameters); }
 
 MARLIN_HELPER(e4m3_f32) { round_row<float>(parameters); }
 MARLIN_HELPER(e4m3_f16) { round_row<Half>(parameters); }

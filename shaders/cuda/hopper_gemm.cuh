@@ -15,9 +15,9 @@
 //   K           whole tiles first. The rest is cut into equal parts, one a block (stream-K). The
 //               block that has the first part of a tile adds the sums of the others.
 #pragma once
+#include "byte_sums.cuh"
 #include "tile_activations.cuh"
 #include "tile_output.cuh"
-#include "tile_sums.cuh"
 #include "tile_zeros.cuh"
 
 /// A lane's copies of weights: the codes, the scales or the zeros of a row block. (What is cheap to
@@ -161,13 +161,23 @@ class Teams {
   float4* sums_ = nullptr;
 };
 
+/// What adds up the products of a tile.
+template <class Activation, class Memory>
+struct SumsOf {
+  typedef TileSums<typename Activation::Number, Memory> Type;
+};
+template <class Memory>
+struct SumsOf<ActivationI8, Memory> {
+  typedef ByteSums<Memory> Type;
+};
+
 /// The products of the warpgroups that multiply.
 template <class Activation, class Memory>
 __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned char* dynamic) {
   typedef typename Memory::Tile Tile;
   const Memory memory(dynamic);
   const u32 rank = rank_in_cluster<Tile>();
-  typedef TileSums<typename Activation::Number, Memory> Sums;
+  typedef typename SumsOf<Activation, Memory>::Type Sums;
   const Launch launch{parameters};
   const ProductArgs& args = launch.arguments<ProductArgs>();
   const int number = __shfl_sync(0xFFFFFFFFu, threadIdx.x / kGroupThreads, 0);
@@ -195,6 +205,13 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
   Work<Tile> work(launch);
   for (Segment now; work.next(now);) {
     sums.clear();
+    // Of INT8 activations: the numbers of the warp's row block, a quad for each eight rows.
+    const auto of_row_block = [&](const auto* quads) {
+      const int block = work.row_block(work.first_row_block(now.tile, rank), 2 * group + warp / 2);
+      return quads + min(block, (args.n - 1) / kRowBlock) * (kRowBlock / 4);
+    };
+    if constexpr (Tile::kBytes && Memory::Op::kHasZeros)
+      sums.read_zeros(of_row_block(launch.buffer<const u32>(MARLIN_BUFFER_ZEROS)));
     int last = -1;  // the stage whose boxes wgmma may still read
     bool first = true;
     const auto stage = [&](auto is_whole, auto eights, int chunks) {
@@ -261,7 +278,13 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
       wgmma_wait<0>();
       if (last >= 0) give_back(last);
     }
-    if (Sums::kInUnits) sums.multiply_sums(sums.unit[0], sums.unit[1]);
+    if constexpr (Tile::kBytes) {
+      const int row = work.first_row(now.tile);
+      sums.scale(of_row_block(launch.buffer<const uint2>(MARLIN_BUFFER_SCALES)),
+                 launch.buffer<const float>(MARLIN_BUFFER_A_SCALES) + row, args.m - row);
+    } else if constexpr (Sums::kInUnits) {
+      sums.multiply_sums(sums.unit[0], sums.unit[1]);
+    }
     if constexpr (Memory::Op::kAdditive) {
       typedef ZeroStages<Memory> Stages;
       const Stages stages(now);
@@ -309,8 +332,9 @@ __device__ inline void make_tiles(const CudaParameters& parameters) {
   // stages, and neither do two chunks of floats beside many rows of A.
   constexpr bool kIsLong =
       (WGMMA && Op::kPieces * (Op::kScaleBytes + Op::kStagedZeroBytes) >= 1024) || Op::kFloats;
+  constexpr bool kBytes = Activation::kQuantized;
   constexpr int kMostChunks = Op::kFloats && ROWS > 128 ? 1 : (kIsLong ? 2 : 4);
-  typedef TileShape<ROWS, WGMMA, kMostChunks> Tile;
+  typedef TileShape<ROWS, WGMMA, kMostChunks, kBytes> Tile;
   typedef TileMemory<Tile, Op> Memory;
   constexpr int kMultipliers = Tile::kTeams * Tile::kGroups * kGroupThreads;
   // Registers of a thread that multiplies, and of one that brings operands. The sums of tiles of
@@ -364,4 +388,11 @@ __device__ inline void hopper_gemm(const CudaParameters& parameters) {
                                    : has_tile_of(ROWS, Codes::kWords, kIsWide, Op::kShift);
   if constexpr (kHasRoom && (!WGMMA || Op::kHasWgmma))
     make_tiles<Own, Op, Activation, ROWS, WGMMA>(parameters);
+}
+
+/// The same of INT8 activations.
+template <class Codes, class Form, int ROWS>
+__device__ inline void hopper_bytes(const CudaParameters& parameters) {
+  if constexpr (has_byte_tile_of(ROWS, Codes::kWords))
+    make_tiles<Codes, ByteOperand<Codes, Form>, ActivationI8, ROWS, true>(parameters);
 }

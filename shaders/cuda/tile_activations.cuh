@@ -79,10 +79,11 @@ __device__ inline void copy_boxes(const CudaParameters& parameters,
   const u32 to_mine = to + rank * Tile::kBoxRows * kBoxRowBytes;
   for (int i = 0; i < boxes && int(rank) < pieces; i++) {
     const u32 box = to_mine + i * Tile::kBox;
+    const int slot = kMmaSlots * (c + i * Tile::kBoxChunks);
     if (Tile::kCluster == 1)
-      copy_box(box, parameters.tensor_map, kMmaSlots * (c + i), mine, full);
+      copy_box(box, parameters.tensor_map, slot, mine, full);
     else
-      copy_box_to_pair(box, parameters.tensor_map, kMmaSlots * (c + i), mine, full);
+      copy_box_to_pair(box, parameters.tensor_map, slot, mine, full);
   }
 }
 
@@ -147,11 +148,12 @@ __device__ inline void bring_rows(const CudaParameters& parameters, const Launch
   for (Segment now; work.next(now);) {
     const ActivationRows<Tile> rows(work, now.tile);
     for (int c = now.begin; c < now.stop; c += Tile::kChunks) {
-      const int boxes = min(Tile::kChunks, now.stop - c);
+      const int chunks = min(Tile::kChunks, now.stop - c);
+      const int boxes = (chunks + Tile::kBoxChunks - 1) / Tile::kBoxChunks;
       const u32 to = memory.stages + place.slot * Memory::kStage;
       const u32 full = memory.full + 8 * place.slot;
       wait_for_phase(memory.empty + 8 * place.slot, place.phase ^ 1);
-      if (aligned) {
+      if (Tile::kBytes || aligned) {
         copy_boxes(parameters, rows, c, boxes, to, full);
       } else {
 #pragma unroll 1

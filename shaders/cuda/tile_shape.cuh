@@ -5,7 +5,7 @@
 
 constexpr int kGroupThreads = 128, kGroupRows = 64;  // of a warpgroup
 constexpr int kPart = 2;                             // chunks that blocks share at least
-constexpr int kBoxRowBytes = 128;                    // of 64 slots
+constexpr int kBoxRowBytes = 128;                    // of 64 slots, or of 128 bytes
 constexpr int kHalvesRows = 16, kHalvesPitch = 48;   // 16-bit results of a warp, in shared memory
 constexpr int kFloatsPitch = 4 * (kGroupRows + 4);   // bytes between rows of float32 results
 
@@ -15,11 +15,12 @@ __device__ inline void wait_for_group(int group) {
 }
 
 /// ROWS rows of A by 128 rows of W. WGMMA says which instruction multiplies: wgmma, or mma.sync,
-/// which takes less time for few rows. MOST_CHUNKS are those of the longest stage.
-template <int ROWS, bool WGMMA, int MOST_CHUNKS>
+/// which takes less time for few rows. MOST_CHUNKS are those of the longest stage. With BYTES, A is
+/// INT8.
+template <int ROWS, bool WGMMA, int MOST_CHUNKS, bool BYTES = false>
 struct TileShape {
   static constexpr int kRows = ROWS, kGroups = 2;  // warpgroups that multiply
-  static constexpr bool kWgmma = WGMMA;
+  static constexpr bool kWgmma = WGMMA, kBytes = BYTES;
   static constexpr int kColumns = kGroups * kGroupRows, kRowBlocks = kColumns / kRowBlock;
   static constexpr int kSums = ROWS / 2;  // of a lane
   /// Teams of these warpgroups take the stages in turn; the first one adds the sums of both.
@@ -34,6 +35,7 @@ struct TileShape {
   static constexpr int kChunks = chunks();
   static constexpr int kBoxRows = int(box_rows_of(ROWS));
   static constexpr int kBox = ROWS * kBoxRowBytes;
+  static constexpr int kBoxChunks = BYTES ? 2 : 1, kBoxes = kChunks / kBoxChunks;
   /// Bytes of a table of routes that the block makes itself, at the begin of its memory.
   static constexpr int kTable = WGMMA ? 0 : kOwnTableBytes;
   /// Rows of float32 results of a warpgroup that are in shared memory at once: all that there is
@@ -81,7 +83,7 @@ struct TileMemory {
   static constexpr bool kDirect = Op::kFloats && Tile::kWgmma;
   static constexpr int kDirectChunk = 2 * Op::kChunkCodes;
   static constexpr int kAlignment = 1024;  // of boxes
-  static constexpr int kWeights = Tile::kChunks * Tile::kBox;
+  static constexpr int kWeights = Tile::kBoxes * Tile::kBox;
   static constexpr int kWeightBytes = Tile::kRowBlocks * Block::kBytes;
   static constexpr int kStage =
       (kWeights + kWeightBytes + kAlignment - 1) / kAlignment * kAlignment;

@@ -29,9 +29,9 @@ struct PreparedRow {
   }
 };
 
-/// Quantizes blocks of 32 slots: d = max|x| / 127 and q = x / d, both rounded to float32, and q
-/// then to nearest even. A block of zeros has d = 0. A block with NaN or infinity has d = NaN,
-/// which reaches every product that uses it. Each block has one thread.
+/// Quantizes blocks of 32 slots: d = max|x| / 127 over the group of the block, and q = x / d, both
+/// rounded to float32, and q then to nearest even. A group of zeros has d = 0. A group with NaN or
+/// infinity has d = NaN, which reaches every product that uses it. Each block has one thread.
 template <typename T>
 kernel void quantize(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
                      device char* out [[buffer(MARLIN_BUFFER_QUANTIZED)]],
@@ -53,6 +53,12 @@ kernel void quantize(const device T* a [[buffer(MARLIN_BUFFER_SOURCE)]],
     const int k = column_of(from.slot_to_k, args, block * kActivationBlock + i);
     x[i] = k < 0 ? 0.0f : float(row[k]);
     largest = max(largest, as_type<uint>(x[i]) & 0x7FFFFFFFu);
+  }
+  const int group = args.group == 0 ? args.slots : args.group;
+  const int begin = block * kActivationBlock / group * group, end = min(begin + group, args.slots);
+  for (int slot = begin; group > kActivationBlock && slot < end; slot++) {
+    const int k = column_of(from.slot_to_k, args, slot);
+    if (k >= 0) largest = max(largest, as_type<uint>(float(row[k])) & 0x7FFFFFFFu);
   }
   const float d = largest >= 0x7F800000u ? NAN : as_type<float>(largest) / 127.0f;
   device char4* q = (device char4*)(out + long(m) * args.slots + block * kActivationBlock);

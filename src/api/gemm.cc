@@ -71,6 +71,7 @@ Result<PlannedGemm> read_product(const marlin_gemm_desc* desc, Call& call) {
   GemmProblem& problem = product.problem;
   problem.weights = d.weights->experts.front().get();
   problem.compute = d.compute;
+  if (d.activation_group != 0) problem.activation_group = d.activation_group;
   problem.epilogue = d.epilogue;
   problem.accumulate = (d.flags & MARLIN_GEMM_ACCUMULATE) != 0;
   problem.row_invariant = (d.flags & MARLIN_GEMM_ROW_INVARIANT) != 0;
@@ -81,6 +82,8 @@ Result<PlannedGemm> read_product(const marlin_gemm_desc* desc, Call& call) {
   }
   MARLIN_ASSIGN(problem.routing, read_routing(d, call));
   MARLIN_RETURN_IF_ERROR(check_gemm(problem, call.pointers));
+  if (problem.activation_group >= std::max(problem.weights->meta().k, kLeastActivationGroup + 1))
+    problem.activation_group = kWholeRow;
   MARLIN_ASSIGN(product.plan, call.context->backend->plan(problem));
   return product;
 }

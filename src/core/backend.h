@@ -89,12 +89,19 @@ struct Routing {
 /// C[M, N] = f(A W^T + bias) (+ C), checked: a is [M, k], c is [M, n] (n / 2 for two-input
 /// epilogues), bias [1, n] or absent. With routing: a is [T, k] or [slots, k]; c [slots, n], or [T,
 /// n] when scales say how to sum a token's; bias [1 or E, n].
+/// GemmProblem::activation_group: the shortest, and that of scales of whole rows.
+inline constexpr int64_t kLeastActivationGroup = 32, kWholeRow = INT64_MAX;
+/// "int8 in groups of 32", ...
+const char* activation_group_text(int64_t group);
+
 struct GemmProblem {
   const PackedWeights* weights = nullptr;  ///< with routing: the first expert
   MatrixView a, c, bias;
   Routing routing;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
+  /// INT8: slots of a row of A that share a scale: 32, 64, 128 or kWholeRow.
+  int64_t activation_group = kLeastActivationGroup;
   bool accumulate = false;
   /// The bits of a row depend neither on M nor on its place nor on the rows beside it: kernels of
   /// one order of additions serve every M.

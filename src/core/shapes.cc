@@ -70,6 +70,23 @@ Status check_bias(const GemmProblem& p) {
                        experts > 1 ? " or one for each expert" : "");
 }
 
+/// Whether the scales of activations are those of groups that kernels have.
+Status check_activation_group(const GemmProblem& p) {
+  const int64_t group = p.activation_group;
+  if (group == kLeastActivationGroup) return {};
+  if (p.compute != MARLIN_COMPUTE_INT8)
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "activation_group is %" PRId64
+                         " and compute is %d, expected 0, or compute "
+                         "1 (INT8)",
+                         group, p.compute);
+  if (group == 64 || group == 128 || (group > 0 && group >= p.weights->meta().k)) return {};
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "activation_group is %" PRId64 ", expected 0, 32, 64, 128, or K (%" PRId64
+                       ") and more for one scale per row",
+                       group, p.weights->meta().k);
+}
+
 Status check_choices(const GemmProblem& p) {
   if (p.weights == nullptr) return Status::error(MARLIN_E_ARGUMENT, "weights is NULL");
   if (p.compute < MARLIN_COMPUTE_DEFAULT || p.compute > MARLIN_COMPUTE_W16)
@@ -83,6 +100,19 @@ Status check_choices(const GemmProblem& p) {
 }
 
 }  // namespace
+
+const char* activation_group_text(int64_t group) {
+  switch (group) {
+    case kLeastActivationGroup:
+      return "int8 in groups of 32";
+    case 64:
+      return "int8 in groups of 64";
+    case 128:
+      return "int8 in groups of 128";
+    default:
+      return "int8 with one scale per row";
+  }
+}
 
 int64_t element_bytes(const MatrixView& m) {
   return m.dtype == MARLIN_I32 ? 4 : static_cast<int64_t>(float_bytes(m.dtype));
@@ -108,6 +138,7 @@ Status check_floats(const MatrixView& m, const char* name) {
 
 Status check_gemm(const GemmProblem& p, Pointers pointers) {
   MARLIN_RETURN_IF_ERROR(check_choices(p));
+  MARLIN_RETURN_IF_ERROR(check_activation_group(p));
   const WeightMeta& w = p.weights->meta();
   MARLIN_RETURN_IF_ERROR(check_floats(p.a, "a"));
   MARLIN_RETURN_IF_ERROR(check_floats(p.c, "c"));

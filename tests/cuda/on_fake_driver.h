@@ -21,7 +21,8 @@ inline constexpr std::string_view kProducts =
                                       "wgmma_u4_f16_m64_n256_s1z0g7 mma_u4_f16_m16_n128_s1z0g5 "
                                       "mma_u4_f16_m16_n128_s1z3g5 expand_u4_f16_n32_s1z0g5 expand_u4_f16_n32_s1z3g5 ",
                                   kHalves = "wgmma_f16_f16_m128_n256_s0z0g7 ",
-                                  kRest = "gather_b2 finish group_sums_f16 ";
+                                  kBytes = "wgmma_u4_i8_m64_n256_s1z0g7 ",
+                                  kRest = "gather_b2 finish group_sums_f16 quantize_f16 ";
 
 class CudaDevice : public testing::Test {
  protected:
@@ -37,7 +38,8 @@ class CudaDevice : public testing::Test {
     options.driver = MARLIN_FAKE_DRIVER;
     modules[0] = {"u4_f16", std::as_bytes(std::span(kProducts))};
     modules[1] = {"f16_f16", std::as_bytes(std::span(kHalves))};
-    modules[2] = {"helpers", std::as_bytes(std::span(kRest))};
+    modules[2] = {"u4_i8", std::as_bytes(std::span(kBytes))};
+    modules[3] = {"helpers", std::as_bytes(std::span(kRest))};
     options.kernels = {modules, 13000};
   }
   /// Whatever a test did: everything was given back, every call had the right context, and none is left current.
@@ -56,7 +58,7 @@ class CudaDevice : public testing::Test {
   std::string why_not() { return cuda::describe(options).status().message(); }
 
   fake_cuda::State* driver = nullptr;
-  cuda::KernelModule modules[3];
+  cuda::KernelModule modules[4];
   cuda::DeviceOptions options;
 };
 

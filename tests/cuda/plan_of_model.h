@@ -62,6 +62,7 @@ class CudaPlan : public testing::Test {
     problem.a = {nullptr, m, model.meta.k, model.meta.k, dtype};
     problem.c = {nullptr, m, model.meta.n, model.meta.n, dtype};
     problem.compute = compute;
+    problem.activation_group = activation_group;
     use(problem);
   }
   std::string name(const Model& model, int64_t m, marlin_dtype dtype = MARLIN_BF16) {
@@ -71,6 +72,7 @@ class CudaPlan : public testing::Test {
 
   device::Capabilities hopper;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  int64_t activation_group = kLeastActivationGroup;
   gpu::KernelCodes codes{};
   const Model mxfp4{MARLIN_MXFP4, 32, ScaleType::e8m0, 11776, 4096}, int4{MARLIN_INT4, 128, ScaleType::f16, 11776, 4096};
 };

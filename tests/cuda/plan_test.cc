@@ -398,4 +398,30 @@ TEST_F(CudaPlan, ScratchGrowsWithRows) {
   }
 }
 
+/// Tiles multiply bytes where rows of A and of W have one scale each. Their scratch is that of other kernels.
+TEST_F(CudaPlan, MultipliesBytesOfRowsWithOneScale) {
+  const Model of_rows(MARLIN_INT8, 4096, ScaleType::f16, 11776, 4096), of_128(MARLIN_INT8, 128, ScaleType::f16, 11776, 4096);
+  const Model int4_rows(MARLIN_INT4, 4096, ScaleType::f16, 11776, 4096);
+  compute = MARLIN_COMPUTE_INT8;
+  EXPECT_EQ(name(of_rows, 2048), "gemm_i8_i8_m64_n128");
+  activation_group = kWholeRow;
+  EXPECT_EQ(name(of_rows, 2048), "wgmma_i8_i8_m256_n256");
+  EXPECT_EQ(name(of_rows, 64), "wgmma_i8_i8_m64_n256");
+  EXPECT_EQ(name(of_rows, 8), "gemv_i8_i8_m8");
+  EXPECT_EQ(name(int4_rows, 2048), "wgmma_u4_i8_m128_n256") << "256 rows leave no registers for decoding";
+  EXPECT_EQ(name(of_128, 2048), "gemm_i8_i8_m64_n128");
+  activation_group = 128;
+  EXPECT_EQ(name(of_rows, 2048), "gemm_i8_i8_m64_n128");
+  activation_group = kWholeRow;
+  const Model long_rows(MARLIN_INT8, 1 << 18, ScaleType::f16, 64, 1 << 18);
+  EXPECT_EQ(name(long_rows, 2048), "gemm_i8_i8_m64_n128") << "an int32 does not hold the sums";
+  uint64_t before = 0;
+  for (int64_t m = 1; m <= 600; ++m) {
+    const gpu::GemmPlan made = plan(of_rows, m);
+    const uint64_t own = made.activation_bytes + made.activation_scale_bytes;
+    EXPECT_GE(own, before) << m;
+    before = own;
+  }
+}
+
 }  // namespace

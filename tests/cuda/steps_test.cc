@@ -1,7 +1,8 @@
 // What comes before the tiles of a product, over the driver of the tests: for weights with additive zeros, A is added up over
-// groups, from where the tiles read it; other weights are expanded to where the tiles read them.
+// groups, from where the tiles read it; other weights are expanded to where the tiles read them; A is quantized.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -23,17 +24,18 @@ class CudaSteps : public CudaContext {
 
   CudaSteps(const char* kernel, marlin_compute compute) : CudaContext(kernel), compute_(compute) {}
 
-  /// Weights of 0 in groups of 32.
-  mm::weights packed(bool additive) {
+  /// Weights of 0.
+  mm::weights packed(bool additive, uint32_t group = 32) {
     const std::vector<uint8_t> codes(kColumns * kDepth / 2);
-    const std::vector<uint16_t> scales(kColumns * kDepth / 32, 0x3c00);
+    const int64_t groups = kDepth / group;
+    const std::vector<uint16_t> scales(static_cast<size_t>(kColumns * groups), 0x3c00);
     auto desc = mm::make<marlin_pack_desc>();
     desc.format = MARLIN_INT4;
-    desc.group_size = 32;
+    desc.group_size = group;
     desc.n = kColumns;
     desc.k = kDepth;
     desc.values = mm::matrix_view(codes.data(), kColumns, kDepth / 2);
-    desc.scales = {const_cast<uint16_t*>(scales.data()), 0, kColumns, kDepth / 32, 0, MARLIN_F16, MARLIN_MEM_HOST};
+    desc.scales = {const_cast<uint16_t*>(scales.data()), 0, kColumns, groups, 0, MARLIN_F16, MARLIN_MEM_HOST};
     if (additive) {
       desc.zeros = desc.scales;
       desc.flags |= MARLIN_PACK_ADDITIVE_ZEROS;
@@ -52,6 +54,7 @@ class CudaSteps : public CudaContext {
     desc.a = {from, 0, kRows, kDepth, stride, MARLIN_F16, MARLIN_MEM_CUDA};
     desc.c = {c.data(), 0, kRows, kColumns, 0, MARLIN_F32, MARLIN_MEM_CUDA};
     desc.compute = compute_;
+    desc.activation_group = activation_group;
     driver->memory.push_back({.begin = reinterpret_cast<uintptr_t>(a.data()), .bytes = a.size() * 2, .allocated = true});
     driver->memory.push_back({.begin = reinterpret_cast<uintptr_t>(c.data()), .bytes = c.size() * 4, .allocated = true});
     driver->launches.clear();
@@ -60,11 +63,16 @@ class CudaSteps : public CudaContext {
     return driver->launches;
   }
 
+  int64_t activation_group = 0;
+
  private:
   const marlin_compute compute_;
 };
 struct CudaGroupSums : CudaSteps {
   CudaGroupSums() : CudaSteps("mma_u4_f16_m16_n128", MARLIN_COMPUTE_DEFAULT) {}
+};
+struct CudaBytes : CudaSteps {
+  CudaBytes() : CudaSteps("wgmma_u4_i8_m64_n256", MARLIN_COMPUTE_INT8) { activation_group = kDepth; }
 };
 struct CudaExpanded : CudaSteps {
   CudaExpanded() : CudaSteps("expand_u4_f16_m128_n256", MARLIN_COMPUTE_W16) {}
@@ -122,6 +130,30 @@ TEST_F(CudaExpanded, ComeFirstAndGoToTheTiles) {
     EXPECT_EQ(args.expanded, 1);
     EXPECT_EQ(args.slots, 384);
   }
+}
+
+TEST_F(CudaBytes, AreQuantizedWithOneScalePerRow) {
+  const mm::weights weights = packed(false, kDepth);
+  const auto launches = launches_of(weights, kDepth);
+  ASSERT_EQ(launches.size(), 2u);
+  const fake_cuda::Launch &quantize = launches[0], &tiles = launches[1];
+  EXPECT_EQ(quantize.kernel, "quantize_f16");
+  EXPECT_EQ(quantize.grid[0], 1u) << "a block has a row";
+  EXPECT_EQ(quantize.grid[1], kRows);
+  EXPECT_EQ(quantize.parameters.constants[MARLIN_CONSTANT_ALIGNED], 1);
+  PrepareArgs prepare{};
+  std::memcpy(&prepare, quantize.parameters.arguments, sizeof prepare);
+  EXPECT_EQ(prepare.group, 0);
+  EXPECT_EQ(prepare.for_tiles, 1);
+  EXPECT_EQ(tiles.kernel, "wgmma_u4_i8_m64_n256_s1z0g7");
+  EXPECT_EQ(quantize.parameters.buffers[MARLIN_BUFFER_QUANTIZED], tiles.parameters.buffers[MARLIN_BUFFER_A]);
+  EXPECT_EQ(quantize.parameters.buffers[MARLIN_BUFFER_QUANT_SCALES], tiles.parameters.buffers[MARLIN_BUFFER_A_SCALES]);
+  ProductArgs args{};
+  std::memcpy(&args, tiles.parameters.arguments, sizeof args);
+  EXPECT_EQ(args.lda, 384) << "bytes";
+  std::array<uint64_t, 4> map;  // columns and rows of A, then of a box
+  std::memcpy(map.data(), tiles.parameters.tensor_map, sizeof map);
+  EXPECT_EQ(map, (std::array<uint64_t, 4>{384, kRows, 128, 32}));
 }
 
 }  // namespace

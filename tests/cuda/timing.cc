@@ -71,8 +71,9 @@ void add_modes(CLI::App& app, Options& options, Words& words) {
       as_list(app.add_option("--shapes", words.shapes, "of these, with commas between; lm_head has up to 8 rows"))
           ->check(CLI::IsMember(names_of(kShapes)))
           ->capture_default_str();
-  auto* const compute = app.add_option("--compute", words.compute, "of single products; fp8 is for FP4 weights")
-                            ->check(CLI::IsMember({"default", "fp8", "w16"}))
+  auto* const compute = app.add_option("--compute", words.compute, "of single products; fp8 is for FP4 weights, and int8-128 and int8-row have "
+                                                                 "longer groups of activations")
+                            ->check(CLI::IsMember(names_of(kComputes)))
                             ->capture_default_str();
   auto* const decoder = app.add_flag("--decoder", options.decoder,
                                      "instead of single products: all products of a decoder of 7 B weights in one graph")
@@ -126,8 +127,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   options.shapes = named(kShapes, words.shapes);
   options.formats = named(kFormats, words.formats);
   options.activations = words.activations == "f16" ? MARLIN_F16 : MARLIN_BF16;
-  if (words.compute == "fp8") options.compute = MARLIN_COMPUTE_FP8;
-  if (words.compute == "w16") options.compute = MARLIN_COMPUTE_W16;
+  options.compute = *named(kComputes, {words.compute}).front();
   if (options.rows.empty()) options.rows = default_rows(options);
   if (options.top_k > options.expert_count) {
     std::fprintf(stderr, "--top-k %lld: expected at most the %lld of --expert-count\n", static_cast<long long>(options.top_k),

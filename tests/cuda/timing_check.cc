@@ -47,9 +47,10 @@ Sample sample_of(int64_t n, marlin_epilogue epilogue, int64_t most) {
 
 std::vector<oracle::Element> expected_of(const oracle::Weights& weights, const Activations& activations,
                                          std::span<const int64_t> rows, marlin_epilogue epilogue, marlin_dtype c_dtype,
-                                         marlin_compute compute) {
+                                         const Compute& compute) {
   oracle::Product product;
-  product.compute = compute;
+  product.compute = compute.type;
+  product.activation_group = compute.activation_group;
   product.a_dtype = activations.dtype;
   product.weights = &weights;
   product.m = static_cast<int64_t>(rows.size());

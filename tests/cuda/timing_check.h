@@ -25,6 +25,19 @@ class Verdict {
   double worst_ = 0, errors_ = 0, squares_ = 0;
 };
 
+/// How products are computed: a type, and of INT8 the activations that share a scale.
+struct Compute {
+  const char* name = "default";
+  marlin_compute type = MARLIN_COMPUTE_DEFAULT;
+  int64_t activation_group = 0;  ///< of marlin_gemm_desc
+};
+inline constexpr Compute kComputes[] = {{},
+                                        {"fp8", MARLIN_COMPUTE_FP8},
+                                        {"w16", MARLIN_COMPUTE_W16},
+                                        {"int8", MARLIN_COMPUTE_INT8},
+                                        {"int8-128", MARLIN_COMPUTE_INT8, 128},
+                                        {"int8-row", MARLIN_COMPUTE_INT8, INT32_MAX}};
+
 inline constexpr int64_t kMostToCheck = 64;  // rows, and columns
 
 /// The first, the last and others at random: `most` of them, or all if there are no more.
@@ -39,7 +52,7 @@ Sample sample_of(int64_t n, marlin_epilogue epilogue, int64_t most = kMostToChec
 /// What some rows of A by sampled rows of W give: [rows][columns of the sample].
 std::vector<oracle::Element> expected_of(const oracle::Weights& weights, const Activations& activations,
                                          std::span<const int64_t> rows, marlin_epilogue epilogue, marlin_dtype c_dtype,
-                                         marlin_compute compute = MARLIN_COMPUTE_DEFAULT);
+                                         const Compute& compute = {});
 
 /// C by the rows of W [N, K], of the type of A.
 struct ProductToCheck {
@@ -47,7 +60,7 @@ struct ProductToCheck {
   int64_t m, n;
   DevicePtr c;
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
-  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  Compute compute = {};
 };
 
 /// Checks up to 64 rows of C at the sampled columns, for which `weights` has the rows of the sample.

@@ -20,7 +20,7 @@ struct Options {
   std::vector<int64_t> rows;
   std::vector<std::string> cublas;
   marlin_dtype activations = MARLIN_BF16;
-  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;  ///< of single products
+  Compute compute;  ///< of single products
   bool decoder = false;
   bool dense = false;  ///< cuBLAS as a decoder, too
   bool experts = false;

@@ -24,12 +24,13 @@ struct Operands {
 
 /// The library's products with M rows, one for each of the weights.
 std::vector<marlin_gemm_desc> products_of(const std::vector<mm::weights>& weights, const Shape& shape, const Operands& operands,
-                                          int64_t m, marlin_compute compute) {
+                                          int64_t m, const Compute& compute) {
   std::vector<marlin_gemm_desc> descs;
   for (const mm::weights& each : weights) {
     auto& desc = descs.emplace_back(mm::make<marlin_gemm_desc>());
     desc.weights = each.get();
-    desc.compute = compute;
+    desc.compute = compute.type;
+    desc.activation_group = compute.activation_group;
     desc.a = device_matrix(operands.a.memory.at(), m, shape.k, operands.a.dtype);
     desc.c = device_matrix(operands.c.at(), m, shape.n, operands.a.dtype);
   }

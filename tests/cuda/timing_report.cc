@@ -100,9 +100,7 @@ void Report::add(const Fields& place, const std::function<Measured()>& measure) 
   record["device"] = setting_.device;
   record["driver"] = setting_.driver;
   record["activations"] = name_of(setting_.activations);
-  record["compute"] = setting_.compute == MARLIN_COMPUTE_FP8   ? "fp8"
-                      : setting_.compute == MARLIN_COMPUTE_W16 ? "w16"
-                                                               : "default";
+  record["compute"] = setting_.compute.name;
   record["rounds"] = setting_.rounds;
   for (const Field& field : line) record[field.key] = field.value;
   json_ << record.dump() << std::endl;

@@ -16,7 +16,7 @@ namespace timing {
 struct Setting {
   std::string device, driver;
   marlin_dtype activations = MARLIN_BF16;
-  marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  Compute compute;
   int rounds = 0;
 };
 

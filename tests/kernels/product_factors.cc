@@ -74,6 +74,7 @@ Case case_of(const covering::Row& r, uint32_t seed) {
         : r[kK] == 2 ? between(16, 63) * 2 + 1
         : r[kK] == 3 ? 128 * between(1, 2)
                      : between(129, 400);
+  if (c.compute == MARLIN_COMPUTE_INT8) c.activation_group = (const int64_t[]){0, 64, 128, 1 << 20}[random() % 4];
   c.sparse = r[kSparse] == 1;
   if (c.sparse) c.k = (c.k + 3) / 4 * 4;
   if (c.k_quant()) c.k = (c.k + kSuperBlock - 1) / kSuperBlock * kSuperBlock;

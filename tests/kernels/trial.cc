@@ -223,6 +223,7 @@ marlin_gemm_desc Trial::gemm_desc() const {
   marlin_gemm_desc d{};
   d.struct_size = sizeof d;
   d.compute = spec.compute;
+  d.activation_group = spec.activation_group;
   d.epilogue = spec.epilogue;
   d.flags = (spec.accumulate ? MARLIN_GEMM_ACCUMULATE : 0) | (spec.row_invariant ? MARLIN_GEMM_ROW_INVARIANT : 0);
   d.weights = weights_;

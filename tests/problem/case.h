@@ -46,6 +46,7 @@ struct Case {
   Range range = Range::ordinary;
   int64_t m = 1, n = 1, k = 1;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  int64_t activation_group = 0;  ///< of marlin_gemm_desc
   marlin_dtype a_type = MARLIN_F16, c_type = MARLIN_F32, bias_type = 0;  ///< bias 0: none
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   bool accumulate = false;

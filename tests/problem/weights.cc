@@ -63,7 +63,8 @@ std::string Case::describe() const {
     << metal_marlin::scale_type_name(scale_type) << (k_quant() ? " of two levels" : "") << kRanges[static_cast<int>(range)]
     << ", " << kZeros[static_cast<int>(zeros)] << " zeros " << metal_marlin::scale_type_name(zero_type) << ", tensor scale "
     << kTensors[static_cast<int>(tensor)] << ", order " << kOrders[static_cast<int>(order)]
-    << (interleaved ? ", interleaved" : "") << ", M N K " << m << " " << n << " " << k << ", compute " << compute << ", A "
+    << (interleaved ? ", interleaved" : "") << ", M N K " << m << " " << n << " " << k << ", compute " << compute << " in groups of "
+    << activation_group << ", A "
     << name_of(a_type) << ", C " << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue]
     << (accumulate ? " accumulate" : "") << (row_invariant ? " row-invariant" : "") << ", strides " << static_cast<int>(strides)
     << ", threads " << threads << (together ? ", together with another" : "") << ", splits " << splits << " " << suffix
@@ -246,6 +247,7 @@ oracle::Product product_of(const Case& c, const oracle::Weights& weights) {
   p.weights = &weights;
   p.m = c.m;
   p.compute = c.compute;
+  p.activation_group = c.activation_group;
   p.a_dtype = c.a_type;
   p.epilogue = c.epilogue;
   p.c_dtype = c.c_type;

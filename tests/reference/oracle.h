@@ -82,6 +82,7 @@ struct Product {
   std::vector<double> a;  ///< [m][k]
   marlin_dtype a_dtype = MARLIN_F32;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
+  int64_t activation_group = 0;  ///< of marlin_gemm_desc
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   std::vector<double> bias;  ///< [n], or empty
   std::vector<double> c;     ///< what C held when accumulating: [m][columns()]; or empty
@@ -110,14 +111,14 @@ std::vector<Element> multiply(const Product& product);
 Element weighted_sum(const Product& p, const std::vector<double>& scales, const std::vector<Element>& parts, size_t index);
 
 /// INT8 activations: d = max|x| / 127 and q = round(x / d), ties to even, where both quotients are rounded to float32 (with
-/// BF16 activations ties are common: x = max / 2). Blocks of 32 along K. With a group index, K is first sorted by group,
+/// BF16 activations ties are common: x = max / 2). Groups of 32 along K, or as `group` says. With a group index, K is first sorted by group,
 /// keeping the order inside a group, and each group is padded to a multiple of slot_group, which is the packer's choice
 /// (`explain` tells it).
 struct Activations {
   std::vector<double> value;     ///< d * q, [m][k]
   std::vector<bool> not_finite;  ///< [m]: NaN or infinity in the row
 };
-Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a);
+Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a, int64_t group = 0);
 
 /// E4M3 activations: q = x / d to nearest even, times d, which is the least power of two that leaves |q| up to 448 in a row,
 /// but at least 2^-117. A q of 256 and more becomes 240 where d is 2^120, because d q would leave float32.

@@ -13,8 +13,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 double gamma(double roundings) { return roundings * kUnit / (1 - roundings * kUnit); }
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-/// The columns of each block of INT8 activations.
-std::vector<std::vector<int64_t>> blocks_of(const Weights& w) {
+/// The columns of each group of INT8 activations.
+std::vector<std::vector<int64_t>> groups_of(const Weights& w, int64_t group) {
   std::vector<int64_t> slots;
   if (!w.slots.empty()) {
     for (int64_t k = 0; k < w.k; ++k) {
@@ -31,11 +31,12 @@ std::vector<std::vector<int64_t>> blocks_of(const Weights& w) {
       while (slots.size() % at(w.slot_group) != 0) slots.push_back(-1);
     }
   }
-  std::vector<std::vector<int64_t>> blocks((slots.size() + 31) / 32);
+  const size_t length = group == 0 ? 32 : group < w.k ? at(group) : slots.size();
+  std::vector<std::vector<int64_t>> groups((slots.size() + length - 1) / length);
   for (size_t s = 0; s < slots.size(); ++s) {
-    if (slots[s] >= 0) blocks[s / 32].push_back(slots[s]);
+    if (slots[s] >= 0) groups[s / length].push_back(slots[s]);
   }
-  return blocks;
+  return groups;
 }
 
 /// Of a row of A or W.
@@ -236,20 +237,20 @@ double apply_epilogue(marlin_epilogue epilogue, double gate, double up) {
   }
 }
 
-Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a) {
+Activations quantize_activations(const Weights& w, int64_t m, const std::vector<double>& a, int64_t group) {
   Activations out;
   out.value.resize(a.size());
   out.not_finite.resize(at(m));
-  const auto blocks = blocks_of(w);
+  const auto groups = groups_of(w, group);
   for (int64_t r = 0; r < m; ++r) {
     const double* x = &a[at(r * w.k)];
-    for (const auto& block : blocks) {
+    for (const auto& of_scale : groups) {
       RowStatistics statistics;
-      for (const int64_t k : block) statistics.see(x[k]);
+      for (const int64_t k : of_scale) statistics.see(x[k]);
       if (statistics.nan || statistics.infinite) out.not_finite[at(r)] = true;
       const double d = static_cast<float>(statistics.largest / 127);
       if (d == 0) continue;
-      for (const int64_t k : block) {
+      for (const int64_t k : of_scale) {
         const double q = std::nearbyint(static_cast<float>(x[k] / d));
         out.value[at(r * w.k + k)] = std::clamp(q, -127.0, 127.0) * d;  // a subnormal d may be far from max / 127
       }
@@ -298,7 +299,7 @@ std::vector<Element> multiply(const Product& p) {
   const DecodedWeights decoded = decode(w);
   const bool int8 = p.compute == MARLIN_COMPUTE_INT8 && !takes_float_activations(w.format);
   const bool fp8 = p.compute == MARLIN_COMPUTE_FP8, rounds = int8 || fp8;
-  const Activations rounded = int8 ? quantize_activations(w, p.m, p.a) : fp8 ? round_activations(p.m, w.k, p.a) : Activations{};
+  const Activations rounded = int8 ? quantize_activations(w, p.m, p.a, p.activation_group) : fp8 ? round_activations(p.m, w.k, p.a) : Activations{};
   const int64_t columns = p.columns();
   RowSums sums(p, decoded);
   std::vector<Element> out(at(p.m * columns));

@@ -20,7 +20,7 @@ Codes quantized(const Setting& setting) {
   for (const uint32_t index : {MARLIN_CONSTANT_SLOT_TO_K, MARLIN_CONSTANT_ALIGNED}) kernel.constant(index, false);
   kernel.constant(MARLIN_CONSTANT_ROUTING, uint64_t{kRoutingNone});
   PrepareArgs args{};
-  args.m = 1, args.k = args.slots = kActivationBlock, args.lda = kActivationBlock;
+  args.m = 1, args.k = args.slots = kActivationBlock, args.lda = args.group = kActivationBlock;
   Codes codes{};
   float scale = 0;
   auto dispatch = kernel.dispatch();

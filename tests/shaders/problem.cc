@@ -190,8 +190,12 @@ AssertionResult Problem::prepare_activations(const Setting& setting) {
   if (!int8() && !plan.layout.permuted) return AssertionSuccess();
 
   const int64_t slots = plan.layout.slots;
-  const PrepareArgs args{
-      static_cast<int32_t>(spec.m), static_cast<int32_t>(spec.k), static_cast<int32_t>(slots), 0, lda_, 0, 0, 0};
+  PrepareArgs args{};
+  args.m = static_cast<int32_t>(spec.m);
+  args.k = static_cast<int32_t>(spec.k);
+  args.slots = static_cast<int32_t>(slots);
+  args.lda = lda_;
+  if (spec.activation_group < spec.k) args.group = static_cast<int32_t>(spec.activation_group == 0 ? 32 : spec.activation_group);
   const std::string name = int8() ? std::string("quantize_") + float_name(spec.a_type) : width == 2 ? "gather_b2" : "gather_b4";
   auto kernel = library("metal/prepare.metal", {}, setting).kernel(name);
   set_constants(kernel, constants());

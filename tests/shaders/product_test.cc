@@ -50,6 +50,8 @@ problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
     if (s.a_type == MARLIN_F32) s.a_type = MARLIN_F16;
     s.compute = MARLIN_COMPUTE_DEFAULT;
   }
+  constexpr int64_t kActivationGroups[] = {0, 64, 128, 1 << 20};
+  if (s.compute == MARLIN_COMPUTE_INT8) s.activation_group = kActivationGroups[seed / 3 % std::size(kActivationGroups)];
   if (random() % 2 == 0) s.bias_type = pick(random, kTypes);
   if (random() % 2 == 0) s.epilogue = static_cast<marlin_epilogue>(random() % 7);
   if (s.epilogue >= MARLIN_EPILOGUE_SWIGLU) {

@@ -78,7 +78,18 @@ TEST_F(Shapes, RejectsUnknownChoices) {
   expect(MARLIN_E_ARGUMENT, "compute is 4");
   problem_.compute = -1;
   expect(MARLIN_E_ARGUMENT, "compute is -1");
+  problem_.compute = MARLIN_COMPUTE_DEFAULT;
+  problem_.activation_group = 64;
+  expect(MARLIN_E_ARGUMENT, "activation_group is 64 and compute is 0");
   problem_.compute = MARLIN_COMPUTE_INT8;
+  for (const int64_t group : {-1, 1, 4}) {
+    problem_.activation_group = group;
+    expect(MARLIN_E_ARGUMENT, "expected 0, 32, 64, 128, or K (5) and more");
+  }
+  for (const int64_t group : {32, 64, 128, 5, 6}) {
+    problem_.activation_group = group;
+    EXPECT_TRUE(check_gemm(problem_).ok()) << group;
+  }
   problem_.epilogue = 7;
   expect(MARLIN_E_ARGUMENT, "epilogue is 7");
   problem_.epilogue = MARLIN_EPILOGUE_NONE;

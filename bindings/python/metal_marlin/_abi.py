@@ -128,7 +128,7 @@ class Format(Constant):
 
 class Compute(Constant):
     DEFAULT = 0  # activations as given, sums in FP32
-    INT8 = 1  # activations rounded to INT8, one scale for each block of 32
+    INT8 = 1  # activations rounded to INT8: see marlin_gemm_desc::activation_group
     FP8 = 2  # activations rounded to E4M3; CUDA only
     W16 = 3  # weights may be rounded to 16 bits: see RESULTS
 
@@ -338,10 +338,11 @@ class marlin_gemm_desc(Structure):
     bias: marlin_matrix  # [1, N], for experts [1 or E, N], or absent; in the row order of the weights
     expert_ids: marlin_matrix  # [T, top_k] I32, or absent: no mixture of experts
     expert_scales: marlin_matrix  # [T, top_k] F32, F16 or BF16, or absent: no sum
+    activation_group: int  # INT8: activations along K that share a scale: 32, 64, 128, or K and more (the row); 0: 32
     _fields_ = (
         ("struct_size", c_uint32), ("compute", c_int32), ("epilogue", c_int32), ("flags", c_uint32), ("weights", marlin_weights),
         ("a", marlin_matrix), ("c", marlin_matrix), ("bias", marlin_matrix), ("expert_ids", marlin_matrix),
-        ("expert_scales", marlin_matrix),
+        ("expert_scales", marlin_matrix), ("activation_group", c_int64),
     )
 
 

@@ -16,6 +16,7 @@ from ._dlpack import NO_ORDER
 from ._library import Owner, constant, expected, sized
 from .context import ContextOwner, place_on
 from .operands import FLOATS, INDICES, Operand, new_like, on_one_device, operand
+from .quantize import group_size_of
 from .stream import Stream, number_of, submit
 from .weights import Weights
 
@@ -33,11 +34,12 @@ class Gemm:
     out         [..., N], or N / 2 columns for SWIGLU, GEGLU_TANH and SWIGLU_OAI. None: a new array of a's type; for a tensor of torch
                 a tensor on its device, else a numpy array, float32 if numpy has no such type. With `a` of another library on a
                 device it must be given
-    compute     DEFAULT: activations as given, sums in float32; INT8: activations rounded in blocks of 32
+    compute     DEFAULT: activations as given, sums in float32; INT8: activations rounded to INT8
     epilogue    f
     accumulate  add to what `out` holds
     row_invariant  a row of `out` has the same bits whatever the number of rows is, and whatever the others hold: those that it has
                    alone. UnsupportedError where a device has no kernels for it
+    activation_group  of INT8: activations of a row that share a scale, 32, 64, 128, or K and more for one scale per row; 0: 32
 
     A mixture of experts takes weights of E experts and routes each row of a, a token, to top_k of them.
 
@@ -58,6 +60,7 @@ class Gemm:
     expert_ids: Any = None
     expert_scales: Any = None
     row_invariant: bool = False
+    activation_group: int = 0
 
     def run(self, stream: Stream | None = None) -> Any:
         """Computes it and returns `out`; on a stream it is written when Stream.wait() has said so.
@@ -119,6 +122,7 @@ class Call:
             weights=self.owner.handle,
             a=a.matrix(library=self.owner.library),
             c=out.matrix(written=True, library=self.owner.library),
+            activation_group=group_size_of(product.activation_group, "activation_group"),
         )
         if product.bias is not None:
             self.desc.bias = self._kept(product.bias, "bias").matrix(library=self.owner.library)
@@ -184,9 +188,11 @@ def gemm(
     expert_ids: Any = None,
     expert_scales: Any = None,
     row_invariant: bool = False,
+    activation_group: int = 0,
 ) -> Any:
     """One product, done on return unless it is on a stream: the arguments are those of Gemm, the result is `out`."""
-    return Gemm(a, weights, bias, out, compute, epilogue, accumulate, expert_ids, expert_scales, row_invariant).run(stream)
+    product = Gemm(a, weights, bias, out, compute, epilogue, accumulate, expert_ids, expert_scales, row_invariant, activation_group)
+    return product.run(stream)
 
 
 class Calls:

@@ -16,12 +16,12 @@ def flags_of(options: object, prefix: str) -> int:
     return sum(getattr(_abi, prefix + name.upper()) for name in FLAGS if getattr(options, name, False))
 
 
-def group_size_of(elements: int) -> int:
+def group_size_of(elements: int, name: str = "group_size") -> int:
     """Any number at or above K is the whole row, so what 32 bits cannot hold is."""
     if not isinstance(elements, int):
-        raise TypeError(f"group_size is {elements!r}, expected a number of elements")
+        raise TypeError(f"{name} is {elements!r}, expected a number of elements")
     if elements < 0:
-        raise errors.argument(f"group_size is {elements}, expected 0 or more")
+        raise errors.argument(f"{name} is {elements}, expected 0 or more")
     return min(elements, 2**32 - 1)
 
 

@@ -33,12 +33,21 @@ _weights: weakref.WeakValueDictionary[int, Weights] = weakref.WeakValueDictionar
 _numbers = itertools.count()
 
 
-def _linear(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int, compute: int = 0) -> torch.Tensor:
+def _linear(
+    x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int, compute: int = 0, activation_group: int = 0
+) -> torch.Tensor:
     found = _weights[weights]
     _check_devices(x, bias, found)
     out = x.new_empty((*x.shape[:-1], columns))
     # A tensor that wants gradients does not lend its memory.
-    product = Gemm(x.detach().contiguous(), found, None if bias is None else bias.detach(), out, Compute(compute))
+    product = Gemm(
+        x.detach().contiguous(),
+        found,
+        None if bias is None else bias.detach(),
+        out,
+        Compute(compute),
+        activation_group=activation_group,
+    )
     if x.device.type == "cpu":
         product.run()
     else:
@@ -70,7 +79,9 @@ def _context_for(device: torch.device) -> Context:
     return shared_context(Backend.AUTO if sys.platform == "darwin" else Backend.CPU)
 
 
-def _shape_of(x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int, compute: int = 0) -> torch.Tensor:
+def _shape_of(
+    x: torch.Tensor, bias: torch.Tensor | None, weights: int, columns: int, compute: int = 0, activation_group: int = 0
+) -> torch.Tensor:
     return x.new_empty((*x.shape[:-1], columns))
 
 
@@ -101,7 +112,7 @@ def _keep(ctx: Any, inputs: Any, output: torch.Tensor) -> None:
 def _gradients(ctx: Any, dy: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
     of_x, of_bias = ctx.needs_input_grad[:2]
     dx = torch.ops.metal_marlin.linear_gradient(dy, ctx.weights, ctx.columns) if of_x else None
-    return dx, dy.reshape(-1, dy.shape[-1]).sum(0).to(ctx.bias_type) if of_bias else None, None, None, None
+    return dx, dy.reshape(-1, dy.shape[-1]).sum(0).to(ctx.bias_type) if of_bias else None, None, None, None, None
 
 
 # Weights that are decoded at a time.
@@ -197,13 +208,20 @@ class Linear(torch.nn.Module):
     some weights the name of the file that they come from. load_state_dict() packs or loads them; so torch.save() works with it and
     with whole models.
 
-    compute  DEFAULT: activations as given; INT8: activations rounded in blocks of 32, which is faster for many rows
+    compute           DEFAULT: activations as given; INT8: activations rounded to INT8, which is faster for many rows
+    activation_group  of INT8, as Gemm has it
     """
 
-    def __init__(self, weights: Weights, bias: torch.Tensor | None = None, compute: Compute = Compute.DEFAULT) -> None:
+    def __init__(
+        self,
+        weights: Weights,
+        bias: torch.Tensor | None = None,
+        compute: Compute = Compute.DEFAULT,
+        activation_group: int = 0,
+    ) -> None:
         super().__init__()
         constant(compute, Compute, "compute")
-        self.compute = compute
+        self.compute, self.activation_group = compute, activation_group
         device = device_of(expected(weights, Weights, "weights"))
         if bias is not None and bias.device.type != "meta":
             bias = bias.to(device)
@@ -230,7 +248,8 @@ class Linear(torch.nn.Module):
         return self
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        result: torch.Tensor = torch.ops.metal_marlin.linear(x, self.bias, self._number, self.out_features, int(self.compute))
+        numbers = self._number, self.out_features, int(self.compute), self.activation_group
+        result: torch.Tensor = torch.ops.metal_marlin.linear(x, self.bias, *numbers)
         return result
 
     def extra_repr(self) -> str:

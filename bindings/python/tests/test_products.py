@@ -227,3 +227,27 @@ def test_other_threads_go_on_during_a_call(context):
         wakes += 1
     thread.join()
     assert wakes > 5
+
+
+def test_groups_of_int8_activations(context):
+    n, k, m = 8, 200, 3
+    rng = np.random.default_rng(8)
+    weights = mm.Weights.quantize(context, rng.standard_normal((n, k)).astype(np.float32), mm.Quantize(mm.Format.INT8))
+    a = rng.standard_normal((m, k)).astype(np.float32)
+    w = weights.unpack().astype(np.float64)
+    for group in (0, 32, 64, 128, k, 2**40):
+        length = min(group or 32, k)
+        rounded = a.astype(np.float64)
+        for first in range(0, k, length):
+            part = rounded[:, first : first + length]
+            d = (np.abs(part).max(1, keepdims=True).astype(np.float32) / np.float32(127)).astype(np.float64)
+            part[:] = np.rint((part / d).astype(np.float32)) * d
+        out = mm.gemm(a, weights, compute=mm.Compute.INT8, activation_group=group)
+        np.testing.assert_allclose(out, rounded @ w.T, rtol=1e-4, atol=1e-4)
+        if group > k // 2:
+            scale = "one scale per row" if group >= k else "groups of 128"
+            assert scale in mm.Gemm(a, weights, compute=mm.Compute.INT8, activation_group=group).explain()["activations"]
+    with pytest.raises(mm.ArgumentError, match="activation_group is 33, expected 0, 32, 64, 128, or K"):
+        mm.gemm(a, weights, compute=mm.Compute.INT8, activation_group=33)
+    with pytest.raises(mm.ArgumentError, match="activation_group is -1"):
+        mm.gemm(a, weights, compute=mm.Compute.INT8, activation_group=-1)

@@ -28,19 +28,37 @@ void read_block(const PrepareArgs& args, int64_t row, int64_t block, float* x) {
   std::fill(x + n, x + kBlockSlots, 0.0f);
 }
 
-/// The scale d of a block; NaN if the block holds NaN or Inf.
-float block_scale(const float* x) {
-  uint32_t largest = 0;  // the bits of |x| have the order of the floats; NaN and Inf come last
+/// The bits of the largest |x| of a block. They have the order of the floats; NaN and Inf come
+/// last.
+uint32_t largest_of(const float* x) {
+  uint32_t largest = 0;
   for (int i = 0; i < kBlockSlots; ++i)
     largest = std::max(largest, std::bit_cast<uint32_t>(x[i]) & 0x7fffffffu);
+  return largest;
+}
+
+/// The same of the group of blocks of a row that begins with `block`.
+uint32_t largest_of_group(const PrepareArgs& args, int64_t row, int64_t block) {
+  const int64_t end = std::min(args.group_blocks, args.layout.blocks - block) + block;
+  uint32_t largest = 0;
+  for (; block < end; ++block) {
+    float x[kBlockSlots];
+    read_block(args, row, block, x);
+    largest = std::max(largest, largest_of(x));
+  }
+  return largest;
+}
+
+/// The scale d of numbers whose largest has these bits; NaN if they hold NaN or Inf.
+float scale_of(uint32_t largest) {
   if (largest >= 0x7f800000u) return std::numeric_limits<float>::quiet_NaN();
   const float d = std::bit_cast<float>(largest) / 127.0f;
   return d > 0 ? d : 1;
 }
 
 /// Returns d.
-float write_int8(const float* x, const ActivationLayout& layout, uint32_t* a_block, int row) {
-  const float d = block_scale(x);
+float write_int8(const float* x, float d, const ActivationLayout& layout, uint32_t* a_block,
+                 int row) {
   int8_t q[kBlockSlots] = {};
   if (!std::isnan(d))
     for (int i = 0; i < kBlockSlots; ++i) {
@@ -104,12 +122,13 @@ void write_pieces(const float* x, const ActivationLayout& layout, int row, uint3
   }
 }
 
-/// Returns d of an int8 block, else 0.
-float write_record(const float* x, const ActivationLayout& layout, uint32_t* a_block, int row) {
+/// Returns d of an int8 block, whose group has a number with the bits `largest`, else 0.
+float write_record(const float* x, uint32_t largest, const ActivationLayout& layout,
+                   uint32_t* a_block, int row) {
   uint32_t* const extras = a_block + layout.steps() * layout.tile_rows + row;
   switch (layout.form) {
     case ActivationForm::int8:
-      return write_int8(x, layout, a_block, row);
+      return write_int8(x, scale_of(largest), layout, a_block, row);
     case ActivationForm::bf16:
       write_bf16_steps(x, layout, 0, row, a_block);
       break;
@@ -144,12 +163,18 @@ void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t ti
     uint32_t* const row_stats = args.out + layout.rows_offset(tile);
     DRange range(row_stats, int8 ? layout.tile_rows : 0);
     for (int r = 0; seeds_nan && r < layout.tile_rows; ++r) row_stats[r] = 0;
+    uint32_t largest[kMostTileRows] = {};  // of the group at hand of each row
     for (int64_t block = 0; block < layout.blocks; ++block)
       for (int r = 0; r < layout.written_rows(tile); ++r) {
         const int64_t row = tile * layout.tile_rows + r;
         float x[kBlockSlots] = {};
         if (row < args.rows) read_block(args, args.row_of_a(row), block, x);
-        const float d = write_record(x, layout, args.out + layout.offset(tile, block), r);
+        if (int8 && args.group_blocks == 1)
+          largest[r] = largest_of(x);
+        else if (int8 && row < args.rows && block % args.group_blocks == 0)
+          largest[r] = largest_of_group(args, args.row_of_a(row), block);
+        const float d =
+            write_record(x, largest[r], layout, args.out + layout.offset(tile, block), r);
         if (seeds_nan && holds_non_finite(x))
           row_stats[r] = std::bit_cast<uint32_t>(std::numeric_limits<float>::quiet_NaN());
         if (int8) range.add(r, d);

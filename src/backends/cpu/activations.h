@@ -149,6 +149,7 @@ struct PrepareArgs {
       nullptr;  ///< the row of A of each row of the product; null: the same row
   const int32_t* slot_to_k = nullptr;  ///< [slots], or null: slot s is k s
   ActivationLayout layout;
+  int64_t group_blocks = 1;  ///< int8: blocks of a row that share d; may be more than it has
   uint32_t* out = nullptr;
 
   int64_t row_of_a(int64_t row) const {
@@ -156,10 +157,13 @@ struct PrepareArgs {
   }
 };
 
-/// Writes the packed A blocks of tiles [tile_begin, tile_end). INT8 rounds with d = max|x| / 127
-/// and q = round-half-even(x / d), at most 127 in magnitude. A block with NaN or Inf gets d = NaN.
-/// A block of zeros (or a block whose d would be 0) gets q = 0 and d = 1, because kernels may add
-/// the exponent of a scale to the exponent of d, and 0 has none.
+/// The most rows of a tile (ActivationLayout::tile_rows).
+inline constexpr int kMostTileRows = 16;
+
+/// Writes the packed A blocks of tiles [tile_begin, tile_end). INT8 rounds with d = max|x| / 127 of
+/// a group and q = round-half-even(x / d), at most 127 in magnitude. A group with NaN or Inf gets
+/// d = NaN. A group of zeros (or a group whose d would be 0) gets q = 0 and d = 1, because kernels
+/// may add the exponent of a scale to the exponent of d, and 0 has none.
 void prepare_activations(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin, int64_t tile_end);
 

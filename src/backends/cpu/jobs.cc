@@ -56,6 +56,7 @@ void prepare(std::span<GemmJob> jobs, TaskRunner& runner) {
         args.rows_of_a = job.rows_of_a;
         args.slot_to_k = job.weights->slot_to_k.empty() ? nullptr : job.weights->slot_to_k.data();
         args.layout = job.layout;
+        args.group_blocks = std::max<int64_t>(job.problem.activation_group / kBlockSlots, 1);
         args.out = job.packed_a;
         job.plan.row->steps.prepare(args, begin, end);
       });
@@ -183,6 +184,7 @@ void GemmJob::place(std::byte* memory) {
 }
 
 bool same_preparation(const GemmJob& a, const GemmJob& b) {
+  if (a.problem.activation_group != b.problem.activation_group) return false;
   const MatrixView &x = a.problem.a, &y = b.problem.a;
   return x.data == y.data && x.rows == y.rows && x.cols == y.cols && x.stride == y.stride &&
          x.dtype == y.dtype && a.plan.m_block == b.plan.m_block &&

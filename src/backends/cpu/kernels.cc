@@ -28,7 +28,7 @@ constexpr bool serves_some_m(const KernelRow& row) {
   return row.m_min >= 1 && (row.m_max == 0 || row.m_max >= row.m_min);
 }
 constexpr bool fills_row_unit(const KernelRow& row) {
-  return row.tile_rows > 0 && row.tile_rows % row.fit_to == 0 &&
+  return row.tile_rows > 0 && row.tile_rows <= kMostTileRows && row.tile_rows % row.fit_to == 0 &&
          (row.fit_tiles || row_unit(row) % row.tile_rows == 0);
 }
 constexpr bool decodes_superblocks(const KernelRow& row) {

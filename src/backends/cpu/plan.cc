@@ -164,10 +164,10 @@ std::string explain_row_invariant(const KernelRow& row, const Demands& demands, 
   return text;
 }
 
-const char* form_text(ActivationForm form) {
+const char* form_text(ActivationForm form, const GemmProblem& problem) {
   switch (form) {
     case ActivationForm::int8:
-      return "int8 in blocks of 32";
+      return activation_group_text(problem.activation_group);
     case ActivationForm::bf16:
       return "bf16 as given";
     case ActivationForm::bf16x3:
@@ -223,7 +223,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "k_chunk: %" PRId64 "\n",
          std::min<int64_t>(layout.chunk_blocks, layout.blocks) * kBlockSlots);
   if (plan.k_parts > 1) append(text, "k_parts: %" PRId64 "\n", plan.k_parts);
-  append(text, "activations: %s\n", form_text(row.form));
+  append(text, "activations: %s\n", form_text(row.form, problem));
   append(text, "weights: %s\n", weights.layout.sparse ? "2:4 sparse" : "dense");
   append(text, "weight_bytes: %" PRIu64 "\n", weights.bytes());
   append(text, "slot_group: %d\n", weights.layout.slot_group);

@@ -51,7 +51,8 @@ struct LaunchConfig {
   unsigned attribute_count;
 };
 // Of cuTensorMapEncodeTiled.
-inline constexpr int kElementsOf16Bits = 1, kSwizzle128 = 3, kPromoteTo256 = 3;
+inline constexpr int kElementsOf8Bits = 0, kElementsOf16Bits = 1;
+inline constexpr int kSwizzle128 = 3, kPromoteTo256 = 3;
 
 // X(member, name of the symbol, parameters)
 #define MARLIN_CUDA_FUNCTIONS(X)                                                       \

@@ -25,7 +25,7 @@ constexpr std::string_view kOfRounded = "w16_";
 std::string name_of_form(std::string_view name, std::string_view module,
                          std::span<const device::Constant> constants) {
   std::string text(name);
-  if (!module.ends_with("16")) return text;
+  if (!module.ends_with("16") && !name.starts_with("wgmma_")) return text;
   if (module.starts_with(kOfRounded)) module.remove_prefix(kOfRounded.size());
   const std::string_view codes = module.substr(0, module.rfind('_'));
   const auto kind = std::ranges::find(gpu::kKernelCodesNames, codes) - gpu::kKernelCodesNames;

@@ -41,6 +41,10 @@ constexpr bool tile_kernels(KernelCodes codes, ActivationKind activation) {
   return gpu::are_halves(activation) && (codes == KernelCodes::fp4 || codes == KernelCodes::u4 ||
                                          codes == KernelCodes::i8 || codes == KernelCodes::e4m3);
 }
+/// Integers by INT8 activations.
+constexpr bool byte_kernels(KernelCodes codes, ActivationKind activation) {
+  return activation == ActivationKind::i8 && (codes == KernelCodes::u4 || codes == KernelCodes::i8);
+}
 constexpr bool ring_kernels(KernelCodes codes, ActivationKind activation) {
   const bool sparse = codes == KernelCodes::fp4_sparse || codes == KernelCodes::u4_sparse;
   return tile_kernels(codes, activation) || (sparse && gpu::are_halves(activation));
@@ -65,6 +69,9 @@ uint32_t words_of(const RowBlockLayout& layout) {
   return static_cast<uint32_t>(layout.words(kLanes));
 }
 
+/// Slots whose products of signed bytes an int32 holds the sum of.
+constexpr int64_t kMostIntegerSlots = INT32_MAX / (128 * 127);
+
 // Whether kernels serve weights and activations (ProductKernel::serves).
 bool has_ring(const ProductKernel&, const RowBlockLayout& layout, ActivationKind) {
   return form_of(layout) != nullptr;
@@ -86,6 +93,12 @@ bool has_w16(const ProductKernel& kernel, const RowBlockLayout& layout, Activati
          has_rounding_tile_of(static_cast<uint32_t>(kernel.rows), words_of(layout),
                               has_float32_scales(layout), layout.zero_kind != ZeroKind::none,
                               layout.group_shift_constant());
+}
+bool has_bytes(const ProductKernel& kernel, const RowBlockLayout& layout, ActivationKind) {
+  const Form* const form = form_of(layout);
+  return form != nullptr && form->scale == kScaleF16 && form->shift == kLongGroupShift &&
+         has_byte_tile_of(static_cast<uint32_t>(kernel.rows), words_of(layout)) &&
+         layout.quads == 1 && layout.slots <= kMostIntegerSlots;
 }
 
 // The routed rows that the blocks of a kernel sort (ProductKernel::sorts). Tiles of wgmma get A

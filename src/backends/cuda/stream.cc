@@ -169,21 +169,23 @@ class CudaStream final : public device::Stream {
  private:
   const Driver& driver() const { return shared_->context->driver(); }
 
-  /// The boxes of A that the copy engine brings: 64 columns, in rows of 128 bytes whose pieces of
-  /// 16 are swizzled. What lies outside of A becomes 0.
+  /// The boxes of A that the copy engine brings: 64 columns, or 128 of INT8, in rows of 128 bytes
+  /// whose pieces of 16 are swizzled. What lies outside of A becomes 0.
   Status map_activations(const CudaKernel& kernel, CudaParameters& parameters) const {
     if (kernel.rules().box_rows == 0 || parameters.constants[MARLIN_CONSTANT_ALIGNED] == 0)
       return {};
     ProductArgs args;
     std::memcpy(&args, parameters.arguments, sizeof args);
     const uint64_t size[] = {static_cast<uint64_t>(args.k), static_cast<uint64_t>(args.m)};
-    const uint64_t row_bytes = static_cast<uint64_t>(args.lda) * 2;
-    const uint32_t box[] = {kMmaSlots, kernel.rules().box_rows}, step[] = {1, 1};
+    const bool bytes = parameters.constants[MARLIN_CONSTANT_QUANTIZED] != 0;
+    const uint64_t row_bytes = static_cast<uint64_t>(args.lda) * (bytes ? 1 : 2);
+    const uint32_t box[] = {uint32_t{kMmaSlots} * (bytes ? 2 : 1), kernel.rules().box_rows};
+    const uint32_t step[] = {1, 1};
     void* const a = reinterpret_cast<void*>(parameters.buffers[MARLIN_BUFFER_A]);
-    return driver().check(
-        driver().encode_tensor_map(parameters.tensor_map, kElementsOf16Bits, 2, a, size, &row_bytes,
-                                   box, step, 0, kSwizzle128, kPromoteTo256, 0),
-        "cuTensorMapEncodeTiled");
+    return driver().check(driver().encode_tensor_map(
+                              parameters.tensor_map, bytes ? kElementsOf8Bits : kElementsOf16Bits,
+                              2, a, size, &row_bytes, box, step, 0, kSwizzle128, kPromoteTo256, 0),
+                          "cuTensorMapEncodeTiled");
   }
 
   /// Queries and synchronization would end the capture of a graph.

@@ -102,6 +102,13 @@ bool serves_rounded(const ProductKernel& kernel, const GemmProblem& problem) {
   return kernel.finds_rows(layout) && !(kernel.shares_tiles() && layout.permuted);
 }
 
+/// Whether a kernel serves activations that share a scale as a product's do: tiles of INT8 add up
+/// whole rows before they scale. (Those of experts are scaled in shorter groups.)
+bool serves_groups(const ProductKernel& kernel, const GemmProblem& problem) {
+  if (activation_of(problem) != ActivationKind::i8 || !kernel.shares_tiles()) return true;
+  return problem.activation_group == kWholeRow && !problem.routing.present();
+}
+
 /// The features that a kernel needs of a device with activations of this kind.
 uint32_t features_of(const ProductKernel& kernel, ActivationKind activation) {
   return kernel.features | (activation == ActivationKind::bf16 ? kBfloat : 0u);
@@ -110,7 +117,8 @@ uint32_t features_of(const ProductKernel& kernel, ActivationKind activation) {
 /// Whether a kernel serves a problem, but for its order of additions.
 bool serves(const ProductKernel& kernel, const GemmProblem& problem) {
   return kernel.takes(activation_of(problem), weights_of(problem).layout) &&
-         serves_rounded(kernel, problem) && serves_weights(kernel, problem);
+         serves_rounded(kernel, problem) && serves_weights(kernel, problem) &&
+         serves_groups(kernel, problem);
 }
 
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.
@@ -252,7 +260,9 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   const bool few = best->has_ring() || (routed && size < kLeastTiledTokens);
   if (distance_of(best) != 0 || (few && !best->shares_tiles())) return best;
   const auto ns = [&](const ProductKernel* kernel) {
-    const bool pays = kernel->shares_tiles() && (!kernel->expands() || m >= kernel->m_min);
+    // Few rows do not pay for weights in a step of their own, nor INT8 for tiles.
+    const bool for_many = kernel->expands() || activation == ActivationKind::i8;
+    const bool pays = kernel->shares_tiles() && (!for_many || m >= kernel->m_min);
     return pays ? estimated_ns(*kernel, problem, size, rules.device) : INT64_MAX;
   };
   const auto fastest = std::ranges::min_element(usable, {}, ns);

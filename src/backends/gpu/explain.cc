@@ -62,8 +62,9 @@ void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& p
 }
 
 /// In which form A is multiplied.
-const char* activations_text(const GemmPlan& plan, const GemmProblem& problem) {
-  if (plan.activation == ActivationKind::i8) return "int8 in blocks of 32, quantized first";
+std::string activations_text(const GemmPlan& plan, const GemmProblem& problem) {
+  if (plan.activation == ActivationKind::i8)
+    return std::string(activation_group_text(problem.activation_group)) + ", quantized first";
   if (problem.compute == MARLIN_COMPUTE_FP8) return "e4m3, rounded first and kept as bf16";
   return plan.prepared ? "as given, gathered first" : "as given";
 }
@@ -114,7 +115,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
            problem.routing.stack->size(), problem.routing.ids.cols, sorter_of(plan.routes),
            plan.items);
   append(text, "launches: %" PRId64 "\n", launches(plan, problem));
-  append(text, "activations: %s\n", activations_text(plan, problem));
+  append(text, "activations: %s\n", activations_text(plan, problem).c_str());
   if (plan.sums_groups)
     text += "additive_zeros: a product of their own, by sums of A over groups, which come first\n";
   const char* rounding = "";

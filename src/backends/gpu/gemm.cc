@@ -120,6 +120,8 @@ bool GemmCall::share_activations(const Product& one, const Product& other) {
   const GpuWeights &v = weights_of(*one.problem), &w = weights_of(*other.problem);
   return !one.plan.gathers && !other.plan.gathers && one.plan.activation == other.plan.activation &&
          one.problem->compute == other.problem->compute &&
+         one.problem->activation_group == other.problem->activation_group &&
+         one.plan.quantizes_for_tiles() == other.plan.quantizes_for_tiles() &&
          one.operands.a.place.address() == other.operands.a.place.address() &&
          one.operands.a.stride == other.operands.a.stride && a.dtype == b.dtype &&
          a.rows == b.rows && a.cols == b.cols && v.layout.slots == w.layout.slots &&
@@ -198,7 +200,8 @@ Matrix GemmCall::prepared(const Target& to, const Product& product) {
 /// The scales of a row of INT8 activations.
 DevicePointer GemmCall::scales_of(const Target& to, const Product& product, int64_t row) {
   const int64_t slots = weights_of(*product.problem).layout.slots;
-  return Matrix{to.scratch.at(product.scales_at), slots / kActivationBlock}.row(row, sizeof(float));
+  const int64_t of_row = product.plan.quantizes_for_tiles() ? 1 : slots / kActivationBlock;
+  return Matrix{to.scratch.at(product.scales_at), of_row}.row(row, sizeof(float));
 }
 
 /// The rows of A, of 16 or 32 bits, that a product of these rows reads.
@@ -226,6 +229,9 @@ Status GemmCall::record_prepare(const Target& to, const Product& product, Rows r
   args.k = static_cast<marlin_int>(weights.layout.k);
   args.slots = static_cast<marlin_int>(slots);
   args.lda = product.operands.a.stride;
+  if (problem.activation_group != kWholeRow)
+    args.group = static_cast<marlin_int>(problem.activation_group);
+  args.for_tiles = product.plan.quantizes_for_tiles() ? 1 : 0;
   int64_t row = rows.first;  // of what is prepared
   Bindings bindings;
   if (product.plan.gathers) {
@@ -318,7 +324,7 @@ Status GemmCall::record_expand(const Target& to, const Product& product, Rows ro
   const device::Size3 grid{
       static_cast<uint32_t>(ceil_div(chunks, int64_t{kExpandWarps} * kExpandChunks)),
       static_cast<uint32_t>(weights.layout.row_blocks()), 1};
-  return to.stream.dispatch(product.expand, bindings, grid, kExpandWarps * kLanes,
+  return to.stream.dispatch(product.expand, bindings, grid, uint32_t{kExpandWarps} * kLanes,
                             "metal-marlin: expand weights");
 }
 

@@ -60,15 +60,18 @@ HelperKernel unpack_kernel(KernelCodes codes) {
   return {kNames[static_cast<int>(codes)], 8};
 }
 
-HelperKernel quantize_kernel(marlin_dtype from) {
-  if (from == MARLIN_F32) return {"quantize_f32", 32};
-  return {from == MARLIN_F16 ? "quantize_f16" : "quantize_bf16", 32};
+/// Columns of a threadgroup that has a whole row.
+constexpr int64_t kAllColumns = INT32_MAX;
+
+HelperKernel quantize_kernel(marlin_dtype from, SlotOrder order) {
+  const int64_t columns = order == SlotOrder::mma ? kAllColumns : int64_t{kActivationBlock};
+  if (from == MARLIN_F32) return {"quantize_f32", columns};
+  return {from == MARLIN_F16 ? "quantize_f16" : "quantize_bf16", columns};
 }
 
 HelperKernel round_kernel(marlin_dtype from) {
-  constexpr int64_t kWholeRow = INT32_MAX;  // of a threadgroup
-  if (from == MARLIN_F32) return {"e4m3_f32", kWholeRow};
-  return {from == MARLIN_F16 ? "e4m3_f16" : "e4m3_bf16", kWholeRow};
+  if (from == MARLIN_F32) return {"e4m3_f32", kAllColumns};
+  return {from == MARLIN_F16 ? "e4m3_f16" : "e4m3_bf16", kAllColumns};
 }
 
 HelperKernel gather_kernel(marlin_dtype dtype) {

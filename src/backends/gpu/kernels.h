@@ -216,7 +216,7 @@ struct HelperKernel {
 };
 HelperKernel unpack_kernel(KernelCodes codes);
 /// The kernel that quantizes F32, F16 or BF16 to INT8.
-HelperKernel quantize_kernel(marlin_dtype from);
+HelperKernel quantize_kernel(marlin_dtype from, SlotOrder order);
 /// The kernel that rounds rows of F32, F16 or BF16 to E4M3 times a scale, as bfloat16.
 HelperKernel round_kernel(marlin_dtype from);
 HelperKernel gather_kernel(marlin_dtype dtype);

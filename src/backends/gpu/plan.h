@@ -111,6 +111,10 @@ struct GemmPlan {
   }
   /// Whether a step that comes before the product has dispatches of its own.
   bool dispatches(bool step) const { return step && routes != Routes::in_launch; }
+  /// Whether A is quantized for tiles (PrepareArgs::for_tiles).
+  bool quantizes_for_tiles() const {
+    return kernel->shares_tiles() && activation == ActivationKind::i8;
+  }
   /// The grid of `rows` rows of A and n rows of W.
   device::Size3 grid(int64_t rows, int64_t n) const;
 };

@@ -68,17 +68,19 @@ Variant route_variant(const GemmProblem& problem) {
 
 HelperKernel prepare_kernel(const GemmProblem& problem, const GemmPlan& plan) {
   if (problem.compute == MARLIN_COMPUTE_FP8) return round_kernel(problem.a.dtype);
-  return plan.activation == ActivationKind::i8 ? quantize_kernel(problem.a.dtype)
-                                               : gather_kernel(problem.a.dtype);
+  if (plan.activation != ActivationKind::i8) return gather_kernel(problem.a.dtype);
+  return quantize_kernel(problem.a.dtype, weights_of(problem).layout.order);
 }
 
 Variant prepare_variant(const GemmProblem& problem, const GemmPlan& plan, bool aligned) {
   Variant v(prepare_kernel(problem, plan).name);
-  const bool permuted = weights_of(problem).layout.permuted;
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  const bool permuted = layout.permuted;
   v.set(MARLIN_CONSTANT_SLOT_TO_K, permuted);
   if (plan.gathers) v.set(MARLIN_CONSTANT_ROUTING, kRoutingRows);
   // Rows in the order of A are read in long pieces.
-  const bool in_pieces = plan.gathers || problem.compute == MARLIN_COMPUTE_FP8;
+  const bool in_pieces =
+      plan.gathers || problem.compute == MARLIN_COMPUTE_FP8 || layout.order == SlotOrder::mma;
   if (in_pieces && !permuted) v.set(MARLIN_CONSTANT_ALIGNED, aligned);
   return v;
 }

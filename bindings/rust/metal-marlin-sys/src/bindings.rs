@@ -187,7 +187,7 @@ macro_rules! marlin_constants {
             Compute: marlin_compute {
                 /// activations as given, sums in FP32
                 DEFAULT = MARLIN_COMPUTE_DEFAULT = 0,
-                /// activations rounded to INT8, one scale for each block of 32
+                /// activations rounded to INT8: see marlin_gemm_desc::activation_group
                 INT8 = MARLIN_COMPUTE_INT8 = 1,
                 /// activations rounded to E4M3; CUDA only
                 FP8 = MARLIN_COMPUTE_FP8 = 2,
@@ -407,6 +407,8 @@ structs! {
         expert_ids: marlin_matrix,
         /// \[T, top_k\] F32, F16 or BF16, or absent: no sum
         expert_scales: marlin_matrix,
+        /// INT8: activations along K that share a scale: 32, 64, 128, or K and more (the row); 0: 32
+        activation_group: i64,
     }
     /// frozen; in elements of N, K and experts; count 0: everything from first on
     marlin_shard {
@@ -675,7 +677,7 @@ layouts! {
     marlin_context_desc 64 8: struct_size 0, backend 4, device_index 8, threads 12, native_device 16, alloc 24, release 32, log 40, parallel_for 48, user 56;
     marlin_stream_desc 64 8: struct_size 0, kind 4, native 8, scratch 16;
     marlin_pack_desc 424 8: struct_size 0, format 4, group_size 8, layout 12, n 16, k 24, values 32, scales 80, zeros 128, sparse_meta 176, group_index 224, tensor_scale 272, flags 320, gptq_zero_f 324, column_norms 328, codebook 376;
-    marlin_gemm_desc 264 8: struct_size 0, compute 4, epilogue 8, flags 12, weights 16, a 24, c 72, bias 120, expert_ids 168, expert_scales 216;
+    marlin_gemm_desc 272 8: struct_size 0, compute 4, epilogue 8, flags 12, weights 16, a 24, c 72, bias 120, expert_ids 168, expert_scales 216, activation_group 264;
     marlin_shard 48 8: first 0, count 24;
     marlin_load_desc 64 8: struct_size 0, flags 4, layers 8, shards 16, layer_count 24, expert_count 28, format 32, group_size 36, column_norms 40, progress 48, user 56;
     marlin_open_desc 16 4: struct_size 0, flags 4, layout 8, gptq_zero_f 12;

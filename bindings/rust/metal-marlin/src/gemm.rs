@@ -121,6 +121,8 @@ impl<'a> Gemm<'a> {
     setters! {
         /// What becomes of the activations.
         compute: Compute => desc.compute, 0;
+        /// Of [`Compute::INT8`]: activations of a row that share a scale, 32, 64, 128, or K and more for one scale per row; 0: 32.
+        activation_group: i64 => desc.activation_group;
     }
 
     /// Computes it on the weights' context; it is done on return. A product may run again.

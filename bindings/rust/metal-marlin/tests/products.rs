@@ -141,6 +141,8 @@ fn what_a_product_is_told() {
     }
     let mut view = MatrixMut::new(&mut c, m, n).unwrap();
     Gemm::new(&weights, a, view.reborrow()).compute(Compute::INT8).run().unwrap();
+    let of_rows = Gemm::new(&weights, a, view.reborrow()).compute(Compute::INT8).activation_group(k as i64).explain().unwrap();
+    assert!(of_rows.contains("int8 with one scale per row"), "{of_rows}");
     let text = Gemm::new(&weights, a, view).row_invariant(true).explain().unwrap();
     assert!(text.contains("row_invariant: the same bits for any M"));
     assert!(text.starts_with("kernel: ") && text.ends_with('\n') && !text.contains('\0'), "{text:?}");

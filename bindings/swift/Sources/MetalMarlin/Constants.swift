@@ -171,7 +171,7 @@ public struct Compute: RawRepresentable, Hashable, Sendable, CustomStringConvert
 
   /// Activations as given, sums in FP32
   public static let `default` = Compute(rawValue: MARLIN_COMPUTE_DEFAULT)
-  /// Activations rounded to INT8, one scale for each block of 32
+  /// Activations rounded to INT8: see marlin_gemm_desc::activation_group
   public static let int8 = Compute(rawValue: MARLIN_COMPUTE_INT8)
   /// Activations rounded to E4M3; CUDA only
   public static let fp8 = Compute(rawValue: MARLIN_COMPUTE_FP8)

@@ -16,6 +16,8 @@ public struct Product {
   public var epilogue: Epilogue
   /// What becomes of the activations.
   public var compute: Compute
+  /// Of ``Compute/int8``: activations of a row that share a scale, 32, 64, 128, or K and more for one scale per row; 0: 32.
+  public var activationGroup: Int
   /// Whether the result is added to what C holds.
   public var accumulate: Bool
   /// Whether a row of C has the same bits whatever M is, and whatever the other rows hold: those that it has alone.
@@ -29,11 +31,12 @@ public struct Product {
   public init(
     _ a: MatrixView, by weights: Weights, into c: MutableMatrixView, bias: MatrixView? = nil, epilogue: Epilogue = .none,
     compute: Compute = .default, accumulate: Bool = false, expertIDs: MatrixView? = nil, expertScales: MatrixView? = nil,
-    rowInvariant: Bool = false
+    rowInvariant: Bool = false, activationGroup: Int = 0
   ) {
     (self.weights, self.a, self.c, self.bias) = (weights, a, c, bias)
     (self.epilogue, self.compute, self.accumulate) = (epilogue, compute, accumulate)
     (self.expertIDs, self.expertScales, self.rowInvariant) = (expertIDs, expertScales, rowInvariant)
+    self.activationGroup = activationGroup
   }
 
   /// Computes it; it is done on return.
@@ -67,6 +70,7 @@ public struct Product {
     desc.bias = bias?.raw ?? marlin_matrix()
     desc.epilogue = epilogue.rawValue
     desc.compute = compute.rawValue
+    desc.activation_group = Int64(activationGroup)
     desc.flags = (accumulate ? MARLIN_GEMM_ACCUMULATE : 0) | (rowInvariant ? MARLIN_GEMM_ROW_INVARIANT : 0)
     desc.expert_ids = expertIDs?.raw ?? marlin_matrix()
     desc.expert_scales = expertScales?.raw ?? marlin_matrix()

@@ -47,6 +47,8 @@ import Testing
       try c.mutableView(1, 32) { (c) throws(MarlinError) in
         let text = try Product(a, by: weights, into: c, rowInvariant: true).explanation()
         #expect(text.contains("row_invariant: the same bits for any M"))
+        let ofRows = try Product(a, by: weights, into: c, compute: .int8, activationGroup: 64).explanation()
+        #expect(ofRows.contains("int8 with one scale per row"))
       }
     }
   }

@@ -360,6 +360,7 @@ MARLIN_AVX512 MARLIN_INLINE void write_row(Block32 x, const ActivationLayout& la
 
 MARLIN_AVX512 void prepare_activations_avx512(const PrepareArgs& args, int64_t tile_begin,
                                               int64_t tile_end) {
+  if (args.group_blocks != 1) return prepare_activations(args, tile_begin, tile_end);
   const ActivationLayout& layout = args.layout;
   const bool int8 = layout.form == ActivationForm::int8, seeds_nan = layout.gathered && !int8;
   const bool together = (layout.run == 1 || layout.has_whole_rows()) && !layout.gathered;

@@ -1,0 +1,108 @@
+// The sums of a tile for Hopper with INT8 activations (hopper_gemm.cuh), if rows of A and of W have
+// one scale each: codes become bytes, wgmma multiplies them by those of A and adds up integers, and
+// these are scaled at the end.
+//
+//   stage    a box of 128 slots of A, a byte each, and two chunks of weights; no scales
+//   W        from shared memory to registers, a chunk ahead; decoded there
+#pragma once
+#include "activations.cuh"
+#include "tile_sums.cuh"
+
+/// Operands A of 16 rows of W and 32 slots as bytes. A lane of wgmma.m64nNk32 has the bytes
+/// 4 j ... 4 j + 3 and those 16 further, and its codes are in the order of byte_slot().
+template <class Codes>
+struct BytesOf;
+template <>
+struct BytesOf<U4> {
+  /// Of codes less their middle, 16 times the numbers: the high half of a byte has the sign.
+  static constexpr float kFactor = 1.0f / 16;
+  static constexpr u32 kHigh = 0xF0F0F0F0u, kLow = 0x0F0F0F0Fu, kSigns = 0x80808080u;
+  __device__ static void decode(u32 word, u32& low, u32& high) {
+    low = ((word << 4) & kHigh) ^ kSigns;
+    high = (word & kHigh) ^ kSigns;
+  }
+  /// Less a zero point, four times the same byte. No byte borrows from the next.
+  __device__ static void decode(u32 word, u32 zeros, u32& low, u32& high) {
+    low = (((word & kLow) | kSigns) - zeros) ^ kSigns;
+    high = (((word >> 4 & kLow) | kSigns) - zeros) ^ kSigns;
+  }
+};
+template <>
+struct BytesOf<I8> {
+  static constexpr float kFactor = 1.0f;
+  __device__ static void decode_words(u32 first, u32 second, u32& low, u32& high) {
+    low = __byte_perm(first, second, 0x6240) ^ 0x80808080u;
+    high = __byte_perm(first, second, 0x7351) ^ 0x80808080u;
+  }
+};
+
+/// Weights of a form whose codes become bytes. Tiles bring the codes alone.
+template <class Codes, class Form>
+struct ByteOperand : Operand<Codes, F16, Form> {
+  typedef BytesOf<Codes> Bytes;
+  static constexpr bool kHasZeros = Form::kZero == kZeroInteger;
+  static constexpr float kFactor = kHasZeros ? 1.0f : Bytes::kFactor;
+  static constexpr int kScaleElement = 0, kScaleBytes = 0;
+  static constexpr int kZeroElement = 0, kZeroBytes = 0, kStagedZeroBytes = 0;
+  static_assert(Form::kScale == kScaleF16 && Form::kShift == kLongGroupShift);
+
+  /// The operands of the two units of 32 slots of a chunk. `zeros`: of the rows g and g + 8.
+  __device__ static void decode(const uint4 (&q)[Codes::kWords], const u32 (&zeros)[2],
+                                u32 (&a)[2][4]) {
+    UNROLL for (int unit = 0; unit < 2; unit++) UNROLL for (int row = 0; row < 2; row++) {
+      u32 &low = a[unit][row], &high = a[unit][2 + row];
+      const uint4 piece = q[unit % Codes::kWords];
+      const u32 four[4] = {piece.x, piece.y, piece.z, piece.w};
+      if constexpr (Codes::kWords == 2)
+        Bytes::decode_words(four[2 * row], four[2 * row + 1], low, high);
+      else if constexpr (kHasZeros)
+        Bytes::decode(four[2 * unit + row], zeros[row], low, high);
+      else
+        Bytes::decode(four[2 * unit + row], low, high);
+    }
+  }
+};
+
+/// The sums, in the lanes that TileSums has them in.
+template <class Memory>
+struct ByteSums {
+  typedef typename Memory::Tile Tile;
+  typedef typename Memory::Op Op;
+  static constexpr bool kInUnits = false, kApart = false, kFetchesEarly = Tile::kRows < 256;
+
+  int integers[Tile::kSums];
+  float total[Tile::kSums];
+  u32 a[2][2][4], zeros[2];
+  u32 weights_at;
+  StageWeights<Memory> weights;
+
+  __device__ void clear() { UNROLL for (int i = 0; i < Tile::kSums; i++) integers[i] = 0; }
+  /// Reads the zero points of the warp's row block, which these are.
+  __device__ void read_zeros(const u32* row_block) {
+    const u32 quad = row_block[weights.lane / 4] >> (16 * weights.half);
+    UNROLL for (int row = 0; row < 2; row++) zeros[row] = __byte_perm(quad, 0, row * 0x1111);
+  }
+  /// Starts to multiply chunk `kb` of the stage that begins with `boxes` by its half of a box.
+  __device__ void multiply_by_wgmma(u32 boxes, int kb, bool) {
+    u32(&operand)[2][4] = a[kb % 2];
+    Op::decode(weights.q[kb], zeros, operand);
+    const u64 rows = wgmma_operand(boxes + kb / 2 * Tile::kBox) + 4 * (kb % 2);
+    wgmma_fence();
+    UNROLL for (int step = 0; step < 2; step++)
+        Wgmma<Tile::kRows>::add(Int8(), integers, operand[step], rows + 2 * step, true);
+    wgmma_commit();
+  }
+  /// Makes float32 numbers of the sums: by the scales of the warp's row block, and of the tile's
+  /// rows of A, of which `rows` exist.
+  __device__ void scale(const uint2* row_block, const float* row_scales, int rows) {
+    const uint2 quad = row_block[weights.lane / 4];
+    const u32 both = weights.half == 0 ? quad.x : quad.y;
+    const float low = f16_to_float(u16(both)), high = f16_to_float(u16(both >> 16));
+    UNROLL for (int i = 0; i < Tile::kSums / 2; i++) {
+      const int row = i / 2 * 8 + 2 * (weights.lane % 4) + i % 2, at = i / 2 * 4 + i % 2;
+      const float scale = row < rows ? row_scales[row] : 0.0f;
+      total[at] = float(integers[at]) * low * scale;
+      total[at + 2] = float(integers[at + 2]) * high * scale;
+    }
+  }
+};
