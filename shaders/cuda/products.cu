@@ -206,12 +206,12 @@ MARLIN_FORMS(MARLIN_HOPPER_FORM)
 #endif
 
 #if defined(MARLIN_HAS_BYTE_TILES) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
-#define MARLIN_BYTE_TILE(rows, scale, zero, shift)                                                \
-  extern "C" __global__ void __cluster_dims__(tile_cluster_of(rows), 1, 1) __launch_bounds__(     \
-      tile_threads_of(rows), 1) MARLIN_NAME(wgmma, MARLIN_CODES, MARLIN_ACTIVATION,               \
-                                            m##rows##_n256_s##scale##z##zero##g##shift)(          \
-      const __grid_constant__ CudaParameters parameters) {                                        \
-    hopper_bytes<Codes, Form<scale, zero, shift>, rows>(parameters);                              \
+#define MARLIN_BYTE_TILE(rows, scale, zero, shift)                                             \
+  extern "C" __global__ void __cluster_dims__(tile_cluster_of(rows), 1, 1)                     \
+      __launch_bounds__(tile_threads_of(rows), 1) MARLIN_NAME(                                 \
+          wgmma, MARLIN_CODES, MARLIN_ACTIVATION, m##rows##_n256_s##scale##z##zero##g##shift)( \
+          const __grid_constant__ CudaParameters parameters) {                                 \
+    hopper_bytes<Codes, Form<scale, zero, shift>, rows>(parameters);                           \
   }
 #define MARLIN_BYTE_TILES(scale, zero, shift, tiles) \
   MARLIN_BYTE_TILE(64, scale, zero, shift)           \
