@@ -318,7 +318,7 @@ Status GemmCall::record_expand(const Target& to, const Product& product, Rows ro
   const device::Size3 grid{
       static_cast<uint32_t>(ceil_div(chunks, int64_t{kExpandWarps} * kExpandChunks)),
       static_cast<uint32_t>(weights.layout.row_blocks()), 1};
-  return to.stream.dispatch(product.expand, bindings, grid, kExpandWarps * kLanes,
+  return to.stream.dispatch(product.expand, bindings, grid, uint32_t{kExpandWarps} * kLanes,
                             "metal-marlin: expand weights");
 }
 
