@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws docs/metal/*.svg and writes the table of predicted times of docs/metal.md.
+"""Draws docs/metal/*.svg and writes the table of predicted times of decision 0004.
 
     docs/metal.py                       writes both
     docs/metal.py --check               exits with 1 and names each file that differs from what it would write
@@ -16,7 +16,7 @@ from card import Card
 from diagrams import MSB, write_or_check
 
 DOCS = pathlib.Path(__file__).resolve().parent
-PAGE = DOCS / "metal.md"
+PAGE = DOCS / "decisions" / "0004-metal-kernels.md"
 
 # --- the packed layout of shaders/common/layout.h, a block of 128 slots -----------------------------------------------------
 
@@ -134,7 +134,7 @@ def words():
 
 # --- times on paper ----------------------------------------------------------------------------------------------------------
 
-# GPU cores, memory GB/s, GHz: the largest GPU of each chip. Sources: docs/metal.md.
+# GPU cores, memory GB/s, GHz: the largest GPU of each chip. Sources: PAGE.
 CHIPS = {
     "M1": (8, 68, 1.278), "M1 Pro": (16, 200, 1.296), "M1 Max": (32, 400, 1.296), "M1 Ultra": (64, 800, 1.296),
     "M2": (10, 100, 1.398), "M2 Pro": (19, 200, 1.398), "M2 Max": (38, 400, 1.398), "M2 Ultra": (76, 800, 1.398),
@@ -200,7 +200,7 @@ def main(arguments):
         PAGE.write_text(written, "utf-8")
     elif written != page:
         wrong = 1
-        print("docs/metal.md: the predicted times differ from those that docs/metal.py writes")
+        print(f"{PAGE.name}: the predicted times differ from those that docs/metal.py writes")
     return wrong
 
 

@@ -11,13 +11,12 @@ class MetalMarlin < Formula
   desc "Multiply by 4-bit weights at the speed of memory"
   homepage "https://metal-marlin.invalid/"
   license "Apache-2.0"
-  head ENV.fetch("HOMEBREW_METAL_MARLIN_GIT", "https://metal-marlin.invalid/metal-marlin.git"), using: :git, branch: "main"
+  head ENV.fetch("HOMEBREW_METAL_MARLIN_GIT", "file:///HOMEBREW_METAL_MARLIN_GIT-names-a-clone"), using: :git, branch: "main"
 
   depends_on "cli11" => :build
   depends_on "cmake" => :build
   depends_on "ninja" => :build
   depends_on "nlohmann-json" => :build
-  depends_on "xxhash" => :build
   depends_on "pkgconf" => :test
   depends_on "fmt"
   depends_on macos: :sonoma

@@ -1,13 +1,12 @@
 #!/bin/sh
 # xcframework.sh [FOLDER]: builds the library for macOS and iOS, and FOLDER/MetalMarlin.xcframework of it (default: build/xcframework).
-# It needs a Mac with Xcode, CMake, Ninja, pkg-config and the headers of nlohmann-json and xxHash. Every slice is a static library with the C
+# It needs a Mac with Xcode, CMake, Ninja, pkg-config and the header of nlohmann-json. Every slice is a static library with the C
 # header and a module map, so that Swift, too, imports it as CMetalMarlin. A program links Metal and Foundation by itself.
 set -eu
 cd "$(dirname "$0")/.."
 out=${1:-build/xcframework}
 [ "$(uname -s)" = Darwin ] || { echo "xcframework.sh: expected macOS, found $(uname -s)" >&2; exit 1; }
 json=$(pkg-config --variable=includedir nlohmann_json) || { echo "xcframework.sh: nlohmann-json is not installed" >&2; exit 1; }
-xxhash=$(pkg-config --variable=includedir libxxhash) || { echo "xcframework.sh: xxhash is not installed" >&2; exit 1; }
 mkdir -p "$out"
 
 # slice NAME [CMAKE OPTION...]: a static library for one system.
@@ -15,8 +14,7 @@ slice() {
   name=$1
   shift
   cmake -G Ninja -S . -B "$out/$name" -DCMAKE_BUILD_TYPE=Release -DCMAKE_OSX_ARCHITECTURES=arm64 -DMETAL_MARLIN_TOOLS=OFF \
-    -DMETAL_MARLIN_INSTALL=OFF -DCMAKE_PROJECT_INCLUDE="$PWD/packaging/json.cmake" -DMARLIN_JSON_INCLUDE="$json" \
-    -DMETAL_MARLIN_XXHASH_INCLUDE="$xxhash" "$@"
+    -DMETAL_MARLIN_INSTALL=OFF -DCMAKE_PROJECT_INCLUDE="$PWD/packaging/json.cmake" -DMARLIN_JSON_INCLUDE="$json" "$@"
   cmake --build "$out/$name" --target metal_marlin_static
 }
 slice macos

@@ -324,6 +324,10 @@ typedef struct marlin_stream_desc {
   marlin_matrix scratch; /* the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with
                             operands. marlin_prepare says how much; a call that needs more is
                             MARLIN_E_NOT_PREPARED. Absent: the stream owns memory of its own */
+  void* wait_fence;      /* id<MTLFence> that the host has updated, for memory that Metal does not track: our encoders on a
+                            METAL_QUEUE or METAL_COMMAND_BUFFER wait for it; needs update_fence, which may be the same one */
+  void* update_fence;    /* id<MTLFence>: our encoders update it, and so wait for each other. Hosts order their encoders and
+                            CUDA streams themselves: MARLIN_E_ARGUMENT there */
 } marlin_stream_desc;
 
 /* One matrix W[n, k] to pack. Quantized values need scales. Float values (F32, F16 or BF16, [n, k]) are quantized here. */

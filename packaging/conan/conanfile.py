@@ -41,7 +41,6 @@ class MetalMarlin(ConanFile):
     def requirements(self):
         # Only sources of the library and the command include these: nothing of them is in the package's interface.
         self.requires("nlohmann_json/[>=3.10 <4]", visible=False)
-        self.requires("xxhash/[>=0.8 <1]", visible=False)
         if self.options.tools:
             self.requires("cli11/[>=2.1 <3]", visible=False)
             self.requires("fmt/[>=9]", visible=False)

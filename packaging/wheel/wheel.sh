@@ -21,7 +21,6 @@ zig_compilers() {
   local bin=build/wheel/$1/bin zig=$2 name mode
   mkdir -p "$bin" build/wheel/include
   ln -sfn /usr/include/nlohmann build/wheel/include/nlohmann
-  ln -sfn /usr/include/xxhash.h build/wheel/include/xxhash.h
   for name in cc c++ ar ranlib; do
     mode=$name
     case $name in cc | c++) mode="$name -target $1-linux-gnu.$wheel_glibc -g0" ;; esac
@@ -41,7 +40,7 @@ wheel_library() {
   cmake --preset release -B "build/wheel-$processor" -DCMAKE_SYSTEM_NAME=Linux -DCMAKE_SYSTEM_PROCESSOR="$processor" -DMETAL_MARLIN_TOOLS=OFF \
     -DCMAKE_C_COMPILER="$bin/cc" -DCMAKE_CXX_COMPILER="$bin/c++" -DCMAKE_AR="$bin/ar" -DCMAKE_RANLIB="$bin/ranlib" \
     -DCMAKE_SHARED_LINKER_FLAGS=-s -DCMAKE_PROJECT_INCLUDE="$PWD/packaging/json.cmake" \
-    -DMARLIN_JSON_INCLUDE="$PWD/build/wheel/include" -DMETAL_MARLIN_XXHASH_INCLUDE="$PWD/build/wheel/include" "$@" >/dev/null &&
+    -DMARLIN_JSON_INCLUDE="$PWD/build/wheel/include" "$@" >/dev/null &&
     cmake --build "build/wheel-$processor" -j "$jobs" --target metal_marlin || return 1
   rm -rf "$ZIG_LOCAL_CACHE_DIR"  # which keeps each object that it ever made
 }

@@ -50,6 +50,17 @@ Status check_native(const marlin_stream_desc& desc, marlin_backend backend) {
                        backend);
 }
 
+Status check_fences(const marlin_stream_desc& desc) {
+  if (desc.wait_fence == nullptr && desc.update_fence == nullptr) return {};
+  if (desc.kind != MARLIN_NATIVE_METAL_QUEUE && desc.kind != MARLIN_NATIVE_METAL_COMMAND_BUFFER)
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "desc->update_fence is given, but desc->kind is %d, expected 2 or 3: a "
+                         "queue or a command buffer of Metal",
+                         desc.kind);
+  if (desc.update_fence != nullptr) return {};
+  return Status::error(MARLIN_E_ARGUMENT, "desc->wait_fence is given without desc->update_fence");
+}
+
 /// The host's scratch, which may be absent.
 Result<Operand> check_scratch(const marlin_matrix& m, const marlin_context& context) {
   if (m.data == nullptr) return Operand();
@@ -78,9 +89,11 @@ marlin_status marlin_stream_create(marlin_context* context, const marlin_stream_
     MARLIN_RETURN_IF_ERROR(api::check_handle(context, "context"));
     MARLIN_ASSIGN(const marlin_stream_desc d, api::read_optional_descriptor(desc, "desc"));
     MARLIN_RETURN_IF_ERROR(api::check_native(d, context->backend_kind));
+    MARLIN_RETURN_IF_ERROR(api::check_fences(d));
     MARLIN_ASSIGN(const auto scratch, api::check_scratch(d.scratch, *context));
-    MARLIN_ASSIGN(auto backend_stream,
-                  context->backend->create_stream({d.kind, d.native, scratch}));
+    MARLIN_ASSIGN(
+        auto backend_stream,
+        context->backend->create_stream({d.kind, d.native, scratch, d.wait_fence, d.update_fence}));
     auto stream = context->stream_shells.take();
     stream->backend = std::move(backend_stream);
     stream->scratch = scratch;

@@ -149,6 +149,8 @@ struct StreamOptions {
   void* native = nullptr;
   MatrixView scratch{};  ///< the host's: U8 without gaps, of any alignment; absent: the stream
                          ///< allocates, growing as needed
+  void* wait_fence = nullptr;  ///< of Metal, as marlin_stream_desc has them
+  void* update_fence = nullptr;
 };
 
 /// Which rows of W to decode: those that `ids` lists ([T, 1] I32), or, where it is absent, the T

@@ -140,6 +140,8 @@ struct StreamSource {
   marlin_native kind = MARLIN_NATIVE_NONE;  ///< NONE: a queue of its own
   void* native = nullptr;
   bool timed = false;  ///< busy_seconds() will be asked for; without it the stream may not know
+  void* wait_fence = nullptr;  ///< of Metal, as marlin_stream_desc has them
+  void* update_fence = nullptr;
 };
 
 /// One GPU. All members are safe to call from several threads at once.

@@ -57,6 +57,7 @@ NOT_REACHED = {
         **{f"marlin_context_desc.{name}": HOST for name in ("alloc", "release", "parallel_for")},
         "marlin_context_desc.native_device": "libraries of Python use the primary context, which an index selects",
         **{f"marlin_{name}_desc.user": "callbacks are closures" for name in ("context", "load", "convert")},
+        **{f"marlin_stream_desc.{name}_fence": "no host in Python has command buffers" for name in ("wait", "update")},
         "marlin_value.key": "its address is read, because no NUL ends it",
         "marlin_status_name": "the members of Status have names",
     },
@@ -86,6 +87,7 @@ DROPPED = {
         ("checkpoint.rs", r"self\.desc\.group_size = .*", "marlin_load_desc.group_size"),
         ("library.rs", r"threads: raw.*", "marlin_device_info.threads"),
         ("stream.rs", r"desc\.scratch = .*", "marlin_stream_desc.scratch"),
+        ("stream.rs", r"desc\.wait_fence = .*", "marlin_stream_desc.wait_fence"),
     ],
     "swift": [
         ("Product.swift", r"desc\.expert_ids = .*", "marlin_gemm_desc.expert_ids"),

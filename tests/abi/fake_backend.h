@@ -57,6 +57,7 @@ struct FakeRecord {
   uint64_t native_bytes = 0;                      ///< of every native object
   metal_marlin::BackendStream* stream = nullptr;  ///< of the last gemm()
   metal_marlin::MatrixView c;                     ///< of its first product
+  metal_marlin::StreamOptions stream_options;     ///< of the last stream
 };
 
 class FakeBackend final : public metal_marlin::Backend {
@@ -84,6 +85,7 @@ class FakeBackend final : public metal_marlin::Backend {
   metal_marlin::Result<std::unique_ptr<metal_marlin::BackendStream>> create_stream(
       const metal_marlin::StreamOptions& options) override {
     MARLIN_RETURN_IF_ERROR(ask("create_stream"));
+    record_.stream_options = options;
     return std::unique_ptr<metal_marlin::BackendStream>(std::make_unique<FakeStream>(options, &record_.streams));
   }
   /// Plans are numbered, so that gemm() and explain() can say which ones they were given.

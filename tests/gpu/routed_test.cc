@@ -3,6 +3,7 @@
 
 #include <set>
 
+#include "api/buffer.h"
 #include "recorded.h"
 
 namespace gpu_routed_tests {

@@ -46,7 +46,7 @@ case $kind in
     grep -q "^version: $version\$" inspect.log || { cat inspect.log; fail "the recipe's version is not $version"; }
     [ -n "${METAL_MARLIN_WHOLE:-}" ] || exit 0
     # The libraries of others are those of this system, under the names that Conan knows them by.
-    for package in nlohmann_json/3.11.2/nlohmann_json cli11/2.3.2/CLI11 fmt/9.1.0/fmt xxhash/0.8.1/xxhash; do
+    for package in nlohmann_json/3.11.2/nlohmann_json cli11/2.3.2/CLI11 fmt/9.1.0/fmt; do
       name=${package%%/*} rest=${package#*/}
       "$CONAN" export "$here/conan_system_package" --name "$name" --version "${rest%%/*}" >>system.log 2>&1 || { cat system.log; fail "$name"; }
     done

@@ -58,7 +58,7 @@ case $case in
       share/doc/metal-marlin/docs/README.md share/doc/metal-marlin/examples/mlp.c; do
       [ -e "$prefix/$file" ] || fail "$file is not installed"
     done
-    for license in "MIT License" "BSD 2-Clause License" "BSD 3-Clause License"; do # of what is compiled in
+    for license in "MIT License" "BSD 3-Clause License"; do # of what is compiled in
       grep -q "$license ---" "$prefix/share/doc/metal-marlin/NOTICE" || fail "no text of the $license is installed"
     done
     extra=$(cd "$prefix" && find . -type f | grep -v -E "^\./(include/metal_marlin/metal_marlin\.hp*|$LIBDIR/(libmetal-marlin\.|pkgconfig/metal-marlin\.pc|cmake/metal-marlin/)|bin/metal-marlin$|share/(man/man1/metal-marlin\.1|doc/metal-marlin/))" || true)

@@ -6,6 +6,7 @@ the same compilers and checks must find.
 
 Prints "passed NAME" and "FAILED NAME: why". The exit status is 1 where something failed.
 """
+import json
 import pathlib
 import re
 import subprocess
@@ -151,6 +152,30 @@ def wrong_embedding(folder, tree, scratch):
     return [line for line in wrong if line]
 
 
+def wrong_measures(scratch):
+    """What measure.py says where a compiler refuses a file, and of a kernel that miscomputes."""
+    kernel = {"kernel": "gemv_u4_f16_m8", "pipeline": "up to 448 threads in simdgroups of 32", "probe": "agrees", "refused": ""}
+    (scratch / "CMakeLists.txt").write_text(
+        f"cmake_minimum_required(VERSION 3.22)\nproject(measured NONE)\ninclude({ROOT}/cmake/compile_shaders.cmake)\n"
+        f"metal_marlin_compile_shaders({ROOT}/shaders to)\n"
+        "add_custom_target(metal_marlin_shaders ALL DEPENDS ${to}/gemv.metallib ${to}/route.metallib)\n")
+    wrong = [run("cmake", "-G", "Ninja", "-DCMAKE_SYSTEM_NAME=Darwin", "-B", scratch / "measured", scratch)]
+    wrong.append(run("cmake", "--build", scratch / "measured"))
+    doctor = scratch / "doctor.json"
+    for refused, status in (("", 0), ("gemv_u4_f16_m6", 1)):
+        checks = {"kernels": [{**kernel, "refused": refused}], "messages": [], "failure": ""}
+        doctor.write_text(json.dumps({"kernel_checks": [checks]}))
+        wrong += measured(status, r"gemv_u4_f16_m8 +448 threads  agrees\n(.*\n)*refused: " + (refused or "none"), "limits", doctor)
+    wrong += measured(1, r"gemv +[0-9.]+ s +\d\d+ bytes\nroute .* 0 bytes: REFUSED\nall ", "kernels", scratch / "measured")
+    return [why for why in wrong if why]
+
+
+def measured(status, said, *arguments):
+    ran = subprocess.run([sys.executable, "-B", HERE / "measure.py", *arguments], capture_output=True, text=True)
+    good = ran.returncode == status and re.search(said, ran.stdout)
+    return [] if good else [f"{arguments[0]}: expected status {status} and {said}, found {ran.returncode} and {ran.stdout}{ran.stderr}"]
+
+
 def planted(folder, scratch):
     """Mistakes, by name: what is said against each of them. Silence is a failure."""
     said = {}
@@ -199,6 +224,7 @@ def main():
     with tempfile.TemporaryDirectory() as name:
         scratch = pathlib.Path(name)
         results["systems of shaders"] = wrong_targets(scratch)
+        results["measures"] = wrong_measures(scratch)
         results["embedded shaders"] = wrong_embedding(folder, trees["macos"], scratch)
         results["installed"] = installed(trees["macos"], scratch / "prefix")
         results |= examples(folder, trees["macos"], scratch)

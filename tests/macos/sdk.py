@@ -27,7 +27,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FRAMEWORKS = ROOT / "tests" / "metal_on_cpu" / "framework" / "include"
-HEADERS = ["nlohmann", "CLI", "fmt", "xxhash.h"]
+HEADERS = ["nlohmann", "CLI", "fmt"]
 # The names of the system for clang and for ziglang, the SDK, and what the linker calls it.
 SYSTEMS = {
     "macos": ("arm64-apple-macos14.0", "aarch64-macos.14.0", "MacOSX.sdk", "macos"),

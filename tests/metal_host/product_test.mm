@@ -183,6 +183,52 @@ TEST_F(Products, OnTheHostsCommandBuffer) {
   }
 }
 
+// A, C and scratch are of the host, as MLX makes its memory: only fences order the encoders that use them.
+TEST_F(Products, OnUntrackedMemoryBetweenFencesOfTheHost) {
+  @autoreleasepool {
+    id<MTLDevice> metal = MTLCreateSystemDefaultDevice();
+    id<MTLFence> before = [metal newFence], after = [metal newFence];
+    const auto untracked = [&](NSUInteger bytes) {
+      return [metal newBufferWithLength:bytes options:MTLResourceHazardTrackingModeUntracked];
+    };
+    const auto natively = [](MatrixView view, id<MTLBuffer> buffer) {
+      view.memory = MARLIN_MEM_METAL, view.native = (__bridge void*)buffer, view.buffer = nullptr;
+      return view;
+    };
+    const auto copy = [](id<MTLCommandBuffer> commands, id<MTLFence> wait, id<MTLFence> update, id<MTLBuffer> from,
+                         id<MTLBuffer> to, NSUInteger bytes) {
+      id<MTLBlitCommandEncoder> encoder = [commands blitCommandEncoder];
+      if (wait != nil) [encoder waitForFence:wait];
+      [encoder copyFromBuffer:from sourceOffset:0 toBuffer:to destinationOffset:0 size:bytes];
+      if (update != nil) [encoder updateFence:update];
+      [encoder endEncoding];
+    };
+    id<MTLBuffer> input = [metal newBufferWithLength:kK * 2 options:0], output = [metal newBufferWithLength:kN * 4 options:0];
+    id<MTLBuffer> x = untracked(kK * 2), y = untracked(kN * 4), scratch = untracked(1 << 16);
+    std::memcpy(input.contents, a->host(), kK * 2);
+    id<MTLCommandBuffer> commands = [[metal newCommandQueue] commandBuffer];
+    copy(commands, nil, before, input, x, kK * 2);
+    MatrixView temporaries = view(*c, 1 << 16, MARLIN_U8);
+    temporaries.data = scratch.contents;
+    auto on = must(backend->create_stream({.kind = MARLIN_NATIVE_METAL_COMMAND_BUFFER,
+                                           .native = (__bridge void*)commands,
+                                           .scratch = natively(temporaries, scratch),
+                                           .wait_fence = (__bridge void*)before,
+                                           .update_fence = (__bridge void*)after}));
+    GemmProblem once = problem();
+    once.a = natively(once.a, x), once.c = natively(once.c, y);
+    EXPECT_OK(plan_and_run(*backend, on.get(), once));
+    EXPECT_OK(plan_and_run(*backend, on.get(), once));
+    EXPECT_OK(backend->flush(*on));
+    copy(commands, after, nil, y, output, kN * 4);
+    [commands commit];
+    [commands waitUntilCompleted];
+    std::memcpy(c->host(), output.contents, kN * 4);
+    on.reset();
+  }
+  expect_product();
+}
+
 // Scratch that is replaced when the second call needs more, weights, A and the stream itself go before the host commits; the
 // command buffer holds references to none of them.
 TEST_F(Products, OnAHostsCommandBufferThatRetainsNothing) {

@@ -1,4 +1,4 @@
-// The drawings of docs/metal.md place every bit by functions of docs/metal.py; here they are held against the packer.
+// The drawings of decision 0004 place every bit by functions of docs/metal.py; here they are held against the packer.
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -1,4 +1,4 @@
-// The drawings and computed tables of docs/formats.md and docs/metal.md are those that their scripts write.
+// The drawings and computed tables of docs/formats.md and of decision 0004 are those that their scripts write.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 

@@ -114,7 +114,7 @@ fs::path resolve(const fs::path& root, const fs::path& from, const std::string& 
 
 // A kernel that says why it is long, a file that a script writes, or the public header, which is one file by design.
 bool has_allowance(const File& file) {
-  if (file.path == fs::path("include/metal_marlin/metal_marlin.h")) return file.lines.size() <= 685;
+  if (file.path == fs::path("include/metal_marlin/metal_marlin.h")) return file.lines.size() <= 689;
   const size_t written = file.lines[0].find(" Written by ");  // behind // or #
   if (file.path.begin()->string() == "bindings" && (written == 1 || written == 2)) return true;
   return part_of(file.path).starts_with("backends/") &&

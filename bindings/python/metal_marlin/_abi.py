@@ -294,8 +294,13 @@ class marlin_stream_desc(Structure):
     native: int | None
     # the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much; a call that needs more is MARLIN_E_NOT_PREPARED. Absent: the stream owns memory of its own
     scratch: marlin_matrix
+    # id<MTLFence> that the host has updated, for memory that Metal does not track: our encoders on a METAL_QUEUE or METAL_COMMAND_BUFFER wait for it; needs update_fence, which may be the same one
+    wait_fence: int | None
+    # id<MTLFence>: our encoders update it, and so wait for each other. Hosts order their encoders and CUDA streams themselves: MARLIN_E_ARGUMENT there
+    update_fence: int | None
     _fields_ = (
-        ("struct_size", c_uint32), ("kind", c_int32), ("native", c_void_p), ("scratch", marlin_matrix),
+        ("struct_size", c_uint32), ("kind", c_int32), ("native", c_void_p), ("scratch", marlin_matrix), ("wait_fence", c_void_p),
+        ("update_fence", c_void_p),
     )
 
 

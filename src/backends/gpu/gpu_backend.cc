@@ -108,7 +108,10 @@ class GpuBackend final : public Backend {
 
   Result<std::unique_ptr<BackendStream>> create_stream(const StreamOptions& options) override {
     MARLIN_RETURN_IF_ERROR(check_process());
-    MARLIN_ASSIGN(auto queue, device_->stream({options.kind, options.native}));
+    MARLIN_ASSIGN(auto queue, device_->stream({.kind = options.kind,
+                                               .native = options.native,
+                                               .wait_fence = options.wait_fence,
+                                               .update_fence = options.update_fence}));
     DevicePointer scratch;
     uint64_t bytes = 0;
     if (options.scratch.present()) {

@@ -34,11 +34,18 @@ class Kept {
   std::vector<std::shared_ptr<const void>> objects_;
 };
 
+/// What orders encoders where Metal does not track memory: what each waits for, and what each
+/// updates.
+struct Fences {
+  std::vector<id<MTLFence>> waits, updates;
+};
+
 /// One command buffer, or one encoder of the host. Like these, it is for one thread at a time.
 class Commands {
  public:
   /// `hosts` means that the host made the command buffer and commits it.
-  Commands(id<MTLCommandBuffer> buffer, bool hosts) : buffer_(buffer), hosts_(hosts) {}
+  Commands(id<MTLCommandBuffer> buffer, bool hosts, Fences fences = {})
+      : buffer_(buffer), fences_(std::move(fences)), hosts_(hosts) {}
   explicit Commands(id<MTLComputeCommandEncoder> encoder) : compute_(encoder), hosts_(true) {}
   ~Commands() { end_encoder(); }
   Commands(const Commands&) = delete;
@@ -53,11 +60,10 @@ class Commands {
   Status open_blit();
   /// Does nothing on an encoder of the host.
   void end_encoder();
-  /// Makes the fence wait for the work of the open encoder, and ends the encoder. False if none is
-  /// open.
-  bool update(id<MTLFence> fence);
-  /// Makes all encoders that are opened from now on wait for the fence.
-  void wait_for(id<MTLFence> fence) { awaited_ = fence; }
+  /// The open encoder and all later ones wait for the first fence and update the second, and so
+  /// they wait for each other. Either may be nil.
+  void order(id<MTLFence> wait, id<MTLFence> update);
+  const Fences& fences() const { return fences_; }
   /// Ends the encoder, and makes the memory of the recorded work resident.
   Status finish(const std::shared_ptr<Residency>& residency);
 
@@ -68,11 +74,12 @@ class Commands {
 
  private:
   Status check_open() const;
+  void wait_for(id<MTLFence> fence);
 
   id<MTLCommandBuffer> buffer_ = nil;
   id<MTLComputeCommandEncoder> compute_ = nil;
   id<MTLBlitCommandEncoder> blit_ = nil;
-  id<MTLFence> awaited_ = nil;
+  Fences fences_;
   const bool hosts_;
   bool unfinished_ = false;  // something was recorded since finish()
   const std::shared_ptr<Kept> kept_ = std::make_shared<Kept>();

@@ -1,5 +1,7 @@
 #include "backends/metal/commands.h"
 
+#include <algorithm>
+
 namespace metal_marlin::metal {
 
 Status check_uncommitted(id<MTLCommandBuffer> buffer) {
@@ -21,7 +23,7 @@ Status Commands::open_compute() {
     return Status::error(MARLIN_E_MEMORY, "no compute encoder could be made%s",
                          hosts_ ? ": is one of the host's open?" : "");
   compute_.label = @"metal-marlin";
-  if (awaited_ != nil) [compute_ waitForFence:awaited_];
+  for (id<MTLFence> fence : fences_.waits) [compute_ waitForFence:fence];
   unfinished_ = true;
   return {};
 }
@@ -35,25 +37,37 @@ Status Commands::open_blit() {
     return Status::error(MARLIN_E_MEMORY, "no blit encoder could be made%s",
                          hosts_ ? ": is one of the host's open?" : "");
   blit_.label = @"metal-marlin copies";
-  if (awaited_ != nil) [blit_ waitForFence:awaited_];
+  for (id<MTLFence> fence : fences_.waits) [blit_ waitForFence:fence];
   unfinished_ = true;
   return {};
 }
 
 void Commands::end_encoder() {
-  if (buffer_ == nil) return;
+  if (buffer_ == nil || (compute_ == nil && blit_ == nil)) return;
+  for (id<MTLFence> fence : fences_.updates) {
+    [compute_ updateFence:fence];
+    [blit_ updateFence:fence];
+  }
   [compute_ endEncoding];
   [blit_ endEncoding];
   compute_ = nil;
   blit_ = nil;
+  for (id<MTLFence> fence : fences_.updates) wait_for(fence);
 }
 
-bool Commands::update(id<MTLFence> fence) {
-  if (compute_ == nil && blit_ == nil) return false;
-  [compute_ updateFence:fence];
-  [blit_ updateFence:fence];
-  end_encoder();
-  return true;
+void Commands::wait_for(id<MTLFence> fence) {
+  auto& waits = fences_.waits;
+  if (std::find(waits.begin(), waits.end(), fence) != waits.end()) return;
+  waits.push_back(fence);
+  [compute_ waitForFence:fence];
+  [blit_ waitForFence:fence];
+}
+
+void Commands::order(id<MTLFence> wait, id<MTLFence> update) {
+  if (wait != nil) wait_for(wait);
+  auto& updates = fences_.updates;
+  if (update != nil && std::find(updates.begin(), updates.end(), update) == updates.end())
+    updates.push_back(update);
 }
 
 Status Commands::finish(const std::shared_ptr<Residency>& residency) {

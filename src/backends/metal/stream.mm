@@ -27,8 +27,12 @@ uint64_t count(const device::Size3& size) { return uint64_t{size.x} * size.y * s
 
 class MetalStream final : public device::Stream {
  public:
-  MetalStream(std::shared_ptr<Shared> shared, id<MTLCommandQueue> queue)
-      : shared_(std::move(shared)), queue_(queue) {}
+  MetalStream(std::shared_ptr<Shared> shared, id<MTLCommandQueue> queue, id<MTLFence> wait = nil,
+              id<MTLFence> update = nil)
+      : shared_(std::move(shared)), queue_(queue) {
+    if (wait != nil) fences_.waits = {wait};
+    if (update != nil) fences_.updates = {update};
+  }
   /// A stream on the host's own command buffer or encoder.
   MetalStream(std::shared_ptr<Shared> shared, std::shared_ptr<Commands> hosts)
       : shared_(std::move(shared)),
@@ -130,6 +134,7 @@ class MetalStream final : public device::Stream {
       report_when_done();
       progress_->committed();
       [commands_->buffer() commit];
+      fences_ = commands_->fences();
       commands_ = nullptr;
       return {};
     }
@@ -140,13 +145,12 @@ class MetalStream final : public device::Stream {
   Status split() override {
     @autoreleasepool {
       if (commands_ == nullptr || is_hosts_) return {};
-      if (fence_ == nil) fence_ = [shared_->device newFence];
-      if (fence_ == nil) return Status::error(MARLIN_E_MEMORY, "no fence could be made");
-      const bool updated = commands_->update(fence_);
-      MARLIN_RETURN_IF_ERROR(commit());
-      MARLIN_RETURN_IF_ERROR(open_commands());
-      if (updated) commands_->wait_for(fence_);
-      return {};
+      if (commands_->fences().updates.empty()) {
+        id<MTLFence> fence = [shared_->device newFence];
+        if (fence == nil) return Status::error(MARLIN_E_MEMORY, "no fence could be made");
+        commands_->order(nil, fence);
+      }
+      return commit();
     }
   }
 
@@ -210,7 +214,7 @@ class MetalStream final : public device::Stream {
     id<MTLCommandBuffer> made = [queue_ commandBuffer];
     if (made == nil) return Status::error(MARLIN_E_MEMORY, "no command buffer could be made");
     made.label = @"metal-marlin";
-    commands_ = std::make_shared<Commands>(made, false);
+    commands_ = std::make_shared<Commands>(made, false, fences_);
     return {};
   }
   Result<id<MTLBlitCommandEncoder>> open_blit() {
@@ -237,14 +241,14 @@ class MetalStream final : public device::Stream {
 
   std::shared_ptr<Shared> shared_;
   id<MTLCommandQueue> queue_ = nil;
-  id<MTLFence> fence_ = nil;            // of split()
+  Fences fences_;                       // of the next command buffer
   std::shared_ptr<Commands> commands_;  // null: nothing is recorded
   const std::shared_ptr<Progress> progress_ = std::make_shared<Progress>();
   const bool is_hosts_ = false, is_encoder_ = false;
 };
 
-Status wrong_object(const char* expected) {
-  return Status::error(MARLIN_E_ARGUMENT, "stream: native is no %s of this device", expected);
+Status wrong_object(const char* what, const char* expected) {
+  return Status::error(MARLIN_E_ARGUMENT, "stream: %s is no %s of this device", what, expected);
 }
 
 }  // namespace
@@ -255,6 +259,9 @@ Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> sh
     return [object conformsToProtocol:protocol] && is_of([object device], *shared);
   };
   id object = (__bridge id)source.native;
+  id wait = (__bridge id)source.wait_fence, update = (__bridge id)source.update_fence;
+  for (id fence : {wait, update})
+    if (fence != nil && !fits(fence, @protocol(MTLFence))) return wrong_object("fence", "MTLFence");
   switch (source.kind) {
     case MARLIN_NATIVE_NONE: {
       id<MTLCommandQueue> queue = [shared->device newCommandQueue];
@@ -264,19 +271,23 @@ Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> sh
           std::make_unique<MetalStream>(std::move(shared), queue));
     }
     case MARLIN_NATIVE_METAL_QUEUE:
-      if (!fits(object, @protocol(MTLCommandQueue))) return wrong_object("MTLCommandQueue");
+      if (!fits(object, @protocol(MTLCommandQueue)))
+        return wrong_object("native", "MTLCommandQueue");
       return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(
-          std::move(shared), static_cast<id<MTLCommandQueue>>(object)));
+          std::move(shared), static_cast<id<MTLCommandQueue>>(object), wait, update));
     case MARLIN_NATIVE_METAL_COMMAND_BUFFER: {
-      if (!fits(object, @protocol(MTLCommandBuffer))) return wrong_object("MTLCommandBuffer");
+      if (!fits(object, @protocol(MTLCommandBuffer)))
+        return wrong_object("native", "MTLCommandBuffer");
       const auto buffer = static_cast<id<MTLCommandBuffer>>(object);
       MARLIN_RETURN_IF_ERROR(check_uncommitted(buffer));
+      auto commands = shared->host_commands.of(buffer);
+      commands->order(wait, update);
       return std::unique_ptr<device::Stream>(
-          std::make_unique<MetalStream>(shared, shared->host_commands.of(buffer)));
+          std::make_unique<MetalStream>(std::move(shared), std::move(commands)));
     }
     case MARLIN_NATIVE_METAL_ENCODER: {
       if (!fits(object, @protocol(MTLComputeCommandEncoder)))
-        return wrong_object("MTLComputeCommandEncoder");
+        return wrong_object("native", "MTLComputeCommandEncoder");
       auto commands = std::make_shared<Commands>(static_cast<id<MTLComputeCommandEncoder>>(object));
       return std::unique_ptr<device::Stream>(
           std::make_unique<MetalStream>(std::move(shared), std::move(commands)));

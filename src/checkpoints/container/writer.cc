@@ -108,7 +108,6 @@ uint64_t fingerprint(const Checkpoint& source) {
 Result<std::unique_ptr<ContainerWriter>> ContainerWriter::create(const std::string& path,
                                                                  const Checkpoint& source,
                                                                  const ContainerOptions& options) {
-  MARLIN_RETURN_IF_ERROR(check_checksums());
   MARLIN_RETURN_IF_ERROR(check_target(path, source, options.overwrite));
   MARLIN_RETURN_IF_ERROR(check_tensors(source.tensors()));
   std::unique_ptr<ContainerWriter> writer(new ContainerWriter(source, options.overwrite));

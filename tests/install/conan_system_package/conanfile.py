@@ -6,7 +6,6 @@ TARGETS = {
     "nlohmann_json": ("nlohmann_json::nlohmann_json", []),
     "cli11": ("CLI11::CLI11", []),
     "fmt": ("fmt::fmt", ["fmt"]),
-    "xxhash": ("xxhash::xxhash", []),
 }
 
 

@@ -358,6 +358,10 @@ structs! {
         native: *mut c_void,
         /// the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much; a call that needs more is MARLIN_E_NOT_PREPARED. Absent: the stream owns memory of its own
         scratch: marlin_matrix,
+        /// id\<MTLFence\> that the host has updated, for memory that Metal does not track: our encoders on a METAL_QUEUE or METAL_COMMAND_BUFFER wait for it; needs update_fence, which may be the same one
+        wait_fence: *mut c_void,
+        /// id\<MTLFence\>: our encoders update it, and so wait for each other. Hosts order their encoders and CUDA streams themselves: MARLIN_E_ARGUMENT there
+        update_fence: *mut c_void,
     }
     /// One matrix W\[n, k\] to pack. Quantized values need scales. Float values (F32, F16 or BF16, \[n, k\]) are quantized here.
     marlin_pack_desc {
@@ -675,7 +679,7 @@ layouts! {
     marlin_matrix 48 8: data 0, offset_bytes 8, rows 16, cols 24, row_stride 32, dtype 40, memory 44;
     marlin_device_info 288 8: struct_size 0, backend 4, index 8, flags 12, name 16, isa_or_arch 80, memory_bytes 112, why_not 120, threads 280, reserved 284;
     marlin_context_desc 64 8: struct_size 0, backend 4, device_index 8, threads 12, native_device 16, alloc 24, release 32, log 40, parallel_for 48, user 56;
-    marlin_stream_desc 64 8: struct_size 0, kind 4, native 8, scratch 16;
+    marlin_stream_desc 80 8: struct_size 0, kind 4, native 8, scratch 16, wait_fence 64, update_fence 72;
     marlin_pack_desc 424 8: struct_size 0, format 4, group_size 8, layout 12, n 16, k 24, values 32, scales 80, zeros 128, sparse_meta 176, group_index 224, tensor_scale 272, flags 320, gptq_zero_f 324, column_norms 328, codebook 376;
     marlin_gemm_desc 272 8: struct_size 0, compute 4, epilogue 8, flags 12, weights 16, a 24, c 72, bias 120, expert_ids 168, expert_scales 216, activation_group 264;
     marlin_shard 48 8: first 0, count 24;

@@ -32,13 +32,13 @@ unsafe impl Send for Stream {}
 impl Stream {
     pub(crate) fn new(context: &Context) -> Result<Stream> {
         // SAFETY: there is no native stream.
-        unsafe { Stream::create(context, Native::NONE, ptr::null_mut(), None) }
+        unsafe { Stream::create(context, Native::NONE, ptr::null_mut(), None, [ptr::null_mut(); 2]) }
     }
 
     /// A stream whose temporaries lie in the host's memory; [`prepare`](Stream::prepare) says how much they need.
     pub fn with_scratch(context: &Context, scratch: Buffer) -> Result<Stream> {
         // SAFETY: there is no native stream.
-        unsafe { Stream::create(context, Native::NONE, ptr::null_mut(), Some(scratch)) }
+        unsafe { Stream::create(context, Native::NONE, ptr::null_mut(), Some(scratch), [ptr::null_mut(); 2]) }
     }
 
     /// A stream on top of the host's own, such as a `cudaStream_t` with [`Native::CUDA_STREAM`], where NULL is the legacy default
@@ -52,11 +52,33 @@ impl Stream {
     /// buffer or encoder is done when the host has committed it and waited: such a stream has no [`scope`](Stream::scope), but
     /// [`gemm`](Stream::gemm).
     pub unsafe fn from_native(context: &Context, kind: Native, native: *mut c_void) -> Result<Stream> {
-        Stream::create(context, kind, native, None)
+        Stream::create(context, kind, native, None, [ptr::null_mut(); 2])
     }
 
-    unsafe fn create(context: &Context, kind: Native, native: *mut c_void, mut scratch: Option<Buffer>) -> Result<Stream> {
+    /// A stream on a queue or command buffer of Metal whose memory Metal does not track: its encoders wait for the first `MTLFence`,
+    /// which the host has updated, or for none if it is NULL, and update the second. They may be the same one.
+    ///
+    /// # Safety
+    /// As for [`from_native`](Stream::from_native). The fences live as long as the stream and the command buffers that use them.
+    pub unsafe fn between_fences(
+        context: &Context,
+        kind: Native,
+        native: *mut c_void,
+        fences: [*mut c_void; 2],
+    ) -> Result<Stream> {
+        Stream::create(context, kind, native, None, fences)
+    }
+
+    unsafe fn create(
+        context: &Context,
+        kind: Native,
+        native: *mut c_void,
+        mut scratch: Option<Buffer>,
+        fences: [*mut c_void; 2],
+    ) -> Result<Stream> {
         let mut desc = sys::marlin_stream_desc { kind: kind.0, native, ..Default::default() };
+        desc.wait_fence = fences[0];
+        desc.update_fence = fences[1];
         if let Some(buffer) = &mut scratch {
             context.library().check_same(buffer.handle.library(), "the scratch buffer")?;
             let bytes = buffer.len();

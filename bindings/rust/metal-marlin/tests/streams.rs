@@ -165,6 +165,9 @@ fn unscoped_work_is_for_those_who_promise() {
     // SAFETY: there is no such stream on this backend, which the library says before it looks at the pointer.
     let native = unsafe { Stream::from_native(&context, Native::CUDA_STREAM, std::ptr::null_mut()) };
     assert_fails(native, Status::ARGUMENT, "backend");
+    // SAFETY: likewise, there is no such fence.
+    let fenced = unsafe { Stream::between_fences(&context, Native::NONE, std::ptr::null_mut(), [std::ptr::dangling_mut(); 2]) };
+    assert_fails(fenced, Status::ARGUMENT, "update_fence");
 }
 
 #[test]

@@ -26,17 +26,25 @@ public final class WorkStream: Sendable {
   /// A stream on top of the host's own: `native` is what `kind` says, of the context's device, and lives as long as this.
   ///
   /// What is encoded into a command buffer or encoder is done when the host has committed it and waited.
+  ///
+  /// `fences` order memory that Metal does not track, on a queue or command buffer: this stream's encoders wait for the first
+  /// `MTLFence`, which the host has updated, or for none, and update the second. They may be the same one.
   public convenience init(
-    in context: Context, on native: UnsafeMutableRawPointer?, _ kind: Native, scratch: Buffer? = nil
+    in context: Context, on native: UnsafeMutableRawPointer?, _ kind: Native, scratch: Buffer? = nil,
+    fences: (wait: UnsafeMutableRawPointer?, update: UnsafeMutableRawPointer)? = nil
   ) throws(MarlinError) {
-    try self.init(in: context, kind, native, scratch)
+    try self.init(in: context, kind, native, scratch, fences?.wait, fences?.update)
   }
 
-  private init(in context: Context, _ kind: Native, _ native: UnsafeMutableRawPointer?, _ scratch: Buffer?) throws(MarlinError)
-  {
+  private init(
+    in context: Context, _ kind: Native, _ native: UnsafeMutableRawPointer?, _ scratch: Buffer?,
+    _ wait: UnsafeMutableRawPointer? = nil, _ update: UnsafeMutableRawPointer? = nil
+  ) throws(MarlinError) {
     var desc = marlin_stream_desc.sized()
     desc.kind = kind.rawValue
     desc.native = native
+    desc.wait_fence = wait
+    desc.update_fence = update
     if let scratch { desc.scratch = try scratch.matrix(of: UInt8.self, rows: 1, columns: scratch.byteCount).raw }
     self.context = context
     hostCommits = kind == .metalCommandBuffer || kind == .metalEncoder

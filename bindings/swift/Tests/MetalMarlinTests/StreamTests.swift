@@ -113,6 +113,10 @@ import Testing
     try large.wait(timeout: nil)
     #expect(c.elements(of: Float.self).contains { $0 != 0 })
     expectFailure(.argument, "backend") { () throws(MarlinError) in try WorkStream(in: context, on: nil, .cudaStream) }
+    let fence = UnsafeMutableRawPointer(bitPattern: 8)!
+    expectFailure(.argument, "update_fence") { () throws(MarlinError) in
+      try WorkStream(in: context, on: nil, .none, fences: (wait: nil, update: fence))
+    }
   }
 
   @Test func threadsShareWeightsAndAStream() async throws {

@@ -246,6 +246,100 @@ TEST_F(Misuse, FencesAndDebugGroups) {
   EXPECT_EQ(metal_test_findings_of("debug-groups"), 2u) << report();
 }
 
+// Encoders that fill memory which Metal does not track.
+class Untracked : public Misuse {
+ protected:
+  void fill(id<MTLCommandBuffer> commands, id<MTLFence> wait, id<MTLFence> update, bool waits_late = false,
+            bool updates_early = false) {
+    id<MTLBlitCommandEncoder> encoder = [commands blitCommandEncoder];
+    if (wait != nil && !waits_late) [encoder waitForFence:wait];
+    if (update != nil && updates_early) [encoder updateFence:update];
+    [encoder fillBuffer:memory range:NSMakeRange(0, 64) value:1];
+    if (wait != nil && waits_late) [encoder waitForFence:wait];
+    if (update != nil && !updates_early) [encoder updateFence:update];
+    [encoder endEncoding];
+  }
+  void SetUp() override {
+    Misuse::SetUp();
+    @autoreleasepool {
+      memory = [device newBufferWithLength:64 options:MTLResourceHazardTrackingModeUntracked];
+    }
+  }
+  void TearDown() override {
+    memory = nil;
+    Misuse::TearDown();
+  }
+  static void expect_hazards(size_t count) { EXPECT_EQ(metal_test_findings_of("untracked-hazard"), count) << report(); }
+  id<MTLBuffer> memory = nil;
+};
+
+TEST_F(Untracked, MemoryIsOrderedByFencesAndByTheHost) {
+  @autoreleasepool {
+    id<MTLFence> first = [device newFence], second = [device newFence];
+    id<MTLCommandBuffer> commands = [queue commandBuffer];
+    fill(commands, nil, first);
+    fill(commands, first, second);
+    fill(commands, second, second);
+    finish(commands);
+    commands = [queue commandBuffer];
+    fill(commands, nil, first);  // after the host has waited
+    [commands commit];
+    commands = [queue commandBuffer];
+    fill(commands, first, nil);
+    finish(commands);
+  }
+  expect_hazards(0);
+}
+
+TEST_F(Untracked, MemoryThatNothingOrders) {
+  findings_wanted = true;
+  @autoreleasepool {
+    NSString* const mistakes[] = {@"none", @"late wait", @"early update", @"no wait", @"another fence"};
+    for (NSString* mistake : mistakes) {
+      id<MTLFence> fence = [device newFence], other = [device newFence];
+      id<MTLCommandBuffer> commands = [queue commandBuffer];
+      memory.label = mistake;
+      fill(commands, nil, other);
+      fill(commands, other, fence, mistake == mistakes[1], mistake == mistakes[2]);
+      fill(commands, mistake == mistakes[3] ? nil : mistake == mistakes[4] ? other : fence, nil);
+      finish(commands);
+      if (mistake == mistakes[0]) EXPECT_EQ(metal_test_finding_count(), 0u) << report();
+    }
+  }
+  expect_hazards(4);
+}
+
+TEST_F(Untracked, MemoryThatACommandBufferBeforeMayStillUse) {
+  findings_wanted = true;
+  metal_test::settings()->completion_delay = 0.05;
+  @autoreleasepool {
+    id<MTLCommandBuffer> first = [queue commandBuffer], second = [queue commandBuffer];
+    fill(first, nil, nil);
+    fill(second, nil, nil);
+    [first commit];
+    finish(second);
+  }
+  expect_hazards(1);
+}
+
+TEST_F(Misuse, FencesOfTheSameEncoderAndOfAnotherQueue) {
+  findings_wanted = true;
+  @autoreleasepool {
+    id<MTLFence> fence = [device newFence];
+    encode([&](id<MTLComputeCommandEncoder> e) {
+      [e updateFence:fence];
+      [e waitForFence:fence];
+    });
+    EXPECT_EQ(metal_test_findings_of("fence-order"), 1u) << report();
+    id<MTLCommandBuffer> commands = [[device newCommandQueue] commandBuffer];
+    id<MTLComputeCommandEncoder> encoder = [commands computeCommandEncoder];
+    [encoder waitForFence:fence];
+    [encoder endEncoding];
+    finish(commands);
+  }
+  EXPECT_EQ(metal_test_findings_of("fence-order"), 2u) << report();
+}
+
 TEST_F(Misuse, MoreCommandBuffersThanTheQueueHas) {
   findings_wanted = true;
   @autoreleasepool {

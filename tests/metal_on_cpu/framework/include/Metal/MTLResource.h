@@ -47,6 +47,7 @@ API_AVAILABLE(macos(15.0), ios(18.0))
 @end
 
 @protocol MTLFence <NSObject>
+@property(readonly) id<MTLDevice> device;
 @property(nullable, copy, atomic) NSString* label;
 @end
 

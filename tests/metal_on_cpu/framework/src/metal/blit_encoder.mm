@@ -50,7 +50,9 @@ std::string range(NSUInteger offset, NSUInteger size) {
                                " of the same " + to->storage->describe());
   }
   auto read = from->storage, written = to->storage;
-  [self add:[=]() -> std::optional<Failure> {
+  [self add:[=, by = pass]() -> std::optional<Failure> {
+    read->use(by);
+    written->use(by);
     std::memcpy(written->data + destinationOffset, read->data + sourceOffset, size);
     return std::nullopt;
   }];
@@ -59,7 +61,8 @@ std::string range(NSUInteger offset, NSUInteger size) {
   MOCBuffer* to = (MOCBuffer*)buffer;
   if (![self check:to offset:filled.location size:filled.length for:"fillBuffer:"]) return;
   auto written = to->storage;
-  [self add:[=]() -> std::optional<Failure> {
+  [self add:[=, by = pass]() -> std::optional<Failure> {
+    written->use(by);
     std::memset(written->data + filled.location, value, filled.length);
     return std::nullopt;
   }];

@@ -57,6 +57,7 @@ const char* name_of(long code) {
 - (instancetype)initWithQueue:(MOCCommandQueue*)owner retained:(BOOL)keeps {
   queue = owner;
   retained = keeps;
+  lifetime = std::make_shared<metal_framework::Lifetime>();
   return self;
 }
 - (void)dealloc {
@@ -166,6 +167,7 @@ const char* name_of(long code) {
   metal_test::settings()->resident = resident.size();
   metal_test::settings()->requested = of_them;
   // Before the queue may begin: its thread sets later states.
+  lifetime->committed = metal_framework::tick();
   if (!committed) [self reach:MTLCommandBufferStatusCommitted];
   if (![queue commit:self]) find("use-after-commit", [self describe] + " is committed twice");
 }
@@ -203,6 +205,7 @@ const char* name_of(long code) {
     gpu_end = seconds_now();
     if (failed) failure = metal_framework::error(MTLCommandBufferErrorDomain, failed->code, failed->message);
   }
+  lifetime->completed = metal_framework::tick();
   steps.clear();
   used.clear();
   resident.clear();

@@ -33,9 +33,12 @@ struct Work {
   std::shared_ptr<metal_framework::Function> function;
   Dispatch dispatch;
   std::vector<Bound> bound;
+  std::shared_ptr<metal_framework::Pass> pass;
 };
 
 std::optional<Failure> run(Work& work, const std::vector<std::shared_ptr<Storage>>& more) {
+  for (const Bound& bound : work.bound)
+    if (bound.storage) bound.storage->use(work.pass);
   for (const auto& storage : more) work.dispatch.resident.push_back({storage->data, storage->size});
   const metal_framework::Outcome outcome = work.function->run(work.dispatch);
   for (const auto& problem : outcome.problems) find(problem.kind, "kernel " + work.kernel + ": " + problem.message);
@@ -154,6 +157,7 @@ std::string shown(const Size3& size) {
   auto work = std::make_shared<Work>();
   work->kernel = pipeline->function->name;
   work->function = pipeline->function->function;
+  work->pass = pass;
   work->dispatch.groups = size_of(groups);
   work->dispatch.group = size_of(threads);
   bool sound = [self checkGroups:work->dispatch.groups of:work->dispatch.group in:work->kernel];

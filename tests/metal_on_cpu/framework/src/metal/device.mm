@@ -31,6 +31,7 @@ std::shared_ptr<Storage> allocate(NSUInteger length, MTLResourceOptions options)
   storage->data = static_cast<std::byte*>(memory);
   storage->size = length;
   storage->mode = (MTLStorageMode)(options >> 4 & 15);
+  storage->untracked = (options & MTLResourceHazardTrackingModeUntracked) != 0;
   return storage;
 }
 

@@ -1,8 +1,21 @@
 // What compute and blit encoders share.
+#include <algorithm>
+
 #include "metal/objects.h"
 
 using metal_framework::find;
 using metal_framework::text;
+
+static void wait(MOCFence* fence, metal_framework::Pass& pass) {
+  const auto& from = fence->updated_by;
+  const std::string name = "fence '" + text(fence.label) + "' ";
+  if (from == nullptr) return find("fence-not-updated", name + "is waited for before it is updated");
+  if (from.get() == &pass) return find("fence-order", name + "is waited for by the encoder that has updated it");
+  if (from->queue != pass.queue) return find("fence-order", name + "is updated and waited for on two queues");
+  const auto over = [&](const auto& other, size_t uses) { pass.before[other] = std::max(pass.before[other], uses); };
+  for (const auto& [other, uses] : from->before) over(other, uses);
+  over(from, fence->uses);
+}
 
 @implementation MOCCommandEncoder
 @synthesize label;
@@ -10,6 +23,9 @@ using metal_framework::text;
 - (instancetype)initWithOwner:(MOCCommandBuffer*)buffer {
   owner = buffer;
   owner->open = self;
+  pass = std::make_shared<metal_framework::Pass>();
+  pass->queue = (__bridge const void*)buffer->queue;
+  pass->commands = buffer->lifetime;
   return self;
 }
 - (void)dealloc {
@@ -52,8 +68,10 @@ using metal_framework::text;
   if (![self accepts:"updateFence:"]) return;
   if (fence == nil) return find("nil-argument", "updateFence: nil");
   MOCFence* updated = (MOCFence*)fence;
-  [self add:[updated]() -> std::optional<metal_framework::Failure> {
-    updated->updated = true;
+  [self add:[updated, by = pass]() -> std::optional<metal_framework::Failure> {
+    const metal_test::Locked lock;
+    updated->updated_by = by;
+    updated->uses = by->uses;
     return std::nullopt;
   }];
 }
@@ -61,9 +79,10 @@ using metal_framework::text;
   if (![self accepts:"waitForFence:"]) return;
   if (fence == nil) return find("nil-argument", "waitForFence: nil");
   MOCFence* waited = (MOCFence*)fence;
-  [self add:[waited]() -> std::optional<metal_framework::Failure> {
-    ++metal_test::settings()->fence_waits;
-    if (!waited->updated) find("fence-not-updated", "fence '" + text(waited.label) + "' is waited for before it is updated");
+  [self add:[waited, by = pass]() -> std::optional<metal_framework::Failure> {
+    const metal_test::Locked lock;
+    ++lock->fence_waits;
+    wait(waited, *by);
     return std::nullopt;
   }];
 }

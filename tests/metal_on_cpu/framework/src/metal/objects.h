@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -29,6 +30,20 @@ inline constexpr NSUInteger kSimdWidth = 32;
 id<MTLDevice> device();
 double seconds_now();  // of the steady clock
 
+/// When a command buffer was committed and completed, by one clock for all of them; 0: not yet.
+struct Lifetime {
+  std::atomic<size_t> committed{0}, completed{0};
+};
+size_t tick();  // of that clock
+
+/// An encoder, and what the fences that it has waited for put before it.
+struct Pass {
+  const void* queue;
+  std::shared_ptr<Lifetime> commands;
+  size_t uses = 0;                                 // of untracked buffers so far
+  std::map<std::shared_ptr<Pass>, size_t> before;  // the uses of other encoders that are over
+};
+
 /// The memory of a buffer. It outlives the buffer while commands use it, so that a bug of the host is not one of the framework.
 struct Storage {
   std::byte* data = nullptr;
@@ -36,11 +51,16 @@ struct Storage {
   MTLStorageMode mode = MTLStorageModeShared;
   std::atomic<bool> owned{true};  // false: the buffer object is gone
   bool borrowed = false;
+  bool untracked = false;
+  std::shared_ptr<Pass> last;  // that used it, untracked
+  size_t last_use = 0;
   std::atomic<size_t> requested{0};  // Settings::wired_since when its residency was, ahead of command buffers
   std::mutex label_mutex;
   std::string label;
 
   std::string describe();  // "buffer 'weights' (64 bytes)"
+  /// Finds uses of untracked memory that nothing orders. Two that only read count, too.
+  void use(const std::shared_ptr<Pass>& pass);
   ~Storage();
 };
 
@@ -68,7 +88,8 @@ using Step = std::function<std::optional<Failure>()>;
 
 @interface MOCFence : NSObject <MTLFence> {
  @public
-  std::atomic<bool> updated;
+  std::shared_ptr<metal_framework::Pass> updated_by;
+  size_t uses;  // of that encoder, before it updated the fence
 }
 @end
 
@@ -132,6 +153,7 @@ using Step = std::function<std::optional<Failure>()>;
   std::vector<std::shared_ptr<metal_framework::Presence>> needed;
   __unsafe_unretained MOCCommandEncoder* open;
   BOOL committed, enqueued;  // guarded by the queue
+  std::shared_ptr<metal_framework::Lifetime> lifetime;
 }
 - (instancetype)initWithQueue:(MOCCommandQueue*)queue retained:(BOOL)retained;
 /// Finds and says no when commands can no longer be added.
@@ -157,6 +179,7 @@ using Step = std::function<std::optional<Failure>()>;
 @interface MOCCommandEncoder : NSObject <MTLCommandEncoder> {
  @public
   MOCCommandBuffer* owner;
+  std::shared_ptr<metal_framework::Pass> pass;
   BOOL ended;
   NSInteger open_groups;  // of debugging
 }

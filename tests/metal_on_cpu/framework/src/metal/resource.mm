@@ -17,6 +17,25 @@ std::string Storage::describe() {
          " bytes)";
 }
 
+size_t tick() {
+  static std::atomic<size_t> now{0};
+  return ++now;
+}
+
+void Storage::use(const std::shared_ptr<Pass>& pass) {
+  if (!untracked) return;
+  const metal_test::Locked lock;
+  if (last != nullptr && last != pass) {
+    const size_t completed = last->commands->completed;
+    const auto fenced = pass->before.find(last);
+    if ((completed == 0 || completed > pass->commands->committed) &&
+        (fenced == pass->before.end() || fenced->second < last_use))
+      find("untracked-hazard", describe() + " is not tracked, and no fence is between two encoders that use it");
+  }
+  last = pass;
+  last_use = ++pass->uses;
+}
+
 Storage::~Storage() {
   if (!borrowed) std::free(data);
 }
@@ -61,6 +80,9 @@ Storage::~Storage() {
 
 @implementation MOCFence
 @synthesize label;
+- (id<MTLDevice>)device {
+  return metal_framework::device();
+}
 @end
 
 @implementation MTLResidencySetDescriptor
