@@ -1,4 +1,4 @@
-"""Charts with two logarithmic axes, as SVG: docs/metal.py and tools/races draw with this."""
+"""Charts with two logarithmic axes, as SVG: tools/races draws with this."""
 import math
 import textwrap
 
@@ -20,7 +20,7 @@ def ticks(low, high):
 
 
 class Chart:
-    """x, y: (label, low, high, ticks), all above 0. Points outside are moved to the edge; above it they are arrowheads."""
+    """x, y: (label, low, high, ticks), all above 0. Points outside are moved to the edge."""
 
     def __init__(self, title, x, y, alt=""):
         self.title, self.x, self.y, self.alt, self.out, self.entries = title, x, y, alt or title, [], 0
@@ -53,32 +53,19 @@ class Chart:
         dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
         self.out.append(f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"{dashed}/>')
 
-    def _shape(self, tag, place, color, filled, words):
-        title = f"<title>{escape(words)}</title>" if words else ""
-        self.out.append(f'<{tag} {place} fill="{color if filled else CARD}" stroke="{color}" stroke-width="2"' +
-                        (f">{title}</{tag}>" if title else "/>"))
-
     def circle(self, px, py, color, filled=True, words=""):
-        self._shape("circle", f'cx="{px:.1f}" cy="{py:.1f}" r="4.5"', color, filled, words)
+        title = f"<title>{escape(words)}</title>" if words else ""
+        self.out.append(f'<circle cx="{px:.1f}" cy="{py:.1f}" r="4.5" fill="{color if filled else CARD}" stroke="{color}" stroke-width="2"' +
+                        (f">{title}</circle>" if title else "/>"))
 
     def mark(self, x, y, color, filled=True, words=""):
-        px, py = self.at_x(x), self.at_y(y)
-        if y > self.y[2] * (1 + 1e-9):
-            self._shape("path", f'd="M{px:.1f} {py - 5:.1f}l5.5 9.5h-11z"', color, filled, words)
-        else:
-            self.circle(px, py, color, filled, words)
+        self.circle(self.at_x(x), self.at_y(y), color, filled, words)
 
     def _entry(self, words):
         y = TOP + 20 + 24 * self.entries
         self.text(RIGHT + 44, y, words, 13, anchor="start")
         self.entries += 1
         return y - 4
-
-    def legend(self, words, color, dashes=""):
-        """An entry for a line."""
-        y = self._entry(words)
-        dashed = f' stroke-dasharray="{dashes}"' if dashes else ""
-        self.out.append(f'<path d="M{RIGHT + 14} {y}h22" stroke="{color}" stroke-width="3"{dashed}/>')
 
     def legend_mark(self, words, color):
         """An entry for points without a line."""

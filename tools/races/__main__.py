@@ -34,7 +34,7 @@ WHOLE = {
 # The largest NMSE that is allowed for our results, as in `metal-marlin verify`: float32 sums, and activations rounded to 8 bits.
 EXACT, BOUNDS = 1e-11, {"int8": 5e-4}
 COMPUTES = ("int8", "bf16", "f32", "f16")
-PEERS = ("ggml", "mlx", "onnxruntime", "torch")
+PEERS = ("ggml", "mlx", "onnxruntime")
 
 
 def listed(kind):
@@ -88,7 +88,6 @@ def peers_of(options, race, threads, isa):
         "ggml": lambda: ggml.Ggml(race, threads, options.ggml or NATIVE_GGML),
         "mlx": lambda: python_peers.Mlx(options.backend),
         "onnxruntime": lambda: python_peers.OnnxRuntime(threads),
-        "torch": lambda: python_peers.Torch(threads),
     }
     if isa == "avx2":  # which the others cannot be forced to
         makers = {"ggml": lambda: ggml.Ggml(race, threads, ggml.wheel(), "ggml-avx2")}
