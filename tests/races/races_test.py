@@ -10,7 +10,6 @@ import subprocess
 import sys
 import tempfile
 import unittest
-import xml.etree.ElementTree
 
 import numpy as np
 
@@ -96,8 +95,8 @@ class WholeTest(unittest.TestCase):
             found = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
             page = (TOP / "docs" / "performance.md").read_text("utf-8")
             copy.write_text(page, "utf-8")
-            _, drawing = pages.write_docs(copy, found)
-            text, circles = copy.read_text("utf-8"), [*xml.etree.ElementTree.parse(drawing).iter("{http://www.w3.org/2000/svg}circle")]
+            pages.write_docs(copy, found)
+            text = copy.read_text("utf-8")
         ours = [each for each in found if each["candidate"] == "ours"]
         self.assertEqual([(each["format"], each.get("experts"), each["M"], each["compute"]) for each in ours],
                          [(fmt, experts, m, compute) for fmt in ("mxfp4", "int4", "int4-zeros") for experts in (None, 6) for m in (1, 5)
@@ -109,7 +108,6 @@ class WholeTest(unittest.TestCase):
         cell = next(each for each in ours if each["format"] == "mxfp4" and "experts" not in each and each["compute"] == "int8" and each["M"] == 5)
         self.assertRegex(text, rf"\| native \| mxfp4 \| 96 x 256 \| int8 \| .* \| {re.escape(pages.seconds_text(cell['seconds']))}, ")
         self.assertEqual(pages.PART.sub("", text), pages.PART.sub("", page))
-        self.assertEqual(sum(float(each.get("cx")) <= 800 for each in circles), sum("experts" not in each for each in found))
         print("candidates:", ", ".join(dict.fromkeys(each["candidate"] for each in found)))
 
     def test_a_wrong_product_is_exit_status_1(self):

@@ -37,7 +37,9 @@ std::vector<File> files(const fs::path& root, const std::vector<std::string>& pl
     if (fs::is_regular_file(at)) paths.push_back(at);
     if (!fs::is_directory(at)) continue;
     for (auto it = fs::recursive_directory_iterator(at); it != fs::recursive_directory_iterator(); ++it) {
-      if (it->is_directory() && it->path() == root / "tests" / "data") it.disable_recursion_pending();
+      // Inputs, some of them binary, are nothing that anybody wrote.
+      const bool inputs = it->path() == root / "tests/data" || it->path() == root / "tests/fuzz/kept";
+      if (it->is_directory() && inputs) it.disable_recursion_pending();
       if (it->is_regular_file() && extensions.contains(it->path().extension().string())) paths.push_back(it->path());
     }
   }

@@ -59,7 +59,7 @@ def parsed(arguments):
     add("--rotation", type=float, metavar="MB", help="copies of the weights of each candidate together (default: over 400, and 8 last-level caches)")
     add("--ggml", type=pathlib.Path, metavar="DIR", help="a folder with libggml-base and libggml-cpu built for this machine")
     records.add_options(parser)
-    add("--docs", action="store_true", help="write tables and drawings into docs/performance.md")
+    add("--docs", action="store_true", help="write the tables of docs/performance.md")
     add("--build", type=pathlib.Path, default=TOP / "build" / "release", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     for name, value in (QUICK if options.quick else WHOLE).items():
