@@ -1,18 +1,12 @@
 // The sampler, the parts of an answer, the choice of experts, attention and float16 against what their definitions say.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
 #include <numbers>
-#include <numeric>
 
 #include "examples/llm/answer_parts.h"
 #include "examples/llm/attention.h"
 #include "examples/llm/experts.h"
 #include "examples/llm/half.h"
 #include "examples/llm/sampler.h"
+#include "test.h"
 
 namespace llm {
 namespace {

@@ -1,23 +1,13 @@
 // The commands that measure: their records and tables. What they say about speed is not tested.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <sstream>
-
 #include "run_command.h"
+#include "test.h"
 #include "tools/json.h"
 
 namespace metal_marlin::test {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
 using tools::Json;
 
 std::vector<Json> records_of(const std::string& text) {
