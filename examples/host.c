@@ -51,8 +51,7 @@ static void* run_share(void* argument) {
   return NULL;
 }
 
-/* Returns when all tasks have run. Here threads come and go; those of pool.c
- * stay. */
+/* Returns when all tasks have run. Here threads come and go; those of llm/pool.cc stay. */
 static void host_parallel_for(void* user, uint32_t tasks,
                               void (*task)(void* task_user, uint32_t index), void* task_user) {
   Host* h = user;

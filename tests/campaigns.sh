@@ -37,13 +37,13 @@ END
   return $status
 }
 
-# reliability [--long] [ROW...]
+# reliability [ROW...]
 reliability() {
   install_packages build test package reliability
   environment differential >&2 || true
   (install_packages testbed) || true
   local lines words
-  lines=$(python3 -B tests/reliability/rows.py "$@") || exit 1
+  lines=$(python3 -B tests/reliability/reliability.py --targets "$@") || exit 1
   # shellcheck disable=SC2086  # a preset and its targets
   while read -r words; do [ -z "$words" ] || build $words </dev/null >&2 || exit 1; done <<<"$lines"
   python3 -B tests/reliability/reliability.py "$@"

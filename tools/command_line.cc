@@ -45,7 +45,7 @@ void describe(CLI::App& app) {
       "3 the work could not be done.\n\n"
       "Start with:  metal-marlin doctor        what this machine can do\n"
       "             metal-marlin inspect DIR   what a checkpoint holds\n"
-      "'metal-marlin COMMAND --help' has examples; the manual page metal-marlin(1) has the rest.");
+      "'metal-marlin COMMAND --help' has all options, and examples.");
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ std::string weight_type_name(const WeightType& type);  ///< "int4", "q4_k"
 /// All that parse_weight_type() takes, for people.
 std::string weight_types();
 
-/// The formats that bench, verify and the quickstart take where none is named.
+/// The formats that bench and verify take where none is named.
 std::span<const marlin_format> measured_formats();
 /// The formats that `quantize --format` takes, beside types of blocks.
 std::span<const marlin_format> quantize_formats();

@@ -1,11 +1,11 @@
 // quickstart: does the main job on real files. It opens, packs, multiplies and checks every
-// checkpoint of a folder. Then it measures one layer that is large enough for meaningful speeds.
+// checkpoint of a folder.
 #include <fmt/core.h>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
-#include <optional>
 #include <vector>
 
 #include "command.h"
@@ -13,12 +13,9 @@
 #include "library.h"
 #include "measure.h"
 #include "names.h"
-#include "parallel.h"
 #include "printable.h"
 #include "progress.h"
-#include "quantize_options.h"
 #include "table.h"
-#include "terminal.h"
 #include "words.h"
 
 namespace metal_marlin::tools {
@@ -26,12 +23,6 @@ namespace quickstart_command {
 namespace {
 
 namespace fs = std::filesystem;
-
-struct Options {
-  std::string folder;
-  int64_t n = 11776, k = 4096;
-  double seconds = 2;
-};
 
 constexpr int64_t kRows[] = {1, 8, 64};  // M
 constexpr double kSecondsEach = 0.01;    // for one small product
@@ -173,109 +164,13 @@ bool SmallLayers::report(const std::string& folder) const {
   return wrong_ == 0;
 }
 
-/// bfloat16 weights that look like a trained layer's: bell-shaped, deviation 0.02.
-std::vector<uint16_t> random_layer(int64_t n, int64_t k, unsigned threads) {
-  std::vector<uint16_t> values(static_cast<size_t>(n * k));
-  parallel_for(n, threads, [&](int64_t row) {
-    Random random(static_cast<uint64_t>(row));
-    for (int64_t i = 0; i < k; ++i) {
-      // The sum of the four 16-bit quarters of one number is cheap enough for 48 million weights.
-      // Its deviation is 37837.
-      const uint64_t bits = random.next();
-      const auto sum = static_cast<int32_t>((bits & 0xffff) + (bits >> 16 & 0xffff) +
-                                            (bits >> 32 & 0xffff) + (bits >> 48));
-      values[static_cast<size_t>(row * k + i)] =
-          to_bf16(static_cast<float>(sum - 131070) * (0.02f / 37837));
-    }
-  });
-  return values;
-}
-
-Weights quantize_layer(marlin_context* context, std::vector<uint16_t>& values, int64_t n, int64_t k,
-                       marlin_format format) {
-  auto desc = make<marlin_pack_desc>();
-  desc.format = format;
-  desc.n = n;
-  desc.k = k;
-  desc.values.data = values.data();
-  desc.values.rows = n;
-  desc.values.cols = k;
-  desc.values.dtype = MARLIN_BF16;
-  const marlin_pack_desc* parts[] = {&desc};
-  auto error = make<marlin_error>();
-  marlin_weights* weights = nullptr;
-  check(marlin_weights_pack(context, parts, 1, 1, &weights, &error), error, "cannot quantize");
-  return Weights(weights);
-}
-
-/// One large layer, quantized in each format, against the limits of the machine.
-std::vector<Measurement> large_layer(const Options& options, const Bench& bench) {
-  std::vector<Job> jobs;
-  for (marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8}) {
-    for (int64_t m : kRows) jobs.push_back({m, compute});
-  }
-  std::vector<Measurement> all;
-  Progress progress("one large layer", static_cast<double>(measured_formats().size()));
-  std::vector<uint16_t> values = random_layer(options.n, options.k, bench.limits->threads());
-  for (marlin_format format : measured_formats()) {
-    progress.at(static_cast<double>(&format - measured_formats().data()), format_name(format));
-    // The quantized matrix is checked. The other copies, which keep the caches cold, have random
-    // codes in the same layout: quantizing each of them would take a minute, and the times would be
-    // the same.
-    bool quantized = false;
-    std::optional<RandomWeights> random;
-    Rotation rotation(
-        [&] {
-          if (!quantized)
-            return quantized = true,
-                   quantize_layer(bench.context, values, options.n, options.k, format);
-          if (!random) random.emplace(WeightShape{format, options.n, options.k}, 1);
-          return random->pack(bench.context);
-        },
-        rotation_bytes(), kMostCopies);
-    for (Measurement& m : measure(bench, {&rotation, 1}, jobs)) all.push_back(std::move(m));
-  }
-  return all;
-}
-
-bool report_large(const std::vector<Measurement>& all) {
-  using enum Table::Align;
-  Table table({{"format"},
-               {"compute"},
-               {"M", right},
-               {"kernel"},
-               {"time", right},
-               {"GB/s", right},
-               {"of read", right},
-               {"GFLOP/s", right, true},
-               {"of peak", right},
-               {"peak of", left, true},
-               {"error", right, true}});
-  bool right_all = true;
-  for (const Measurement& m : all) {
-    right_all = right_all && m.verdict.ok();
-    table.row(
-        {m.job.m == 1 ? fmt::format("{} g{}", format_name(m.format), m.group) : "",
-         m.job.m == 1 ? compute_name(m.job.compute) : "", std::to_string(m.job.m), m.kernel,
-         seconds_text(m.seconds), fmt::format("{:.1f}", m.byte_rate() / 1e9),
-         fmt::format("{:.0f}%", 100 * m.fraction_of_read()), fmt::format("{:.0f}", m.rate() / 1e9),
-         fmt::format("{:.0f}%", 100 * m.fraction_of_peak()), m.instruction,
-         fmt::format("{:.0e}{}", m.verdict.nmse, m.verdict.ok() ? "" : " WRONG")},
-        m.verdict.ok() ? Table::Mood::plain : Table::Mood::wrong);
-  }
-  table.print();
-  return right_all;
-}
-
-ExitCode run(const Options& options) {
-  const auto start = std::chrono::steady_clock::now();
-  const auto folders = subfolders(options.folder);
+ExitCode run(const std::string& folder) {
+  const auto folders = subfolders(folder);
   const unsigned threads = usable_threads();
   const Context context = make_context({.backend = MARLIN_BACKEND_AUTO, .threads = threads});
-  const marlin_device_info device = device_of(MARLIN_BACKEND_AUTO);
   Limits limits(threads);
   fmt::print("{} ({}), {} threads\n\nReal checkpoints, {}\n\n", cpu_info().model,
-             device.isa_or_arch, threads, options.folder);
+             device_of(MARLIN_BACKEND_AUTO).isa_or_arch, threads, folder);
   SmallLayers small(context.get(), limits);
   {
     Progress progress("checkpoints", static_cast<double>(folders.size()));
@@ -284,20 +179,8 @@ ExitCode run(const Options& options) {
       small.checkpoint(folders[i]);
     }
   }
-  bool right = small.report(options.folder);
-
-  fmt::print(
-      "\nOne large layer, {} x {} (N x K), quantized here from bfloat16; more than 400 MB of "
-      "copies in turn\n\n",
-      options.n, options.k);
-  std::fflush(stdout);
-  const auto large = large_layer(options, {context.get(), device, &limits, options.seconds});
-  right = report_large(large) && right;
-  if (const std::string noise = noise_text(large); !noise.empty())
-    fmt::print("\n{}\n", red("noise: " + noise, stdout));
-  fmt::print("\nlimits of this run: {}\n{} in {:.0f} s\n", limits_text(large),
-             right ? "all right" : "SOMETHING IS WRONG",
-             std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+  const bool right = small.report(folder);
+  fmt::print("\n{}\n", right ? "all right" : "SOMETHING IS WRONG");
   return right ? ExitCode::ok : ExitCode::wrong;
 }
 
@@ -306,25 +189,15 @@ ExitCode run(const Options& options) {
 
 void add_quickstart(CLI::App& app, Action& action) {
   using namespace quickstart_command;
-  auto* sub = app.add_subcommand(
-      "quickstart",
-      "Pack, multiply by, check and time every checkpoint of a folder, and one large layer");
-  auto options = std::make_shared<Options>();
-  sub->add_option("DIR", options->folder, "A folder of checkpoint folders")->required();
-  sub->add_option("-n,--n", options->n, "Rows of the large layer")
-      ->capture_default_str()
-      ->check(in_range(1, 1 << 20));
-  sub->add_option("-k,--k", options->k, "Columns of the large layer")
-      ->capture_default_str()
-      ->check(in_range(1, 1 << 20));
-  sub->add_option("--seconds", options->seconds, "Time for each format of the large layer, about")
-      ->capture_default_str()
-      ->check(in_range(0.001, 3600.0));
+  auto* sub = app.add_subcommand("quickstart",
+                                 "Pack, multiply by, check and time every checkpoint of a folder");
+  auto folder = std::make_shared<std::string>();
+  sub->add_option("DIR", *folder, "A folder of checkpoint folders")->required();
   sub->footer(
       "Exits with 1 when a result is not what float64 says.\n\n"
       "Example:\n"
       "  metal-marlin quickstart tests/data");
-  sub->callback([&action, options] { action = [options] { return run(*options); }; });
+  sub->callback([&action, folder] { action = [folder] { return run(*folder); }; });
 }
 
 }  // namespace metal_marlin::tools

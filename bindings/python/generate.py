@@ -10,8 +10,6 @@ import generated
 
 NAMES = {"int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "size_t": "c_size_t"}
 NAMES.update({"double": "c_double", "char": "c_char"})
-# What a field of a struct gives to Python, for type checkers.
-SEEN_AS = {"c_double": "float", "c_char_p": "bytes | None", "c_void_p": "int | None"}
 # How the classes of constants are called, and how they shorten the names: behind MARLIN_ and this, where it is there.
 CLASSES = {"marlin_dtype": "DType", "marlin_memory": "Memory", "marlin_gptq_zero_f": "GptqZeroF"}
 PREFIXES = {"marlin_memory": "MEM_", "marlin_status": "E_", "marlin_value_type": "VALUE_"}
@@ -55,12 +53,6 @@ def told(line, item, indent=""):
     return [*comment(item, indent), line]
 
 
-def seen_as(text, field):
-    if "array" in field:
-        return "bytes"
-    return SEEN_AS.get(text, "Any" if "(" in text else "int" if text.startswith("c_") else text)
-
-
 def class_name(type_name):
     return CLASSES.get(type_name, type_name.removeprefix("marlin_").title().replace("_", ""))
 
@@ -90,31 +82,27 @@ def constants(table):
 
 def structs(table):
     for struct in table["structs"]:
-        yield from ["", "", *comment(struct), f"class {struct['name']}(Structure):"]
-        rows = []
+        is_api = struct["name"] == "marlin_api"
+        rows, members = [], []
         for field in struct["fields"]:
-            if is_member(struct, field):
+            if is_api and "function" in field["type"]:
+                members.append(f'"{field["name"]}"')
                 continue
             text = ctype(field["type"], table)
-            yield from told(f"    {field_name(field)}: {seen_as(text, field)}", field, "    ")
             text += f" * {field['array']}" if "array" in field else ""
             rows.append(f'("{field_name(field)}", {text})')
-        if struct["name"] == "marlin_api":
-            yield from functions(table, struct, rows)
+        if is_api:
+            yield from functions(table, members, rows)
         else:
-            yield from ["    _fields_ = (", *generated.filled(rows, "        "), "    )"]
+            yield from ["", "", f"class {struct['name']}(Structure):", "    _fields_ = (", *generated.filled(rows, "        "), "    )"]
 
 
-def is_member(struct, field):
-    return struct["name"] == "marlin_api" and "function" in field["type"]
-
-
-def functions(table, api, rows):
+def functions(table, members, rows):
+    yield from ["", "", "class marlin_api(Structure):", '    """The table of functions."""']
     yield from ["", "", "# A handle among the parameters is a pointer to it.", "FUNCTIONS = {"]
     for function in table["functions"]:
         yield f'    "{function["name"]}": {ctype({"function": function}, table)},'
-    names = [f'"{field["name"]}"' for field in api["fields"] if is_member(api, field)]
-    yield from ["}", "# What marlin_api calls get_version is marlin_version.", "MEMBERS = (", *generated.filled(names, "    "), ")"]
+    yield from ["}", "# What marlin_api calls get_version is marlin_version.", "MEMBERS = (", *generated.filled(members, "    "), ")"]
     yield from ["marlin_api._fields_ = (", *generated.filled(rows, "    ")]
     yield from ['    *((name, FUNCTIONS["marlin_" + name.replace("get_version", "version")]) for name in MEMBERS),', ")"]
 
@@ -122,7 +110,7 @@ def functions(table, api, rows):
 def abi(table):
     yield from ["from __future__ import annotations", "", "from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p"]
     yield "from ctypes import c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p"
-    yield from ["from typing import Any", "", "from ._constant import Constant", ""]
+    yield from ["", "from ._constant import Constant", ""]
     yield from constants(table)
     yield from handles(table)
     yield from structs(table)

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """Strong scaling of the chat over MPI on one machine: the same model and tokens on 1, 2, ... ranks with threads divided.
 
-    scaling.py CHAT CHAT_MPI MODEL.gguf [--ranks 1,2,3] [--threads N] [--rows 1,16,64,128,512] [--repeat 5] [--json]
+    scaling.py CHAT CHAT_MPI MODEL.gguf [--ranks 1,2,3] [--threads N] [--rows 1,16,64,128,512] [--repeat 5]
 
 For each number of ranks and of rows (tokens that run together; 1: a token of an answer): the median time of a step, the speed-up
-over one process, and the share of the time that rank 0 spends in sums over ranks. Nothing else should run meanwhile. --json prints
-one object a line, which scaling_model.py reads.
+over one process, and the share of the time that rank 0 spends in sums over ranks. Nothing else should run meanwhile.
 """
 
 import argparse
@@ -27,6 +26,7 @@ def command(options, ranks):
 
 
 def measure(options, ranks, rows):
+    """Milliseconds of a step, and the share of the sums."""
     environment = dict(os.environ)
     if os.geteuid() == 0:  # mpirun wants to hear twice that root means it
         environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -38,19 +38,7 @@ def measure(options, ranks, rows):
     runs = [json.loads(line) for line in done.stdout.splitlines()][1:]  # the first one warms up
     stages = {name.strip(): float(seconds) for name, seconds in re.findall(r"^(.+?) +([0-9.]+) s +[0-9.]+ %$", done.stderr, re.MULTILINE)}
     step = statistics.median(run["generate_seconds"] / GENERATE if rows == 1 else run["prompt_seconds"] for run in runs)
-    turns = {"oversubscribed": True} if ranks > options.threads else {}  # ranks take turns on the processors
-    return {
-        "measured": "chat",
-        "ranks": ranks,
-        "threads": max(1, options.threads // ranks),
-        "rows": rows,
-        "step_ms": 1e3 * step,
-        "share_of_communication": stages.get("sums over ranks", 0) / (sum(stages.values()) or 1),
-        "sums": 2 * options.layers + 1,
-        "bytes_of_a_sum": 4 * options.width * rows,
-        "bytes_gathered": 4 * options.vocabulary,
-        **turns,
-    }
+    return 1e3 * step, stages.get("sums over ranks", 0) / (sum(stages.values()) or 1)
 
 
 def main():
@@ -63,23 +51,14 @@ def main():
     parser.add_argument("--threads", default=len(os.sched_getaffinity(0)), type=int, help="of all ranks together")
     parser.add_argument("--rows", default=[1, 16, 64, 128, 512], **numbers)
     parser.add_argument("--repeat", default=5, type=int)
-    parser.add_argument("--layers", default=30, type=int, help="of the model; the defaults are those of SmolLM2-135M")
-    parser.add_argument("--width", default=576, type=int)
-    parser.add_argument("--vocabulary", default=49152, type=int)
-    parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    one = {}
-    if not options.json:
-        print("rows  ranks  ms a step  speed-up  share of sums")
+    print("rows  ranks  ms a step  speed-up  share of sums")
     for rows in options.rows:
+        one = None
         for ranks in options.ranks:
-            row = measure(options, ranks, rows)
-            one.setdefault(rows, row["step_ms"])
-            if options.json:
-                print(json.dumps(row), flush=True)
-            else:
-                print(f"{rows:4}  {ranks:5}  {row['step_ms']:9.3f}  {one[rows] / row['step_ms']:8.2f}"
-                      f"  {100 * row['share_of_communication']:11.1f} %", flush=True)
+            step_ms, share = measure(options, ranks, rows)
+            one = one or step_ms
+            print(f"{rows:4}  {ranks:5}  {step_ms:9.3f}  {one / step_ms:8.2f}  {100 * share:11.1f} %", flush=True)
 
 
 if __name__ == "__main__":

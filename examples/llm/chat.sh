@@ -101,7 +101,6 @@ chat() {
   [ "${1:-}" != --ranks ] || { shift; chat_ranks "$@"; }
   case ${1:-} in --formats | --compare) more="metal-marlin metal-marlin-races" ;; esac
   install_packages build
-  (install_packages edit) >&2 || true # without it, lines cannot be edited
   # shellcheck disable=SC2086
   build release metal-marlin-chat $more >&2 || exit 1
   case ${1:--} in -*) need_chat_model ;; *) exec "$chat" "$@" ;; esac

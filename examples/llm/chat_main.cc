@@ -14,16 +14,12 @@
 #include <iostream>
 #include <iterator>
 #include <map>
-#include <memory>
 #include <optional>
-#include <regex>
 #include <sstream>
 #include <thread>
 #include <utility>
 
-#include "batches.h"
 #include "conversation.h"
-#include "line_reader.h"
 #include "score.h"
 #include "talk.h"
 
@@ -39,52 +35,9 @@ struct Options {
   double repeat_penalty = 1.1;
   uint64_t seed = 1;
   int64_t most_tokens = 1024;
-  bool profile = false, perplexity = false, bench = false, verify_batches = false, tokenize = false,
-       detokenize = false, null = false, force = false;
+  bool profile = false, perplexity = false, bench = false, tokenize = false, detokenize = false,
+       null = false;
 };
-
-// Options with N, TEXT, FILE or NAME, and with their ranges and defaults as words.
-class HelpFormatter final : public CLI::Formatter {
- public:
-  std::string make_option_opts(const CLI::Option* option) const override {
-    const std::string type = option->get_type_name();
-    const std::string word = type.substr(0, type.find(':'));
-    if (word.empty() || option->get_positional()) return "";
-    return word == "TEXT" || word == "FILE" || word == "NAME" ? " " + word : " N";
-  }
-
-  std::string make_option_desc(const CLI::Option* option) const override {
-    static const std::regex range(R"(in \[(\S+) - (\S+)\])");
-    std::string text = option->get_description();
-    const std::string type = option->get_type_name();
-    if (std::smatch found; std::regex_search(type, found, range))
-      text += "; from " + found[1].str() + " to " + found[2].str();
-    if (!option->get_default_str().empty()) text += "; default: " + option->get_default_str();
-    for (const CLI::Option* other : option->get_needs()) text += "; only with " + other->get_name();
-    return text;
-  }
-};
-
-// CLI11's own messages list the numbers of constants, and the limits of floats.
-template <class T>
-CLI::Validator one_of(const std::map<std::string, T>& values, const std::string& names) {
-  const auto find = [values, names](std::string& found) {
-    const auto at = values.find(found);
-    if (at == values.end()) return "expected " + names + ", found '" + found + "'";
-    found = std::to_string(at->second);
-    return std::string();
-  };
-  return CLI::Validator(find, "");
-}
-CLI::Validator at_least_one() {
-  return CLI::Validator(
-      [](std::string& found) {
-        const bool digits = found.find_first_not_of("0123456789") == std::string::npos;
-        const bool zero = found.find_first_not_of('0') == std::string::npos;
-        return digits && !zero ? std::string() : "expected 1 or more, found " + found;
-      },
-      "");
-}
 
 // Where and how the model runs.
 void declare_run(CLI::App& app, ModelOptions& run) {
@@ -98,20 +51,22 @@ void declare_run(CLI::App& app, ModelOptions& run) {
   app.add_option("--threads", run.threads, "0: as many as processors")
       ->check(CLI::Range(0u, 1024u))
       ->capture_default_str();
-  const std::map<std::string, marlin_backend> backends = {{"auto", MARLIN_BACKEND_AUTO},
-                                                          {"cpu", MARLIN_BACKEND_CPU},
-                                                          {"metal", MARLIN_BACKEND_METAL},
-                                                          {"cuda", MARLIN_BACKEND_CUDA}};
-  const std::map<std::string, marlin_compute> computes = {{"default", MARLIN_COMPUTE_DEFAULT},
-                                                          {"int8", MARLIN_COMPUTE_INT8}};
-  // Without a description of their own: it would list the numbers of the constants.
-  app.add_option("--backend", run.backend, "auto, cpu, metal or cuda; default: auto")
-      ->transform(one_of(backends, "auto, cpu, metal or cuda"))
-      ->type_name("NAME");
-  app.add_option("--compute", run.compute,
-                 "default; or int8: activations rounded to 8 bits, which is faster")
-      ->transform(one_of(computes, "default or int8"))
-      ->type_name("NAME");
+  static const std::map<std::string, marlin_backend> backends = {{"auto", MARLIN_BACKEND_AUTO},
+                                                                 {"cpu", MARLIN_BACKEND_CPU},
+                                                                 {"metal", MARLIN_BACKEND_METAL},
+                                                                 {"cuda", MARLIN_BACKEND_CUDA}};
+  static const std::map<std::string, marlin_compute> computes = {
+      {"default", MARLIN_COMPUTE_DEFAULT}, {"int8", MARLIN_COMPUTE_INT8}};
+  app.add_option_function<std::string>(
+         "--backend", [&run](const std::string& name) { run.backend = backends.at(name); },
+         "default: auto")
+      ->check(CLI::IsMember(&backends));
+  app.add_option_function<std::string>(
+         "--compute", [&run](const std::string& name) { run.compute = computes.at(name); },
+         "int8: activations rounded to 8 bits, which is faster")
+      ->check(CLI::IsMember(&computes));
+  app.add_flag("--row-invariant", run.row_invariant,
+               "the same bits of logits whatever tokens run together");
 }
 
 void declare(CLI::App& app, Options& o) {
@@ -121,12 +76,9 @@ void declare(CLI::App& app, Options& o) {
       ->type_name("FILE");
   app.add_option("--system", o.system,
                  "what the model is told first; default: what its maker says");
-  app.add_option("--prompt", o.prompt, "answer this and end")
-      ->check(CLI::Validator(
-          [](const std::string& found) {
-            return found.empty() ? std::string("expected a message, found none") : std::string();
-          },
-          ""));
+  app.add_option("--prompt", o.prompt, "answer this and end")->check([](const std::string& found) {
+    return found.empty() ? std::string("expected a message, found none") : std::string();
+  });
   app.add_option("--temperature", o.temperature, "0: always the most probable token")
       ->check(CLI::Range(0.0, 10.0))
       ->capture_default_str();
@@ -140,37 +92,29 @@ void declare(CLI::App& app, Options& o) {
   app.add_option("--seed", o.seed, "of the choice: the same seed, the same answer")
       ->capture_default_str();
   app.add_option("--max-tokens", o.most_tokens, "of one answer")
-      ->check(at_least_one())
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   declare_run(app, o.run);
   app.add_flag("--profile", o.profile, "say where the time went");
   app.add_option("--text", o.text, "the text for --perplexity and --logits")->type_name("FILE");
   app.add_flag("--perplexity", o.perplexity, "how well the model predicts the text")
       ->needs("--text");
-  app.add_option("--logits", o.logits, "write those of every token of the text, as a NumPy file")
+  app.add_option("--logits", o.logits,
+                 "write those of every token of the text to a new file, for NumPy")
       ->type_name("FILE")
       ->needs("--text");
-  app.add_flag("--force", o.force, "replace the file of --logits when it is there")
-      ->needs("--logits");
   app.add_flag("--bench", o.bench,
                "lines 'PROMPT GENERATE' from stdin: the seconds that so many tokens take");
-  app.add_flag("--verify-batches", o.verify_batches,
-               "compare the logits of 200 tokens, one by one, with those in batches, bit for bit");
-  app.add_flag("--row-invariant", o.run.row_invariant,
-               "the same bits of logits whatever tokens run together; --verify-batches has it");
   app.add_flag("--tokenize", o.tokenize, "lines from stdin: print the numbers of their tokens");
   app.add_flag("--detokenize", o.detokenize, "lines of such numbers from stdin: print the text");
   app.add_flag("--null", o.null, "texts of the two end with a zero byte instead of a newline");
-  app.formatter(std::make_shared<HelpFormatter>());
   app.failure_message([](const CLI::App* failed, const CLI::Error& error) {
     return failed->get_name() + ": " + error.what() + "\nTry '" + failed->get_name() +
            " --help'.\n";
   });
   app.footer(
-      std::string("Exit codes: 0 all is well; 1 it could not be done; 2 the command line makes no "
-                  "sense; 130 Ctrl-C ended --prompt.\n") +
-      (edits_lines() ? "Lines can be edited (libedit)."
-                     : "Lines cannot be edited: this program was built without libedit."));
+      "Exit codes: 0 all is well; 1 it could not be done; 2 the command line makes no sense; "
+      "130 Ctrl-C ended --prompt.");
 }
 
 // A bar on stderr while the model is loaded; nothing when that is no terminal.
@@ -249,14 +193,11 @@ int tokens_of_stdin(const Tokenizer& tokenizer, const Options& o) {
 }
 
 int score_text(Model& model, const Tokenizer& tokenizer, const Options& o) {
-  std::optional<NpyFile> logits;
-  if (!o.logits.empty())
-    logits.emplace(o.logits, o.force, std::vector{o.model, o.tokenizer, o.text});
   std::ifstream in(o.text, std::ios::binary);
   if (!in) throw std::runtime_error(o.text + ": cannot be read");
   const std::vector<Token> tokens =
       tokenizer.encode(std::string(std::istreambuf_iterator<char>(in), {}));
-  const Score sum = score(model, tokenizer.opening(), tokens, logits ? &*logits : nullptr);
+  const Score sum = score(model, tokenizer.opening(), tokens, o.logits);
   const double mean = sum.predicted ? sum.negative_log / static_cast<double>(sum.predicted) : 0;
   std::printf(
       "tokens %zu\npredicted %lld\nnats_per_token %.9g\nperplexity %.9g\nseconds "
@@ -280,18 +221,6 @@ int time_lines(Model& model) {
               << std::flush;
   }
   return 0;
-}
-
-int verify_batches(Model& model, const Tokenizer& tokenizer) {
-  constexpr int64_t kTokens = 200;
-  const BatchCheck check = check_batches(model, tokenizer.opening(), kTokens, {2, 7, 64});
-  for (const BatchCheck::Size& size : check.sizes)
-    std::printf(
-        "batches of %lld: %lld of %lld tokens have the logits that they have alone (without "
-        "MARLIN_GEMM_ROW_INVARIANT: %lld)\n",
-        static_cast<long long>(size.batch), static_cast<long long>(size.same),
-        static_cast<long long>(check.tokens), static_cast<long long>(size.same_without));
-  return check.holds() ? 0 : 1;
 }
 
 // A folder says what the model is in config.json, a GGUF in itself; one that says nothing was made
@@ -322,7 +251,6 @@ void make_model(const Options& o, const HyperParameters& hyper, size_t tokens,
 int answer(Model& model, const Tokenizer& tokenizer, const Metadata& metadata, const Options& o) {
   if (o.perplexity || !o.logits.empty()) return score_text(model, tokenizer, o);
   if (o.bench) return time_lines(model);
-  if (o.verify_batches) return verify_batches(model, tokenizer);
   struct sigaction action{};
   action.sa_handler = [](int) { interrupted = 1; };  // without SA_RESTART: reading a line ends, too
   sigaction(SIGINT, &action, nullptr);

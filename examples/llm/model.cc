@@ -317,7 +317,7 @@ std::span<const float> Model::run(std::span<const Token> tokens, int64_t wanted)
   if (rows > options_.block || position_ + rows > options_.context)
     throw std::runtime_error("more tokens than fit");
   if (options_.ranks) {
-    Order order{rows, wanted, position_, options_.row_invariant, 0};
+    Order order{rows, wanted, position_, 0};
     std::vector<Token> copy(tokens.begin(), tokens.end());
     options_.ranks->broadcast(std::as_writable_bytes(std::span(&order, 1)));
     options_.ranks->broadcast(std::as_writable_bytes(std::span(copy)));
@@ -333,13 +333,12 @@ void Model::serve() {
     std::vector<Token> tokens(static_cast<size_t>(order.rows));
     options_.ranks->broadcast(std::as_writable_bytes(std::span(tokens)));
     position_ = order.position;
-    options_.row_invariant = order.row_invariant != 0;
     run_here(tokens, order.wanted);
   }
 }
 
 void Model::dismiss() {
-  Order order{0, 0, 0, 0, 1};
+  Order order{0, 0, 0, 1};
   if (options_.ranks) options_.ranks->broadcast(std::as_writable_bytes(std::span(&order, 1)));
 }
 

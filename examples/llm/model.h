@@ -54,8 +54,6 @@ class Model {
   /// How many tokens ran, and back to an earlier state.
   int64_t position() const { return position_; }
   void rewind(int64_t position) { position_ = position; }
-  /// Changes ModelOptions::row_invariant for the tokens to come.
-  void set_row_invariant(bool on) { options_.row_invariant = on; }
 
   int64_t context() const { return options_.context; }
   int64_t block() const { return options_.block; }
@@ -89,8 +87,7 @@ class Model {
   using LayerParts = std::vector<LayerRows>;
   // What ranks have to do for rank 0.
   struct Order {
-    int64_t rows, wanted, position;
-    int32_t row_invariant, ends;
+    int64_t rows, wanted, position, ends;
   };
 
   Layer load_layer(Loader& from, int64_t index);

@@ -1,9 +1,15 @@
 #include "score.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <memory>
 #include <random>
+#include <span>
 #include <stdexcept>
+#include <string_view>
 
 #include "stopwatch.h"
 
@@ -18,13 +24,47 @@ double negative_log(std::span<const float> logits, Token token) {
   return std::log(sum) + max - double{logits[static_cast<size_t>(token)]};
 }
 
+// A new NumPy file of float32 [rows, columns]; none if its name is empty.
+class NpyFile {
+ public:
+  NpyFile(const std::string& path, size_t rows, int64_t columns) : path_(path) {
+    if (path.empty()) return;
+    file_.reset(std::fopen(path.c_str(), "wbx"));  // x: never in place of another
+    if (!file_) refuse();
+    std::string head = "{'descr': '<f4', 'fortran_order': False, 'shape': (" +
+                       std::to_string(rows) + ", " + std::to_string(columns) + "), }";
+    head.resize(128 - 10 - 1, ' ');  // behind the magic, version 1.0 and this length
+    put(std::string("\x93NUMPY\x01\x00\x76\x00", 10) + head + '\n');
+  }
+  void write(std::span<const float> values) const {
+    if (file_) put({reinterpret_cast<const char*>(values.data()), values.size_bytes()});
+  }
+  void end() const {
+    if (file_ && std::fflush(file_.get()) != 0) refuse();
+  }
+
+ private:
+  void put(std::string_view bytes) const {
+    if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) refuse();
+  }
+  [[noreturn]] void refuse() const {
+    throw std::runtime_error(path_ + ": cannot be written: " + std::strerror(errno));
+  }
+
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string path_;
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
 }  // namespace
 
 Score score(Model& model, const std::vector<Token>& opening, const std::vector<Token>& tokens,
-            NpyFile* logits_file) {
+            const std::string& logits_file) {
   if (std::ssize(opening) >= model.context())
     throw std::runtime_error("the context has no room for a text");
-  if (logits_file != nullptr) logits_file->begin(tokens.size(), model.vocabulary());
+  const NpyFile file(logits_file, tokens.size(), model.vocabulary());
   Score sum;
   const Stopwatch watch;
   for (size_t at = 0; at < tokens.size();) {
@@ -36,7 +76,7 @@ Score score(Model& model, const std::vector<Token>& opening, const std::vector<T
                                     model.context() - model.position()});
     const std::span<const float> logits =
         model.run(std::span(tokens).subspan(at, static_cast<size_t>(count)), count);
-    if (logits_file != nullptr) logits_file->write(logits);
+    file.write(logits);
     const bool window_ends = model.position() == model.context();
     const auto row_size = static_cast<size_t>(model.vocabulary());
     for (size_t row = 0; row < static_cast<size_t>(count); ++row) {
@@ -48,7 +88,7 @@ Score score(Model& model, const std::vector<Token>& opening, const std::vector<T
     at += static_cast<size_t>(count);
   }
   sum.seconds = watch.seconds();
-  if (logits_file != nullptr) logits_file->commit();
+  file.end();
   return sum;
 }
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "model.h"
-#include "npy_file.h"
 
 namespace llm {
 
@@ -18,11 +17,11 @@ struct Score {
 };
 
 /// Runs the tokens in blocks; texts longer than the context in windows of it. Each window starts
-/// with an empty cache and the tokens of `opening`, which are not predicted. logits_file, when not
-/// null, gets the logits, float32 [tokens, vocabulary], and is committed; row t is what the model
-/// expects behind token t.
+/// with an empty cache and the tokens of `opening`, which are not predicted. The file
+/// `logits_file`, unless this is empty, gets the logits, float32 [tokens, vocabulary]; row t is
+/// what the model expects behind token t.
 Score score(Model& model, const std::vector<Token>& opening, const std::vector<Token>& tokens,
-            NpyFile* logits_file);
+            const std::string& logits_file);
 
 struct Speed {
   double prompt_seconds = 0, generate_seconds = 0;

@@ -1,19 +1,16 @@
 #include "talk.h"
 
-#include <sys/ioctl.h>
+#include <pthread.h>
+#include <sys/select.h>
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <memory>
+#include <iostream>
 #include <optional>
 #include <stdexcept>
 #include <string_view>
 
-#include "line_reader.h"
 #include "unicode.h"
-#include "word_wrap.h"
 
 namespace llm {
 namespace {
@@ -21,46 +18,68 @@ namespace {
 constexpr const char* kHelp =
     "/help        this list\n"
     "/reset       forget the conversation\n"
-    "/save FILE   write the conversation to a new file\n"
     "/quit        end the program, as Ctrl-D does\n"
-    "Ctrl-C ends an answer or drops a line. Lines that are pasted together are one message. "
-    "A message that begins with a slash needs a space in front of it.\n";
+    "Ctrl-C ends an answer or drops a line. A message that begins with a slash needs a space in "
+    "front of it.\n";
 
 void print(std::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 
-// 0: stdout is no terminal, and lines have any length.
-size_t columns() {
-  winsize size{};
-  if (isatty(STDOUT_FILENO) == 0) return 0;
-  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+// Waits for input on stdin; false after Ctrl-C. The signal is let in only while pselect waits, so
+// that none is lost between a look at the flag and the waiting.
+bool wait_for_input(const volatile std::sig_atomic_t* interrupted) {
+  sigset_t interrupt, before;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &interrupt, &before);
+  fd_set input;
+  FD_ZERO(&input);
+  FD_SET(STDIN_FILENO, &input);
+  bool there = false;
+  while (!*interrupted && !there) {
+    // Another signal, as for a window's new size, ends it, too.
+    there = pselect(STDIN_FILENO + 1, &input, nullptr, nullptr, nullptr, &before) > 0;
+    if (!there) FD_SET(STDIN_FILENO, &input);
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return there;
 }
 
-struct CloseFile {
-  void operator()(std::FILE* file) const { std::fclose(file); }
-};
+// The next line without its end; nothing at the end of the input, and after a second Ctrl-C.
+// *interrupted is what a handler of SIGINT sets, which must be installed without SA_RESTART.
+std::optional<std::string> next_line(const char* prompt, volatile std::sig_atomic_t* interrupted) {
+  *interrupted = 0;
+  if (isatty(STDIN_FILENO) != 0) {
+    print(prompt);
+    if (!wait_for_input(interrupted)) {
+      // The terminal has dropped what was typed, and does not say whether there was anything. A
+      // second Ctrl-C may come as soon as the first is answered.
+      *interrupted = 0;
+      print("\n(Ctrl-C again ends the program, and so does Ctrl-D)\n");
+      print(prompt);
+      if (!wait_for_input(interrupted)) return std::nullopt;
+    }
+  }
+  std::string line;
+  if (!std::getline(std::cin, line)) return std::nullopt;
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  return line;
+}
 
 }  // namespace
 
 End Talk::say(const std::string& message) {
   if (!is_utf8(message)) throw std::runtime_error("the message is no UTF-8");
   TextStream stream;
-  WordWrap wrap(columns());
-  std::string answer;
-  const auto show = [&](const std::string& text) {
-    answer += text;
-    print(wrap.add(text));
-  };
   const int64_t forgotten = conversation_.forgotten();
   *interrupted_ = 0;
   const End end = conversation_.answer(message, sampler_, most_tokens_, interrupted_,
-                                       [&](std::string_view bytes) { show(stream.add(bytes)); });
+                                       [&](std::string_view bytes) { print(stream.add(bytes)); });
   // Of an answer that was cut off, the last character may lack bytes: it is left out.
-  if (end == End::finished) show(stream.finish());
-  print(wrap.finish() + "\n");
-  said_.emplace_back(message, answer);
+  if (end == End::finished) print(stream.finish());
+  print("\n");
   if (conversation_.forgotten() > forgotten)
     std::fprintf(stderr, "(the context is full: the oldest exchanges are forgotten)\n");
   if (end == End::context_full)
@@ -69,32 +88,13 @@ End Talk::say(const std::string& message) {
   return end;
 }
 
-void Talk::save(const std::string& path) const {
-  if (path.empty()) throw std::runtime_error("/save: expected the name of a file");
-  const std::unique_ptr<std::FILE, CloseFile> file(std::fopen(path.c_str(), "wx"));
-  bool written = file != nullptr;
-  for (const auto& [message, answer] : said_)
-    written =
-        written && std::fprintf(file.get(), "> %s\n\n%s\n\n", message.c_str(), answer.c_str()) > 0;
-  if (!written || std::fflush(file.get()) != 0)
-    throw std::runtime_error("/save: " + path + ": " + std::strerror(errno));
-  std::fprintf(stderr, "(%zu exchange%s saved: %s)\n", said_.size(), said_.size() == 1 ? "" : "s",
-               path.c_str());
-}
-
 bool Talk::command(const std::string& line) {
-  const size_t space = line.find(' ');
-  const std::string name = line.substr(0, space);
-  const size_t begin = space == std::string::npos ? space : line.find_first_not_of(' ', space);
-  const std::string rest = begin == std::string::npos ? "" : line.substr(begin);
+  const std::string name = line.substr(0, line.find(' '));
   if (name == "/help") {
     print(kHelp);
   } else if (name == "/reset") {
     conversation_.reset();
-    said_.clear();
     std::fprintf(stderr, "(the conversation is forgotten)\n");
-  } else if (name == "/save") {
-    save(rest);
   } else if (name == "/quit" || name == "/exit") {
     return false;
   } else {
@@ -106,8 +106,7 @@ bool Talk::command(const std::string& line) {
 void Talk::run(const std::string& notice) {
   const bool terminal = isatty(STDIN_FILENO) != 0;
   if (terminal) print(notice + "Type a message; /help lists commands.\n");
-  LineReader lines(interrupted_);
-  while (const std::optional<std::string> line = lines.next("> ")) {
+  while (const std::optional<std::string> line = next_line("> ", interrupted_)) {
     if (line->empty()) continue;
     try {
       if (line->front() != '/')

@@ -3,8 +3,6 @@
 
 #include <csignal>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "conversation.h"
 #include "sampler.h"
@@ -29,13 +27,11 @@ class Talk {
  private:
   /// A line that begins with a slash. False: the talk ends.
   bool command(const std::string& line);
-  void save(const std::string& path) const;
 
   Conversation& conversation_;
   Sampler& sampler_;
   int64_t most_tokens_;
   volatile std::sig_atomic_t* interrupted_;
-  std::vector<std::pair<std::string, std::string>> said_;  // messages and answers since /reset
 };
 
 }  // namespace llm

@@ -1,11 +1,6 @@
 // Weights that were packed from GGUF's blocks come back as the same blocks.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstddef>
-#include <random>
-
 #include "support.h"
+#include "test.h"
 
 namespace abi_test::blocks_tests {
 namespace {

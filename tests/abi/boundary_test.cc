@@ -1,24 +1,17 @@
 // The boundary over a backend that does what the tests want: exceptions, device errors, other kinds of devices, life times.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
 #include <new>
-#include <set>
-#include <stdexcept>
-#include <string_view>
 
 #include "api/errors.h"
 #include "api/stream.h"
 #include "api/weights.h"
 #include "fake_backend.h"
 #include "support.h"
+#include "test.h"
 
 namespace abi_test {
 namespace {
 
 using metal_marlin::Status;
-using testing::ElementsAre;
 
 class Boundary : public testing::Test {
  protected:

@@ -1,17 +1,7 @@
 // The host's allocator, logger and thread pool, as closures made by libffi: what a binding of another language hands over.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <functional>
-#include <map>
-#include <mutex>
-#include <stdexcept>
-#include <thread>
-
 #include "abi_table.h"
 #include "support.h"
+#include "test.h"
 
 namespace abi_test {
 namespace {

@@ -1,10 +1,6 @@
 // The reader and writer of structs with a struct_size, at every length, for today's structs and for one that has grown.
 #include "api/descriptor.h"
-
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <vector>
+#include "test.h"
 
 namespace metal_marlin::api {
 namespace {

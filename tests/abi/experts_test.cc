@@ -1,10 +1,7 @@
 // Mixtures of experts through the C ABI: what may be given, what is refused and where, and that hosts' threads serve. The
 // numbers are those of tests/kernels/experts_test.cc.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "support.h"
+#include "test.h"
 
 namespace abi_test {
 namespace {

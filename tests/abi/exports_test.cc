@@ -2,13 +2,9 @@
 // value in every position. The header, the version script and marlin_api must name the same functions in the same order.
 #include <dlfcn.h>
 #include <ffi.h>
-#include <gtest/gtest.h>
-
-#include <fstream>
-#include <string>
-#include <vector>
 
 #include "exports_signatures.h"
+#include "test.h"
 
 namespace abi_test {
 namespace {

@@ -1,16 +1,11 @@
 // Every 64-bit field of a product's descriptor at the ends of its range and around 2^31 and 2^32, alone and in pairs: each
 // call comes back, soon, with success or with a typed error. The operands lie in a marlin_buffer, so that a size that is
 // accepted by mistake meets the bounds of the buffer and not the memory of this program.
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstddef>
-#include <cstdint>
-#include <fstream>
-#include <string>
-#include <vector>
-
+#include "model_files.h"
 #include "support.h"
+#include "test.h"
 
 namespace abi_test::extremes_tests {
 namespace {
@@ -189,8 +184,7 @@ TEST_F(Extremes, NoFileMakesAMatrixWithoutElementsLong) {
     SCOPED_TRACE(one.shape);
     const std::string path = testing::TempDir() + "no_elements.safetensors";
     const std::string header = R"({"x":{"dtype":"F32","shape":[)" + std::string(one.shape) + R"(],"data_offsets":[0,0]}})";
-    const uint64_t length = header.size();
-    std::ofstream(path, std::ios::binary) << std::string(reinterpret_cast<const char*>(&length), 8) << header;
+    std::ofstream(path, std::ios::binary) << model_files::safetensors(header, "");
     const mm::checkpoint file(path);
     const marlin_matrix x = file.tensor("x");
     EXPECT_EQ(x.rows, one.rows);

@@ -1,12 +1,6 @@
 // metal_marlin.hpp, as a C++17 program uses it.
 #include "metal_marlin/metal_marlin.hpp"
-
-#include <gtest/gtest.h>
-
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
+#include "test.h"
 
 namespace mm = metal_marlin;
 

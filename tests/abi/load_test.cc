@@ -1,17 +1,10 @@
 // Loading from files through the C ABI: names, shards, several layers as one handle, quantizing on load, borrowed tensors. The
 // values themselves are compared in tests/unit; here rows of one handle are compared with rows of another.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstring>
 #include <ctime>
-#include <fstream>
-#include <string>
-#include <thread>
 
+#include "model_files.h"
 #include "support.h"
+#include "test.h"
 
 namespace abi_test::load_tests {
 namespace {
@@ -70,23 +63,14 @@ TEST_F(Load, NamesAreCopiedAndOutliveTheFile) {
 /// Names are looked up in an order: one after the other, they took more than a minute.
 TEST_F(Load, ManyLayersByName) {
   constexpr int kLayers = 100'000;
-  std::string header, values;
+  std::vector<model_files::TestTensor> tensors;
   for (int i = 0; i < kLayers; ++i) {
-    const std::string name = "\"model.layers." + std::to_string(i), at = std::to_string(17 * i);
-    header += (i == 0 ? "{" : ",") + name + ".weight_packed\":{\"dtype\":\"U8\",\"shape\":[1,16],\"data_offsets\":[" + at +
-              "," + std::to_string(17 * i + 16) + "]}," + name +
-              ".weight_scale\":{\"dtype\":\"U8\",\"shape\":[1,1],\"data_offsets\":[" + std::to_string(17 * i + 16) + "," +
-              std::to_string(17 * i + 17) + "]}";
-    values += std::string(16, static_cast<char>(i)) + "\x7f";
+    const std::string name = "model.layers." + std::to_string(i);
+    tensors.push_back({name + ".weight_packed", "U8", "1,16", std::string(16, static_cast<char>(i))});
+    tensors.push_back({name + ".weight_scale", "U8", "1,1", "\x7f"});
   }
-  header += "}";
   const std::string path = testing::TempDir() + "many_layers.safetensors";
-  {
-    std::ofstream out(path, std::ios::binary);
-    const uint64_t length = header.size();
-    out.write(reinterpret_cast<const char*>(&length), sizeof length);
-    out << header << values;
-  }
+  std::ofstream(path, std::ios::binary) << model_files::safetensors(tensors);
   const mm::context cpu(MARLIN_BACKEND_CPU);  // names are no affair of the backend
   const std::clock_t begin = std::clock();
   const mm::checkpoint file(path);
@@ -478,8 +462,7 @@ TEST_F(Load, AScalarIsAMatrixAndRowsThatNoIntegerCountsAreAnError) {
   const std::string path = testing::TempDir() + "odd_ranks.safetensors";
   const std::string header = R"({"one":{"dtype":"F32","shape":[],"data_offsets":[0,4]},)"
                              R"("none":{"dtype":"F32","shape":[9223372036854775807,2,0],"data_offsets":[4,4]}})";
-  const uint64_t length = header.size();
-  std::ofstream(path, std::ios::binary) << std::string(reinterpret_cast<const char*>(&length), 8) << header << "1234";
+  std::ofstream(path, std::ios::binary) << model_files::safetensors(header, "1234");
   const mm::checkpoint file(path);
   std::remove(path.c_str());
   const marlin_matrix one = file.tensor("one");

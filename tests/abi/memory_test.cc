@@ -1,12 +1,8 @@
 // Memory that runs out: for every export, the n-th allocation of a call fails, n = 1, 2, ... until the call gets through. Each
 // failure must be MARLIN_E_MEMORY, leave the context usable and lose nothing. The host's allocator of the context counts along.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <filesystem>
-
 #include "exports_signatures.h"
 #include "failing_new.h"
+#include "test.h"
 
 using failing_new::allocate;
 using failing_new::live;

@@ -1,18 +1,12 @@
 // The host's floating-point modes change no byte of what the library computes or writes, and each call leaves them as they
 // were, with the exception flags: rounding, flush-to-zero, traps; on the calling thread and on the host's own.
-#include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <atomic>
 #include <cfenv>
-#include <filesystem>
-#include <fstream>
-#include <functional>
-#include <mutex>
-#include <sstream>
-#include <thread>
 
+#include "model_files.h"
 #include "support.h"
+#include "test.h"
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -209,11 +203,8 @@ class Files {
     if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
     folder_ = name;
     const std::vector<float> values = wide(kN * kK, 8);
-    std::string header = R"({"layer.weight":{"dtype":"F32","shape":[64,256],"data_offsets":[0,65536]}})";
-    const uint64_t size = header.size();
-    std::ofstream out(model(), std::ios::binary);
-    out.write(reinterpret_cast<const char*>(&size), sizeof size) << header;
-    out.write(reinterpret_cast<const char*>(values.data()), static_cast<std::streamsize>(values.size() * sizeof(float)));
+    const std::string bytes(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float));
+    std::ofstream(model(), std::ios::binary) << model_files::safetensors({{"layer.weight", "F32", "64,256", bytes}});
     std::ofstream(folder_ / "config.json") << R"({"rope_theta": 10000.1, "eps": 1e-05, "x": 0.1})";
   }
   ~Files() {

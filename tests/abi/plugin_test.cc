@@ -1,19 +1,12 @@
 // The library as a plugin: dlopen with RTLD_LOCAL, one dlsym, calls, dlclose, again and again; and processes that fork. This
 // program does not link the library.
 #include <dlfcn.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <string>
-#include <vector>
-
 #include "campaigns.h"
 #include "metal_marlin/metal_marlin.h"
+#include "test.h"
 #include "unit/under_sanitizer.h"
 
 namespace {

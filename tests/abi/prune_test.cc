@@ -1,12 +1,6 @@
 // Pruning to 2:4 through the C ABI: from memory, from files of floats and of codes, with norms, and what is refused.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <string>
-#include <vector>
-
 #include "support.h"
+#include "test.h"
 
 namespace abi_test {
 namespace {

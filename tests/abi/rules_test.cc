@@ -1,13 +1,10 @@
 // The rules at the head of metal_marlin.h, one by one, over the shared library and the CPU. What needs a backend that
 // misbehaves is in boundary_test.cc, every length of a struct in descriptor_test.cc, every argument of every function in
 // exports_test.cc.
-#include <gtest/gtest.h>
 #include <sched.h>
 
-#include <algorithm>
-#include <limits>
-
 #include "support.h"
+#include "test.h"
 
 namespace abi_test {
 namespace {

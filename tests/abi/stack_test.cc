@@ -1,13 +1,9 @@
 // How much of its stack a thread needs inside a call of this library or in one of its tasks: what the header promises.
-#include <gtest/gtest.h>
 #include <pthread.h>
 #include <sys/mman.h>
 
-#include <algorithm>
-#include <filesystem>
-#include <functional>
-
 #include "support.h"
+#include "test.h"
 
 namespace abi_test {
 namespace {

@@ -1,13 +1,7 @@
 // One context, many threads: whatever may be used at once is used at once. Runs under ThreadSanitizer, too.
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <mutex>
-#include <random>
-#include <thread>
-
 #include "campaigns.h"
 #include "support.h"
+#include "test.h"
 
 namespace abi_test {
 namespace {

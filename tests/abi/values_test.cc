@@ -1,21 +1,9 @@
 // Key-values of checkpoints, through the C ABI and its C++ wrapper: every type, every way to ask, and texts that no NUL ends.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <filesystem>
-#include <fstream>
-#include <limits>
-#include <string>
-#include <vector>
-
 #include "support.h"
+#include "test.h"
 
 namespace abi_test {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 template <class T>
 std::string raw(T value) {

@@ -1,12 +1,7 @@
 // Packing, unpacking, describing and preparing, over the shared library and the CPU.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cstdlib>
-#include <limits>
-
 #include "kernels/guarded.h"
 #include "support.h"
+#include "test.h"
 
 namespace abi_test::weights_tests {
 namespace {

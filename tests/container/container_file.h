@@ -1,17 +1,10 @@
 // What the tests of containers share: small checkpoints, packed, and their files.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <string>
-#include <vector>
-
 #include "metal_marlin/metal_marlin.hpp"
+#include "test.h"
 
 namespace container_test {
 

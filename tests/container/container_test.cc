@@ -1,19 +1,12 @@
 // What a packed container holds: the same layers, tensors and key-values as its source, used in place.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <atomic>
 #include <cerrno>
-#include <cstdlib>
-#include <map>
 
 #include "container_file.h"
 #include "failing_calls.h"
+#include "test.h"
 
 namespace container_test {
 namespace {
-
-using ::testing::HasSubstr;
 
 marlin_load_desc load_of(const std::vector<const char*>& layers, const marlin_shard* shards = nullptr) {
   auto load = mm::make<marlin_load_desc>();
@@ -42,11 +35,14 @@ std::vector<std::string> folders() {
   return names;
 }
 
-class EveryCheckpoint : public ::testing::TestWithParam<std::string> {};
+class Container : public ::testing::Test {
+ protected:
+  const Folder folder;
+  const mm::context context{MARLIN_BACKEND_CPU};
+};
+class EveryCheckpoint : public Container, public ::testing::WithParamInterface<std::string> {};
 
 TEST_P(EveryCheckpoint, HoldsTheSame) {
-  const Folder folder;
-  const mm::context context(MARLIN_BACKEND_CPU);
   const mm::checkpoint source(data(GetParam()));
   mm::save(context, source, folder / "model.marlin");
   const mm::checkpoint packed(folder / "model.marlin");
@@ -83,9 +79,7 @@ INSTANTIATE_TEST_SUITE_P(Container, EveryCheckpoint, ::testing::ValuesIn(folders
   return name;
 });
 
-TEST(Container, HasTheOtherTensorsAndTheKeyValues) {
-  const Folder folder;
-  const mm::context context(MARLIN_BACKEND_CPU);
+TEST_F(Container, HasTheOtherTensorsAndTheKeyValues) {
   for (const char* name : {"gguf-llama-q4km", "gptq-v1-sym-g128"}) {
     SCOPED_TRACE(name);
     const mm::checkpoint source(data(name));
@@ -124,8 +118,7 @@ TEST(Container, HasTheOtherTensorsAndTheKeyValues) {
 
 std::atomic<size_t> allocated{0};
 
-TEST(Container, IsUsedInPlace) {
-  const Folder folder;
+TEST_F(Container, IsUsedInPlace) {
   auto desc = mm::make<marlin_context_desc>();
   desc.backend = MARLIN_BACKEND_CPU;
   desc.alloc = [](void*, size_t size, size_t align) {
@@ -133,16 +126,16 @@ TEST(Container, IsUsedInPlace) {
     return std::aligned_alloc(align, size);
   };
   desc.release = [](void*, void* p, size_t) { std::free(p); };
-  const mm::context context(desc);
+  const mm::context counting(desc);
   mm::checkpoint source(data("gptq-v1-sym-g128"));
   const std::string layer = source.layers()[0].name;
   allocated = 0;
-  const mm::weights expected = mm::load(context, source, layer);
+  const mm::weights expected = mm::load(counting, source, layer);
   EXPECT_GE(allocated, mm::info(expected).bytes);  // the counter counts
-  mm::save(context, source, folder / "model.marlin");
+  mm::save(counting, source, folder / "model.marlin");
   mm::checkpoint packed(folder / "model.marlin");
   allocated = 0;
-  const mm::weights weights = mm::load(context, packed, layer);
+  const mm::weights weights = mm::load(counting, packed, layer);
   EXPECT_EQ(allocated, 0u);
   // The mapping lives as long as the weights, whatever becomes of the checkpoint and the file.
   packed.reset();
@@ -151,9 +144,7 @@ TEST(Container, IsUsedInPlace) {
   EXPECT_TRUE(same_bits(product(expected), product(weights)));
 }
 
-TEST(Container, LayersThatArePackedTogetherAreLoadedTogether) {
-  const Folder folder;
-  const mm::context context(MARLIN_BACKEND_CPU);
+TEST_F(Container, LayersThatArePackedTogetherAreLoadedTogether) {
   const mm::checkpoint source(data("sharded-gptq"));
   const auto layers = source.layers();
   const std::vector<const char*> pair = {layers[1].name, layers[0].name}, one = {layers[2].name},
@@ -170,9 +161,7 @@ TEST(Container, LayersThatArePackedTogetherAreLoadedTogether) {
   EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "packed apart", mm::load(context, mm::checkpoint(folder / "b.marlin"), load_of(apart)));
 }
 
-TEST(Container, HoldsTheShardsOfRanks) {
-  const Folder folder;
-  const mm::context context(MARLIN_BACKEND_CPU);
+TEST_F(Container, HoldsTheShardsOfRanks) {
   const mm::checkpoint source(data("gptq-v1-sym-g128"));
   const marlin_layer_info layer = source.layers()[0];
   const std::vector<const char*> names = {layer.name};
@@ -193,9 +182,7 @@ TEST(Container, HoldsTheShardsOfRanks) {
   EXPECT_TRUE(same_bits(all, values(mm::load(context, source, layer.name))));
 }
 
-TEST(Container, AShardOfOneChoosesExpertsOnly) {
-  const Folder folder;
-  const mm::context context(MARLIN_BACKEND_CPU);
+TEST_F(Container, AShardOfOneChoosesExpertsOnly) {
   const mm::checkpoint source(data("mxfp4-gpt-oss-experts"));
   mm::save(context, source, folder / "model.marlin");
   const mm::checkpoint packed(folder / "model.marlin");
@@ -212,9 +199,7 @@ TEST(Container, AShardOfOneChoosesExpertsOnly) {
   }
 }
 
-TEST(Container, KeepsWhatWasPacked) {
-  const Folder folder;
-  const mm::context context(MARLIN_BACKEND_CPU);
+TEST_F(Container, KeepsWhatWasPacked) {
   const mm::checkpoint source(data("float-f16"));
   const std::vector<const char*> names = {source.layers()[0].name};
   auto quantize = load_of(names);
@@ -245,9 +230,7 @@ TEST(Container, KeepsWhatWasPacked) {
   EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "source file", mm::convert(int4, folder / "out.gguf", convert));
 }
 
-TEST(Container, RefusesWhatItCannotWrite) {
-  const Folder folder;
-  const mm::context context(MARLIN_BACKEND_CPU);
+TEST_F(Container, RefusesWhatItCannotWrite) {
   const mm::checkpoint source(data("gptq-v1-sym-g128"));
   const std::string path = folder / "model.marlin";
   const std::vector<const char*> names = {source.layers()[0].name}, wrong = {"no.such.layer"};
@@ -286,9 +269,7 @@ TEST(Container, RefusesWhatItCannotWrite) {
   EXPECT_FALSE(std::filesystem::exists(folder / "c"));
 }
 
-TEST(Container, AWriteThatFailsLeavesNoFile) {
-  const Folder folder;
-  const mm::context context(MARLIN_BACKEND_CPU);
+TEST_F(Container, AWriteThatFailsLeavesNoFile) {
   const mm::checkpoint source(data("gptq-v1-asym-g64-actorder"));  // with group indices and other tensors
   const std::string path = folder / "model.marlin";
   for (const char* call : {"pwrite", "fsync"}) {
@@ -310,9 +291,7 @@ TEST(Container, AWriteThatFailsLeavesNoFile) {
   }
 }
 
-TEST(Container, IsFoundInAFolder) {
-  const Folder folder;
-  const mm::context context(MARLIN_BACKEND_CPU);
+TEST_F(Container, IsFoundInAFolder) {
   const mm::checkpoint source(data("gptq-v1-sym-g128"));
   mm::save(context, source, folder / "model.marlin");
   EXPECT_EQ(mm::checkpoint(folder / "").layers().size(), source.layers().size());
@@ -320,8 +299,7 @@ TEST(Container, IsFoundInAFolder) {
 
 // The files of version 1 that every later version has to read. Write none of them anew: a version that cannot read them adds
 // its own beside them, or says in a typed error which source file to pack.
-TEST(Container, ReadsTheFirstVersionForEver) {
-  const mm::context context(MARLIN_BACKEND_CPU);
+TEST_F(Container, ReadsTheFirstVersionForEver) {
   for (const char* name : {"gptq-v1-asym-g64-actorder", "ct-nvfp4", "gguf-kquants"}) {
     SCOPED_TRACE(name);
     const mm::checkpoint packed(data(std::string("container-v1-") + name + ".marlin")), source(data(name));

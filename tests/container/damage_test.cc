@@ -1,15 +1,9 @@
 // Containers that were cut off, changed, written by another version, or made by an enemy: each is an error with words.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <functional>
-#include <random>
-
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/tensor_table.h"
 #include "container_file.h"
 #include "sealed_file.h"
+#include "test.h"
 
 namespace container_test {
 namespace {

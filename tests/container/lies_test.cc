@@ -1,14 +1,10 @@
 // Containers with right checksums whose directories lie: each number is proven against the bytes that are there, so that a lie
 // costs an error, and never memory, time or a byte outside its block.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <random>
-
 #include "checkpoints/checkpoint.h"
 #include "container_file.h"
 #include "directory_integers.h"
 #include "sealed_file.h"
+#include "test.h"
 #include "unit/counting_new.h"
 
 namespace container_test {

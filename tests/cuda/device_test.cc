@@ -1,23 +1,14 @@
 // The host's part of the CUDA backend over a driver of the tests: what it asks of the driver, in which context, what it makes
 // of errors, and that it gives back all that it took.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstring>
-#include <string>
-
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/policy.h"
 #include "on_fake_driver.h"
+#include "test.h"
 
 namespace {
 
 using namespace cuda_test;
 using device::Placement;
-using testing::Contains;
-using testing::HasSubstr;
-using testing::Not;
 
 TEST_F(CudaDevice, SaysWhatItIs) {
   const auto device = make();

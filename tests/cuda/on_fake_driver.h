@@ -2,15 +2,11 @@
 #pragma once
 
 #include <dlfcn.h>
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <memory>
-#include <string>
 
 #include "backends/cuda/cuda_device.h"
 #include "fake_driver.h"
 #include "must.h"
+#include "test.h"
 
 namespace cuda_test {
 

@@ -1,27 +1,14 @@
 // Operands of products through the C ABI, over the driver of the tests: where they lie when kernels use them, and what becomes
 // of those that the driver does not know.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <array>
-#include <iterator>
-#include <span>
-#include <string>
-#include <vector>
-
 #include "abi/support.h"
 #include "context_on_fake_driver.h"
 #include "shaders/common/arguments.h"
+#include "test.h"
 
 namespace {
 
 using namespace cuda_test;
 namespace mm = metal_marlin;
-using testing::Contains;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::Not;
 
 constexpr int64_t kM = 2, kN = 64, kK = 128;
 

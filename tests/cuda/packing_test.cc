@@ -1,14 +1,9 @@
 // The packed order of codes for mma.m16n8k16, read back by the words of shaders/common/layout.h.
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <string>
-#include <vector>
-
 #include "backends/cuda/policy.h"
 #include "backends/gpu/pack.h"
 #include "core/thread_pool.h"
 #include "formats/format_table.h"
+#include "test.h"
 
 namespace cuda_packing_tests {
 namespace {

@@ -1,16 +1,12 @@
 // A product on a device that is not there: which kernel it gets.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <optional>
-#include <string>
-
 #include "backends/cuda/policy.h"
 #include "backends/gpu/choice.h"
 #include "backends/gpu/pack.h"
 #include "backends/gpu/plan.h"
 #include "must.h"
+#include "test.h"
 
 namespace cuda_test {
 

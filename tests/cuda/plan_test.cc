@@ -1,12 +1,6 @@
 // Which kernel of an NVIDIA GPU a product gets: no device is needed to plan.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <set>
-#include <string>
-#include <tuple>
-
 #include "plan_of_model.h"
+#include "test.h"
 
 namespace {
 

@@ -1,13 +1,6 @@
 // Contexts of an NVIDIA GPU for tests of products, if there is one.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <map>
-#include <memory>
-#include <string>
-#include <utility>
-
 #include "api/context.h"
 #include "backends/cuda/cuda_backend.h"
 #include "backends/cuda/cuda_device.h"
@@ -15,6 +8,7 @@
 #include "backends/gpu/gpu_backend.h"
 #include "kernels/trial.h"
 #include "metal_marlin/metal_marlin.hpp"
+#include "test.h"
 
 namespace cuda_test {
 

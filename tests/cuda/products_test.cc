@@ -1,16 +1,6 @@
 // Products through the C ABI on an NVIDIA GPU, over a covering array of everything a caller can choose and of the kernel that
 // does the work; each element against its own float64 bound. Without a device all of it is skipped, and says why.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-#include <map>
-#include <optional>
-#include <random>
-#include <string>
-
+#include "products.h"
 #include "cases_of_forms.h"
 #include "kernels/formats_under_test.h"
 #include "kernels/gpu_kernel_name.h"
@@ -18,7 +8,7 @@
 #include "kernels/product_factors.h"
 #include "kernels/slice.h"
 #include "kernels/special_values.h"
-#include "products.h"
+#include "test.h"
 
 namespace {
 

@@ -1,14 +1,7 @@
 // Every format of files loads on CUDA, and has kernels.
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <filesystem>
-#include <set>
-#include <string>
-#include <vector>
-
 #include "context_on_fake_driver.h"
 #include "formats/format_rows.h"
+#include "test.h"
 
 namespace {
 

@@ -1,11 +1,6 @@
 // Float32 scales over the driver of the tests: packing finds out whether tiles of wgmma may take them as units of sums.
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <string>
-#include <vector>
-
 #include "context_on_fake_driver.h"
+#include "test.h"
 
 namespace {
 

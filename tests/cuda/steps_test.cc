@@ -1,17 +1,9 @@
 // What comes before the tiles of a product, over the driver of the tests: for weights with additive zeros, A is added up over
 // groups, from where the tiles read it; other weights are expanded to where the tiles read them; A is quantized.
-#include <gtest/gtest.h>
-
-#include <array>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "abi/support.h"
 #include "context_on_fake_driver.h"
 #include "shaders/common/arguments.h"
+#include "test.h"
 
 namespace {
 

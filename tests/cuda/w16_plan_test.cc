@@ -1,10 +1,6 @@
 // Which kernel a product gets whose weights may be rounded to 16 bits.
-#include <gmock/gmock.h>
-
-#include <algorithm>
-#include <string>
-
 #include "plan_of_model.h"
+#include "test.h"
 
 namespace {
 

@@ -56,7 +56,8 @@ def one(model, *arguments):
 def logits(scratch, run, model):
     (scratch / "text").write_text(TEXT)
     path = scratch / "logits.npy"
-    run(model, "--text", str(scratch / "text"), "--logits", str(path), "--force")
+    path.unlink(missing_ok=True)
+    run(model, "--text", str(scratch / "text"), "--logits", str(path))
     return np.load(path)
 
 

@@ -2,13 +2,11 @@
 
 An eighth of a run learns: libFuzzer then notes every pair of numbers that is compared, which takes most of the time. The rest
 of the run only executes. Corpora grow from run to run in build/fuzz/corpus, and an input that breaks a promise stays in
-build/fuzz/found. Executions are counted in build/fuzz/executions.json by target and by state of the sources, run by run, so
-that a long run can be several short ones. --keep runs nothing: it reduces the corpora to the inputs that reach something
-new, and moves them and the counts to tests/fuzz, where later runs begin with them and every build replays them.
+build/fuzz/found. --keep runs nothing: it reduces the corpora to the inputs that reach something new, and moves them to
+tests/fuzz, where later runs begin with them and every build replays them.
 """
 
 import concurrent.futures
-import datetime
 import os
 import pathlib
 import re
@@ -17,7 +15,6 @@ import subprocess
 import sys
 
 import corpora
-import counts
 import seeds
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -106,15 +103,15 @@ def run(target, seconds, build):
         if status != 0:
             result["failed"] = True
             result["why"] = reason(status, text)
-    return result | {"date": datetime.date.today().isoformat()}
+    return result
 
 
-def show(results, total):
-    print(f"{'target':12} {'executions':>11} {'a CPU s':>8} {'in all':>11} {'edges':>7} {'peak MB':>8}  result")
+def show(results):
+    print(f"{'target':12} {'executions':>11} {'a CPU s':>8} {'edges':>7} {'peak MB':>8}  result")
     for r in results:
         said = "nothing found" if not r["failed"] else f"FAILED: {r['why']}"
-        rate, in_all = r["executions"] / max(r["cpu"], 0.01), total.get(r["target"], 0)
-        print(f"{r['target']:12} {r['executions']:11} {rate:8.0f} {in_all:11} {r['edges']:7} {r.get('peak_mb', 0):8}  {said}")
+        rate = r["executions"] / max(r["cpu"], 0.01)
+        print(f"{r['target']:12} {r['executions']:11} {rate:8.0f} {r['edges']:7} {r.get('peak_mb', 0):8}  {said}")
 
 
 def keep(build, targets):
@@ -123,7 +120,6 @@ def keep(build, targets):
             reduce(target, build, build / "seeds" / target)
             inputs = [path.read_bytes() for path in (build / "corpus" / target).iterdir()]
             print(f"{target}: {corpora.write(ROOT, target, inputs)} of {len(inputs)} inputs are kept")
-    counts.keep(ROOT, build)
 
 
 def chosen(arguments):
@@ -151,8 +147,8 @@ def main(build, *arguments):
         return keep(build, targets)
     with concurrent.futures.ThreadPoolExecutor(max_workers=os.cpu_count()) as workers:
         results = list(workers.map(lambda target: run(target, seconds, build), targets))
-    counts.add(ROOT, build, results)
-    show(results, counts.executions(ROOT, build))
+    show(results)
+    print(f"{min(r['executions'] for r in results)} executions of each target")
     failed = [r["target"] for r in results if r["failed"]]
     if failed:
         print(f"inputs: {build}/found; logs: {', '.join(str(build / (t + '.log')) for t in failed)}")

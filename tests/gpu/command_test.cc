@@ -1,20 +1,10 @@
 // The command on a machine with a GPU, one of whose kernels computes wrongly.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <sstream>
-#include <string>
-#include <vector>
-
+#include "test.h"
 #include "tools/json.h"
 #include "tools/run_command.h"
 
 namespace metal_marlin::test {
 namespace {
-
-using testing::ContainsRegex;
-using testing::HasSubstr;
-using testing::Not;
 
 TEST(Doctor, SaysWhichKernelsComputeRightHereAndWhichDoNot) {
   const Ran ran = run_command({"doctor"});

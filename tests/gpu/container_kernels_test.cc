@@ -1,11 +1,10 @@
 // Real kernels over weights that lie in a mapped file: the values of those that the backend packs, and whatever the directory
 // of the file says, no byte outside of a buffer.
-#include <gtest/gtest.h>
-
 #include "container/container_file.h"
 #include "container/directory_integers.h"
 #include "container/sealed_file.h"
 #include "gpu.h"
+#include "test.h"
 
 namespace gpu_container_tests {
 namespace {

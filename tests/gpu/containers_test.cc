@@ -1,7 +1,5 @@
 // Packed containers on a GPU: used where they lie, or copied as they are to memory that only the device reaches. What a file
 // holds are the bytes that the backend of the device would have packed.
-#include <gmock/gmock.h>
-
 #include "api/checkpoint.h"
 #include "backends/cuda/policy.h"
 #include "backends/gpu/pack.h"
@@ -9,13 +7,13 @@
 #include "checkpoints/container/container.h"
 #include "container/container_file.h"
 #include "recorded.h"
+#include "test.h"
 
 namespace gpu_container_tests {
 namespace {
 
 using namespace device_test;
 using ::testing::_;
-using ::testing::HasSubstr;
 
 /// A family of GPUs, and whether this one reaches memory of the host.
 struct Family {

@@ -1,8 +1,7 @@
 // What is recorded for a call: which kernels, with which constants, arguments and grids, and where the barriers are.
-#include <gtest/gtest.h>
-
 #include "backends/gpu/pack.h"
 #include "recorded.h"
+#include "test.h"
 
 namespace {
 
@@ -47,9 +46,7 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       auto d = gemm_desc(w, a, c);
       d.epilogue = MARLIN_EPILOGUE_SILU;
       d.compute = int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
-      world.record.take();
-      EXPECT_OK(marlin_gemm, stream.get(), &d);
-      const auto commands = world.record.take();
+      const auto commands = recorded(world, stream, {d});
       ASSERT_EQ(outline(commands), int8 ? (Lines{"quantize_f32", "barrier", name}) : Lines{name});
       const Command& p = commands.back();
       EXPECT_EQ(p.groups, (dv::Size3{static_cast<uint32_t>((n + kernel.columns - 1) / kernel.columns), 2, 1}));
@@ -112,9 +109,7 @@ TEST(Choice, FollowsTheRangesOfM) {
       const auto d = gemm_desc(w, a, c);
       // Tensor operations go before the other kernels of the same range, which do without.
       world.device->change().tensor = (kernel.features & gpu::kTensor) != 0;
-      world.record.take();
-      EXPECT_OK(marlin_gemm, stream.get(), &d);
-      EXPECT_EQ(world.record.take().back().kernel, kernel.name(KernelCodes::u4, ActivationKind::f16)) << "M = " << m;
+      EXPECT_EQ(recorded(world, stream, {d}).back().kernel, kernel.name(KernelCodes::u4, ActivationKind::f16)) << "M = " << m;
     }
 }
 
@@ -161,10 +156,7 @@ TEST(Sequence, ActivationsOfActOrderAreGatheredOnceForAll) {
   const Matrix a(world.context, 2, 128, MARLIN_F16), c1(world.context, 2, 8192, MARLIN_F16),
       c2(world.context, 2, 8192, MARLIN_F16);
   const auto d1 = gemm_desc(v, a, c1), d2 = gemm_desc(w, a, c2);
-  const marlin_gemm_desc* const both[] = {&d1, &d2};
-  world.record.take();
-  EXPECT_OK(marlin_gemm_many, stream.get(), both, 2u);
-  const auto commands = world.record.take();
+  const auto commands = recorded(world, stream, {d1, d2});
   EXPECT_EQ(outline(commands), (Lines{"gather_b2", "barrier", "gemv_u4_f16_m2", "gemv_u4_f16_m2"}));
   expect_bound(commands[0], MARLIN_BUFFER_SOURCE_SLOTS, buffer_of(v), layout_of(v).slot_to_k_at);
   EXPECT_EQ(commands[2].arguments.at(MARLIN_BUFFER_A).offset, commands[3].arguments.at(MARLIN_BUFFER_A).offset);
@@ -178,10 +170,8 @@ TEST(Sequence, DifferentActivationsArePreparedApart) {
   const Matrix c1(world.context, 1, 8192, MARLIN_F16), c2(world.context, 1, 8192, MARLIN_F16);
   auto d1 = gemm_desc(w, a1, c1), d2 = gemm_desc(w, a2, c2);
   d1.compute = d2.compute = MARLIN_COMPUTE_INT8;
-  const marlin_gemm_desc* const both[] = {&d1, &d2};
-  world.record.take();
-  EXPECT_OK(marlin_gemm_many, stream.get(), both, 2u);
-  EXPECT_EQ(outline(world.record.take()), (Lines{"quantize_f16", "quantize_f16", "barrier", "gemv_u4_i8_m1", "gemv_u4_i8_m1"}));
+  EXPECT_EQ(outline(recorded(world, stream, {d1, d2})),
+            (Lines{"quantize_f16", "quantize_f16", "barrier", "gemv_u4_i8_m1", "gemv_u4_i8_m1"}));
 }
 
 TEST(Sequence, FewColumnsSplitK) {
@@ -193,9 +183,7 @@ TEST(Sequence, FewColumnsSplitK) {
   auto d = gemm_desc(w, a, c);
   d.bias = bias.view;
   d.flags = MARLIN_GEMM_ACCUMULATE;
-  world.record.take();
-  EXPECT_OK(marlin_gemm, stream.get(), &d);
-  const auto commands = world.record.take();
+  const auto commands = recorded(world, stream, {d});
   ASSERT_EQ(outline(commands), (Lines{"gemv_u4_f16_m1", "barrier", "finish"}));
   EXPECT_EQ(commands[0].groups, (dv::Size3{2, 1, 8}));
   EXPECT_EQ(commands[0].constants.at(MARLIN_CONSTANT_PARTIAL), 1u);
@@ -224,9 +212,7 @@ TEST(Sequence, GateAndUpAreFinishedInBlocksOfRows) {
   const Matrix a(world.context, m, 32, MARLIN_F16), c(world.context, m, n / 2, MARLIN_F16);
   auto d = gemm_desc(w, a, c);
   d.epilogue = MARLIN_EPILOGUE_SWIGLU;
-  world.record.take();
-  EXPECT_OK(marlin_gemm, stream.get(), &d);
-  const auto commands = world.record.take();
+  const auto commands = recorded(world, stream, {d});
   const std::string product = "regdecode_u4_f16_m32_n128_threadgroup";
   ASSERT_EQ(outline(commands), (Lines{product, "barrier", "finish", "barrier", product, "barrier", "finish", "barrier", product,
                                       "barrier", "finish"}));
@@ -263,16 +249,12 @@ TEST(Sequence, OnAHostsEncoderWorkIsFencedOnBothSides) {
   const std::string name = "gemv_u4_f16_m1";
   {
     const mm::stream encoder = stream_of(world, MARLIN_NATIVE_METAL_ENCODER);
-    world.record.take();
-    EXPECT_OK(marlin_gemm, encoder.get(), &d);
-    EXPECT_EQ(outline(world.record.take()), (Lines{"barrier", name, "barrier"}));
+    EXPECT_EQ(outline(recorded(world, encoder, {d})), (Lines{"barrier", name, "barrier"}));
     EXPECT_FAILS(MARLIN_E_ARGUMENT, "the host commits", marlin_stream_wait, encoder.get(), uint64_t{0});
     EXPECT_OK(marlin_gemm, encoder.get(), &d);  // that did not stick
   }
   const mm::stream buffer = stream_of(world, MARLIN_NATIVE_METAL_COMMAND_BUFFER);
-  world.record.take();
-  EXPECT_OK(marlin_gemm, buffer.get(), &d);
-  EXPECT_EQ(outline(world.record.take()), (Lines{"barrier", name}));
+  EXPECT_EQ(outline(recorded(world, buffer, {d})), (Lines{"barrier", name}));
 }
 
 TEST(Unpack, IsOneDispatch) {

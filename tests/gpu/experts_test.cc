@@ -1,14 +1,8 @@
 // Mixtures of experts on the real Metal shaders: every routed row against its own float64 bound.
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <cstring>
-#include <string>
-#include <vector>
-
 #include "gpu.h"
 #include "kernels/formats_under_test.h"
 #include "kernels/mixture.h"
+#include "test.h"
 
 namespace {
 

@@ -1,13 +1,6 @@
 // Every call of the device, failing in every way, in every public operation: the error reaches the caller, nothing leaks, and
 // the context serves the next caller.
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <cstring>
-#include <functional>
-#include <iterator>
-#include <set>
-
+#include "test.h"
 #include "world.h"
 
 namespace gpu_faults_tests {

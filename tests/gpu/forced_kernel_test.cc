@@ -1,19 +1,10 @@
 // METAL_MARLIN_KERNEL where there are two backends: in place of the absent one of Metal is a device that computes nothing.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <memory>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include "backends/gpu/gpu_backend.h"
 #include "backends/gpu/kernels.h"
 #include "backends/metal/metal_backend.h"
 #include "idle_device.h"
 #include "metal_marlin/metal_marlin.hpp"
+#include "test.h"
 
 namespace metal_marlin::metal {
 
@@ -33,7 +24,6 @@ Result<std::unique_ptr<Backend>> create_backend(const BackendOptions& options) {
 namespace {
 
 namespace mm = metal_marlin;
-using testing::HasSubstr;
 
 /// What is said of a product of 20 rows on this backend, in a context made where METAL_MARLIN_KERNEL is `kernel`.
 std::string explained(marlin_backend backend, const char* kernel) {

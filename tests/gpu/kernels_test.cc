@@ -1,12 +1,7 @@
 // The cache of compiled kernels.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <thread>
-#include <vector>
-
 #include "backends/gpu/kernels.h"
 #include "idle_device.h"
+#include "test.h"
 
 namespace gpu_kernels_tests {
 namespace {

@@ -1,21 +1,13 @@
 // Products on the Metal shaders whose sizes do not fit 32 bits: many columns, rows that lie gigabytes apart, and packed weights
 // of more than 2^31 elements and 4 GB. Their memory is mapped and hardly touched.
-#include <gtest/gtest.h>
 #include <sys/mman.h>
-
-#include <cstring>
-#include <memory>
-#include <optional>
-#include <random>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "backends/gpu/pack.h"
 #include "gpu.h"
 #include "kernels/formats_under_test.h"
 #include "must.h"
 #include "problem/memory_source.h"
+#include "test.h"
 #include "unit/planned.h"
 
 namespace {

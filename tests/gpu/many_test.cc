@@ -1,13 +1,9 @@
 // Several products a call, and several blocks of rows a product: what is recorded in which order, and what products share.
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <set>
-
 #include "api/buffer.h"
 #include "backends/gpu/pack.h"
 #include "must.h"
 #include "recorded.h"
+#include "test.h"
 
 namespace {
 
@@ -24,9 +20,7 @@ TEST(Blocks, OfPreparedActivationsBeginAtTheirRows) {
     const Matrix a(world.context, m, k, MARLIN_F16, k + 8), c(world.context, m, n, MARLIN_F32);
     auto d = gemm_desc(w, a, c);
     d.compute = int8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
-    world.record.take();
-    EXPECT_OK(marlin_gemm, stream.get(), &d);
-    const auto all = world.record.take();
+    const auto all = recorded(world, stream, {d});
     const std::string prepare = int8 ? "quantize_f16" : "gather_b2";
     ASSERT_EQ(outline(all), (Lines{prepare, prepare, prepare, "barrier", name, name, name}));
     for (size_t i = 0; i < 3; ++i) {
@@ -64,10 +58,7 @@ TEST(Blocks, OfSeveralProductsGoInRounds) {
   }
   marlin_gemm_desc d[] = {gemm_desc(w, a[0], c[0]), gemm_desc(w, a[1], c[1]), gemm_desc(w, a[2], c[2])};
   d[0].epilogue = MARLIN_EPILOGUE_SWIGLU;  // partial sums, whose place the next block takes
-  const marlin_gemm_desc* const many[] = {&d[0], &d[1], &d[2]};
-  world.record.take();
-  EXPECT_OK(marlin_gemm_many, stream.get(), many, 3u);
-  const auto all = world.record.take();
+  const auto all = recorded(world, stream, {d[0], d[1], d[2]});
   ASSERT_EQ(outline(all), (Lines{name, name, name, "barrier", "finish", "barrier", name, name, "barrier", "finish", "barrier",
                                  name, "barrier", "finish"}));
   const struct {
@@ -108,10 +99,7 @@ TEST(Sharing, OfPreparedActivationsIsOfTheSameMatrixOnly) {
   d[1].a.rows = d[1].c.rows = 5;
   d[2].a.row_stride = 80;
   d[3].a.offset_bytes = 16;
-  const marlin_gemm_desc* const many[] = {&d[0], &d[1], &d[2], &d[3], &d[4]};
-  world.record.take();
-  EXPECT_OK(marlin_gemm_many, stream.get(), many, 5u);
-  const auto all = world.record.take();
+  const auto all = recorded(world, stream, {d[0], d[1], d[2], d[3], d[4]});
   ASSERT_EQ(all.size(), 4u + 1 + 5) << "all but the last prepare their own";
   std::set<uint64_t> places, scales;
   for (size_t i = 0; i < 4; ++i) {
@@ -176,9 +164,7 @@ TEST(Alignment, IsThatOfAddressAndRows) {
     auto d = gemm_desc(w, a, c);
     d.a.offset_bytes = each.offset;
     d.a.row_stride = each.stride;
-    world.record.take();
-    EXPECT_OK(marlin_gemm, stream.get(), &d);
-    EXPECT_EQ(world.record.take().back().constants.at(MARLIN_CONSTANT_ALIGNED), each.aligned)
+    EXPECT_EQ(recorded(world, stream, {d}).back().constants.at(MARLIN_CONSTANT_ALIGNED), each.aligned)
         << "offset " << each.offset << ", stride " << each.stride;
   }
 }
@@ -194,9 +180,7 @@ struct LongWork {
   Lines product(int64_t m) {
     auto d = gemm_desc(w, a, c);
     d.a.rows = d.c.rows = m;
-    world.record.take();
-    EXPECT_OK(marlin_gemm, stream.get(), &d);
-    return outline(world.record.take());
+    return outline(recorded(world, stream, {d}));
   }
   World world;
   mm::weights w = pack(world.context, 64, 64, 1);

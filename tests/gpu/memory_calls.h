@@ -3,15 +3,8 @@
 // of the CPU.)
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <iterator>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "abi/failing_new.h"
+#include "test.h"
 #include "world.h"
 
 namespace gpu_memory_tests {

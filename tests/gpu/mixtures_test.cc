@@ -1,15 +1,10 @@
 // Mixtures of experts through the C ABI on the real Metal shaders, over a covering array of everything a caller can choose and
 // of the kernel that does the work; every routed row against its own float64 bound.
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <set>
-#include <span>
-
 #include "campaigns.h"
 #include "gpu.h"
 #include "kernels/mixture.h"
 #include "kernels/product_factors.h"
+#include "test.h"
 
 namespace {
 

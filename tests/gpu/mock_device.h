@@ -1,12 +1,8 @@
 // A GoogleMock device in front of another one: it passes every call on, and any of them can be told to fail.
 #pragma once
 
-#include <gmock/gmock.h>
-
-#include <memory>
-#include <utility>
-
 #include "idle_device.h"
+#include "test.h"
 
 namespace device_test {
 

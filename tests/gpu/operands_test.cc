@@ -1,9 +1,6 @@
 // Operands in memory of the host: refused on streams, wrapped in whole pages, and otherwise copied on the ways that the device
 // needs.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
+#include "test.h"
 #include "world.h"
 
 namespace {

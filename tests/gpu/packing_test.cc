@@ -1,16 +1,9 @@
 // What the packer of the simdgroup order writes, read back by the words of shaders/common/layout.h, and the rows that it
 // refuses.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "backends/gpu/pack.h"
 #include "core/thread_pool.h"
 #include "recorded.h"
+#include "test.h"
 
 namespace gpu_packing_tests {
 namespace {

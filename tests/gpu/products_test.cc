@@ -1,17 +1,12 @@
 // Products through the C ABI on the real Metal shaders, over covering arrays of everything a caller can choose and of the
 // kernel that does the work; each element against its own float64 bound.
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <span>
-#include <tuple>
-
 #include "backends/gpu/kernels.h"
 #include "campaigns.h"
 #include "gpu.h"
 #include "kernels/formats_under_test.h"
 #include "kernels/product_factors.h"
 #include "kernels/special_values.h"
+#include "test.h"
 
 namespace {
 

@@ -1,12 +1,9 @@
 // Products on the idle device, and what was recorded for them.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstring>
-
 #include "api/weights.h"
 #include "backends/gpu/gemm.h"
+#include "test.h"
 #include "world.h"
 
 namespace device_test {
@@ -72,6 +69,18 @@ inline marlin_gemm_desc gemm_desc(const mm::weights& w, const Matrix& a, const M
   d.a = a.view;
   d.c = c.view;
   return d;
+}
+
+/// What the stream records for these products, which are one call.
+inline std::vector<Command> recorded(World& world, const mm::stream& stream, const std::vector<marlin_gemm_desc>& descs) {
+  std::vector<const marlin_gemm_desc*> all;
+  for (const marlin_gemm_desc& each : descs) all.push_back(&each);
+  world.record.take();
+  if (descs.size() == 1)
+    EXPECT_OK(marlin_gemm, stream.get(), all[0]);
+  else
+    EXPECT_OK(marlin_gemm_many, stream.get(), all.data(), static_cast<uint32_t>(all.size()));
+  return world.record.take();
 }
 
 /// "dispatch NAME", "barrier", ... of what was recorded.

@@ -1,10 +1,6 @@
 // Mixtures of experts on the idle device: what is bound, what is prepared, and what is left as it is in other products.
-#include <gtest/gtest.h>
-
-#include <set>
-
-#include "api/buffer.h"
 #include "recorded.h"
+#include "test.h"
 
 namespace gpu_routed_tests {
 namespace {
@@ -56,9 +52,7 @@ TEST(Routed, BlocksOfTokensHaveTheirIdsAndScales) {
     const int64_t tokens = sorts ? 130 : 10, block = sorts ? 64 : 4;
     Sums sums(world, tokens);
     const mm::stream stream = stream_of(world);
-    world.record.take();
-    EXPECT_OK(marlin_gemm, stream.get(), &sums.desc);
-    const auto commands = world.record.take();
+    const auto commands = recorded(world, stream, {sums.desc});
     std::set<uint64_t> ids, scales;
     for (int64_t first = 0; first < tokens; first += block) {
       ids.insert(static_cast<uint64_t>(first) * 5 * 4);
@@ -83,10 +77,8 @@ TEST(Routed, ABiasOfOneRowIsThatOfAllExperts) {
     d.c = each.view;
     d.bias = bias.view;
     d.bias.rows = rows;
-    world.record.take();
-    EXPECT_OK(marlin_gemm, stream.get(), &d);
     int64_t found = 0;
-    for (const Command& command : world.record.take())
+    for (const Command& command : recorded(world, stream, {d}))
       if (command.arguments.contains(MARLIN_BUFFER_BIAS)) {
         EXPECT_EQ(value_of<ProductArgs>(command, MARLIN_BUFFER_ARGS).bias_stride, rows == 1 ? 0 : 80);
         ++found;
@@ -126,9 +118,7 @@ TEST(Unrouted, ActivationsArePreparedRowByRow) {
   const Matrix a(world.context, 3, kK, MARLIN_F16), c(world.context, 3, kN, MARLIN_F32);
   auto d = gemm_desc(w, a, c);
   d.compute = MARLIN_COMPUTE_INT8;
-  world.record.take();
-  EXPECT_OK(marlin_gemm, stream.get(), &d);
-  const auto commands = world.record.take();
+  const auto commands = recorded(world, stream, {d});
   ASSERT_EQ(commands.front().kernel, "quantize_f16");
   for (const uint32_t constant : {MARLIN_CONSTANT_ROUTING, MARLIN_CONSTANT_ALIGNED, MARLIN_CONSTANT_SLOT_TO_K})
     EXPECT_EQ(commands.front().constants.at(constant), 0u) << constant;
@@ -144,9 +134,7 @@ TEST(Unrouted, InterleavedWeightsAreRowsLikeOthersToOneInput) {
     auto d = gemm_desc(w, a, c);
     d.epilogue = epilogue;
     if (epilogue == MARLIN_EPILOGUE_SWIGLU) d.c.cols = kN / 2;
-    world.record.take();
-    EXPECT_OK(marlin_gemm, stream.get(), &d);
-    return world.record.take().back().constants.at(MARLIN_CONSTANT_INTERLEAVED);
+    return recorded(world, stream, {d}).back().constants.at(MARLIN_CONSTANT_INTERLEAVED);
   };
   EXPECT_EQ(constant(interleaved, MARLIN_EPILOGUE_SILU), 0u);
   EXPECT_EQ(constant(interleaved, MARLIN_EPILOGUE_SWIGLU), 1u);

@@ -1,18 +1,11 @@
 // MARLIN_GEMM_ROW_INVARIANT on the real Metal shaders: one family of kernels and one split of K for every M.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdio>
-#include <random>
-#include <set>
-
 #include "backends/gpu/choice.h"
 #include "campaigns.h"
 #include "gpu.h"
 #include "kernels/formats_under_test.h"
 #include "kernels/mixture.h"
 #include "kernels/slice.h"
+#include "test.h"
 
 namespace {
 

@@ -1,16 +1,9 @@
 // The C ABI on the real Metal shaders, run on the CPU with every access checked: the probe of kernels, what it does about one
 // that miscomputes, streams, and unpacking.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstring>
-#include <set>
-#include <utility>
-
 #include "campaigns.h"
 #include "gpu.h"
 #include "kernels/formats_under_test.h"
+#include "test.h"
 
 namespace {
 

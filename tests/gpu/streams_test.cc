@@ -1,11 +1,9 @@
 // Streams, memory and preparation: what a call may and may not do besides its dispatches.
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstring>
-
 #include "backends/gpu/plan.h"
+#include "test.h"
 #include "world.h"
 
 namespace {

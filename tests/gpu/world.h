@@ -1,16 +1,11 @@
 // A context of the C ABI over a device of the tests.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "abi/support.h"
 #include "api/context.h"
 #include "backends/gpu/gpu_backend.h"
 #include "mock_device.h"
+#include "test.h"
 
 namespace device_test {
 

@@ -1,16 +1,9 @@
 // Products over a 3-way covering array of everything a caller can choose, each element against its own float64 bound.
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <cstdlib>
-#include <random>
-#include <set>
-#include <tuple>
-
-#include "campaigns.h"
 #include "covering.h"
+#include "campaigns.h"
 #include "formats_under_test.h"
 #include "product_factors.h"
+#include "test.h"
 #include "trial.h"
 #include "unit/under_sanitizer.h"
 

@@ -1,9 +1,6 @@
 // The same bits for any number of threads.
-#include <gtest/gtest.h>
-
-#include <cstdio>
-
 #include "formats_under_test.h"
+#include "test.h"
 
 namespace {
 

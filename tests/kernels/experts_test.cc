@@ -1,12 +1,9 @@
 // Mixtures of experts: every slot against the oracle, and bit for bit against its expert's own product.
-#include <gtest/gtest.h>
-
-#include <cstdio>
-
 #include "campaigns.h"
 #include "formats_under_test.h"
 #include "guarded_stream.h"
 #include "mixture.h"
+#include "test.h"
 #include "unit/under_sanitizer.h"
 
 namespace {

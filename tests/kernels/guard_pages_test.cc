@@ -1,8 +1,7 @@
 // Every operand, the host's scratch included, against inaccessible pages, with rows that start anywhere.
-#include <gtest/gtest.h>
-
 #include "formats_under_test.h"
 #include "guarded_stream.h"
+#include "test.h"
 
 namespace {
 

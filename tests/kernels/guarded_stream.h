@@ -2,12 +2,9 @@
 // uses.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-
 #include "guarded.h"
 #include "metal_marlin/metal_marlin.h"
+#include "test.h"
 
 namespace guarded {
 

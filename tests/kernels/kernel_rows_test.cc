@@ -1,15 +1,9 @@
 // Each kernel forced in turn, for every number of rows that a tile can be left with: M = 1..70 and the numbers around 128 and
 // 256, or all of M = 1..257 in a long campaign.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <cstdlib>
-
 #include "backends/cpu/kernels.h"
 #include "campaigns.h"
 #include "formats_under_test.h"
+#include "test.h"
 
 namespace {
 

@@ -1,16 +1,9 @@
 // A mixture of experts through the C ABI, checked element by element against the oracle.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <memory>
-#include <random>
-#include <span>
-#include <vector>
-
 #include "metal_marlin/metal_marlin.h"
 #include "special_values.h"
+#include "test.h"
 #include "trial.h"
 
 namespace trial {

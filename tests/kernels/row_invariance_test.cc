@@ -1,14 +1,9 @@
 // MARLIN_GEMM_ROW_INVARIANT through the C ABI: a row has the bits that it has alone in any batch and under any routing.
 // For every M: tests/unit/kernels_row_invariance_test.cc. Beside any rows, with any number of threads: Rows of kernels_test.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdio>
-#include <random>
-
 #include "formats_under_test.h"
 #include "mixture.h"
 #include "slice.h"
+#include "test.h"
 
 namespace {
 

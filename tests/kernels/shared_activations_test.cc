@@ -1,11 +1,6 @@
 // Products of one call whose A begins at the same address: prepared once where the rows are the same, and only there.
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <cstdlib>
-#include <cstring>
-
 #include "formats_under_test.h"
+#include "test.h"
 
 namespace {
 

@@ -1,11 +1,8 @@
 // NaN, infinity, -0 and subnormals in every operand.
-#include <gtest/gtest.h>
-
-#include <cmath>
-
+#include "special_values.h"
 #include "flush_to_zero.h"
 #include "formats_under_test.h"
-#include "special_values.h"
+#include "test.h"
 
 namespace {
 

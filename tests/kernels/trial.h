@@ -1,18 +1,12 @@
 // One product through the C ABI, checked element by element against the oracle.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <cstdint>
-#include <memory>
-#include <string>
-#include <vector>
-
 #include "guarded.h"
 #include "k_blocks.h"
 #include "metal_marlin/metal_marlin.h"
 #include "oracle.h"
 #include "problem/weights.h"
+#include "test.h"
 
 namespace trial {
 

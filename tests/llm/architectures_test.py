@@ -30,7 +30,8 @@ def found(scratch, model, *options):
     """Rows of log-probabilities of the chat, and the tokens behind the opening."""
     (scratch / "text").write_text(TEXT)
     ids = [int(i) for i in run("--tokenize", "--null", *options, text=TEXT.encode() + b"\0", model=model)[0].split()]
-    run("--text", str(scratch / "text"), "--logits", str(scratch / "logits.npy"), "--force", *options, model=model)
+    (scratch / "logits.npy").unlink(missing_ok=True)
+    run("--text", str(scratch / "text"), "--logits", str(scratch / "logits.npy"), *options, model=model)
     return log_probabilities(np.load(scratch / "logits.npy").astype(np.float64)), ids
 
 

@@ -52,8 +52,8 @@ def probabilities(scratch):
     at = 0
     for (name, text), each in zip(texts.items(), ids):
         (scratch / name).write_text(text)
-        run("--text", str(scratch / name), "--logits", str(scratch / "logits.npy"), "--force")
-        rows = iter(np.load(scratch / "logits.npy", mmap_mode="r"))
+        run("--text", str(scratch / name), "--logits", str(scratch / f"{name}.npy"))
+        rows = iter(np.load(scratch / f"{name}.npy", mmap_mode="r"))
         most[name], at = 0, at + 1  # behind the opening
         for logs in decoder.log_probabilities(hidden[at:at + len(each)], 64):
             found = np.array([next(rows) for _ in logs], np.float64)

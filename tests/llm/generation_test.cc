@@ -1,19 +1,12 @@
 // The sampler, the parts of an answer, the choice of experts, attention and float16 against what their definitions say.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <limits>
-#include <map>
 #include <numbers>
-#include <numeric>
 
 #include "examples/llm/answer_parts.h"
 #include "examples/llm/attention.h"
 #include "examples/llm/experts.h"
 #include "examples/llm/half.h"
 #include "examples/llm/sampler.h"
-#include "examples/llm/word_wrap.h"
+#include "test.h"
 
 namespace llm {
 namespace {
@@ -37,25 +30,6 @@ TEST(Sampler, WhatWasSaidBecomesLessProbable) {
   std::vector<Token> long_ago(64, 0);
   long_ago.insert(long_ago.begin(), 1);
   EXPECT_EQ(Sampler(0, 1, 1, 1.1).choose(logits, long_ago), 1) << "the last 64 count";
-}
-
-std::string wrapped(size_t columns, const std::vector<std::string>& portions) {
-  WordWrap wrap(columns);
-  std::string text;
-  for (const std::string& portion : portions) text += wrap.add(portion);
-  return text + wrap.finish();
-}
-
-TEST(WordWrap, BreaksBetweenWords) {
-  EXPECT_EQ(wrapped(10, {"The capital", " of Fra", "nce is Paris."}), "The\ncapital of\nFrance is\nParis.");
-  EXPECT_EQ(wrapped(0, {"The capital", " of France"}), "The capital of France");
-  EXPECT_EQ(wrapped(10, {"a\n\n", "  b ccccccccc\n"}), "a\n\n  b\nccccccccc\n") << "lines of the answer stay";
-  EXPECT_EQ(wrapped(4, {"abcdefgh ij"}), "abcdefgh\nij") << "a word that is too long stays whole";
-  EXPECT_EQ(wrapped(5, {"é", "é é", "é é"}), "éé éé\né") << "columns, not bytes";
-  EXPECT_EQ(wrapped(6, {"日本語の文"}), "日本語\nの文") << "wide characters take two columns, and lines break between them";
-  WordWrap wrap(80);
-  EXPECT_EQ(wrap.add("no"), "") << "a word comes when it is complete";
-  EXPECT_EQ(wrap.add("thing yet"), "nothing");
 }
 
 TEST(Sampler, DrawsAsOftenAsTheSoftmaxSays) {

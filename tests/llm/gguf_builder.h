@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "examples/llm/gguf.h"
-#include "gguf_writer.h"
+#include "model_files.h"
 
 namespace llm {
 
@@ -47,11 +47,11 @@ class GgufBuilder {
   }
 
  private:
-  using Writer = metal_marlin::testing::GgufWriter;
+  using Writer = model_files::GgufWriter;
 
   template <class T>
   static void append(std::string& to, const T& value) {
-    metal_marlin::testing::append(to, value);
+    model_files::append(to, value);
   }
   static void append(std::string& to, const std::string& value) { to += Writer::text(value); }
   GgufBuilder& add(const std::string& key, int32_t type, const std::string& value) {

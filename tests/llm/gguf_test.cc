@@ -1,20 +1,12 @@
 // The key-values of GGUF files as the chat asks for them, and the hyper-parameters among them.
 #include "examples/llm/gguf.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-
 #include "examples/llm/architecture.h"
 #include "llm/gguf_builder.h"
+#include "test.h"
 
 namespace llm {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 GgufBuilder small() {
   GgufBuilder file;

@@ -1,22 +1,13 @@
 // The tokenizer on a vocabulary of a few tokens, UTF-8, and text that arrives in pieces. tokenizer_test.py has a real
 // vocabulary.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <limits>
-
 #include "examples/llm/tokenizer.h"
 #include "examples/llm/unicode.h"
 #include "examples/llm/words.h"
 #include "llm/gguf_builder.h"
+#include "test.h"
 
 namespace llm {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 GgufBuilder vocabulary(const std::string& model = "gpt2", const std::string& pre = "smollm",
                        std::vector<std::string> merges = {},

@@ -49,8 +49,8 @@ def probabilities(scratch):
     wanted = np.split(np.concatenate(list(decoder.log_probabilities(hidden))), np.cumsum([len(text) for text in texts])[:-1])
     most = {}
     for name, path, logs in zip(TEXTS, files(scratch, TEXTS), wanted):
-        run("--text", path, "--logits", str(scratch / "logits.npy"), "--force")
-        logits = np.load(scratch / "logits.npy").astype(np.float64)
+        run("--text", path, "--logits", str(scratch / f"{name}.npy"))
+        logits = np.load(scratch / f"{name}.npy").astype(np.float64)
         expect(logits.shape == logs.shape, f"{name}: {logits.shape}, expected {logs.shape}")
         logits -= logits.max(axis=1, keepdims=True)
         most[name] = np.abs(logits - np.log(np.exp(logits).sum(axis=1, keepdims=True)) - logs).max()

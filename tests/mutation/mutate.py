@@ -3,29 +3,17 @@
 
 Each mistake is one edit of one function (edits.py). All of a run are compiled into one build, each behind a switch (tree.py). A
 first run of the test programs tells which tests reach which edits, and then each edit has these tests run alone (campaign.py). An
-edit that no test notices is a survivor: either a test is missing, or the edit changes nothing that a test could see. Edits of the
-second kind are in equivalent.txt, each with the reason. Fails if another survives.
+edit that no test notices is a survivor: either a test is missing, or the edit changes nothing that a test could see.
 """
 import argparse
 import concurrent.futures
-import pathlib
 import random
 import sys
 
 import campaign
 import tree
 
-EQUIVALENT = pathlib.Path(__file__).resolve().parent / "equivalent.txt"
 COMPILED = 1.3  # so many edits are planted for each that is wanted: some do not compile
-
-
-def equivalents(text):
-    """{edit's key: reason} of a file of entries of two lines."""
-    lines = [line for line in text.splitlines() if not line.startswith("#")]
-    known = {place.replace("\t", "\n"): why.strip() for place, why in zip(lines[::2], lines[1::2])}
-    if len(lines) % 2 != 0 or any(key.count("\n") != 2 or not why for key, why in known.items()):
-        raise SystemExit(f"{EQUIVALENT}: expected file, function and edit in a line, and why in the next")
-    return known
 
 
 def read_arguments(arguments):
@@ -50,28 +38,22 @@ def say(text):
 def main(arguments):
     sys.setrecursionlimit(10000)
     options = read_arguments(arguments)
-    known = equivalents(EQUIVALENT.read_text())
     say(f"{' '.join(options.folder)} --seed {options.seed} --count {options.count}")
     wanted = {folder: tree.chosen(folder, int(COMPILED * options.count), options.seed) for folder in options.folder}
     built = tree.build([edit for edits in wanted.values() for edit in edits], options.folder, options.jobs, say)
     compiled = {edit.key for edit in built}
     programs = tree.build_programs(options.jobs, tree.programs_of(options.folder))
     of_edit = campaign.reached(programs, tree.QUICK_TESTS, len(built), tree.WORK, options.jobs, say)
-    status = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for folder, edits in wanted.items():
             edits = [edit for edit in edits if edit.key in compiled][:options.count]
             run = lambda edit: campaign.run_edit(edit.number, of_edit[edit.number], options.seconds, tree.WORK)
-            survived = equivalent = 0
+            survived = 0
             for edit, verdict in zip(edits, pool.map(run, edits)):
-                same = not verdict.killed and edit.key in known
-                outcome = "killed" if verdict.killed else "equivalent" if same else "SURVIVED"
-                say(f"{outcome}: {edit.file}:{edit.line} {edit.function}: {edit.text}  [{known[edit.key] if same else verdict.by}]")
-                survived += outcome == "SURVIVED"
-                equivalent += same
-            say(f"{folder}: {len(edits)} edits, {len(edits) - survived - equivalent} killed, {equivalent} equivalent, {survived} survived")
-            status = status or int(survived > 0)
-    return status
+                say(f"{'killed' if verdict.killed else 'SURVIVED'}: {edit.file}:{edit.line} {edit.function}: {edit.text}  [{verdict.by}]")
+                survived += not verdict.killed
+            say(f"{folder}: {len(edits)} edits, {len(edits) - survived} killed, {survived} survived")
+    return 0
 
 
 if __name__ == "__main__":

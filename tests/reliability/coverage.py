@@ -87,7 +87,7 @@ def main(which):
     chosen = [f for f in files if f["filename"].startswith(PARSERS) == (which == "parsers")]
     lines, branches = percent(chosen, "line"), percent(chosen, "branch")
     # Whole percents, cut off: 99.9 is not 100.
-    print(f"lines: {int(lines)} ({lines:.2f} %), branches: {branches:.2f} %, in {len(chosen)} files")
+    print(f"{int(lines)} % of lines ({lines:.2f}), {branches:.2f} % of branches, in {len(chosen)} files")
     if which != "parsers":
         return 0 if lines >= 90 else 1
     print("\n".join(missed()))

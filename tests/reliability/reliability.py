@@ -1,13 +1,14 @@
-"""The table of all campaigns: what each demands, what it has reached, and the command that shows it.
+"""Runs the campaigns of docs/reliability.md, whose table is the only list of them, and writes what they reached into it.
 
-usage: reliability.py [--long] [ROW...]
+usage: reliability.py [--targets] [ROW...]
 
-Without --long each campaign runs its short form, and the table is printed. With --long the demands are those of a release, and
-the table goes into docs/reliability.md, row by row: a long run can be several shorter ones. Exit status 1 where a row falls short;
-build/reliability/ROW.log then has the output of its commands.
+A row says how much is demanded, and the commands that show it, which run in their long form (METAL_MARLIN_WHOLE=1). Without rows,
+all run. --targets only prints the presets and the targets that the commands want built, a line for each preset. Exit status 1
+where a row falls short; build/reliability/ROW.log then has the output of its commands. A row that needs what a machine has not
+falls short there, and says why.
 """
 
-import dataclasses
+import collections
 import datetime
 import json
 import os
@@ -17,24 +18,24 @@ import subprocess
 import sys
 import tempfile
 
-from rows import ROWS
-
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs/reliability.md"
-HEAD = "| row | campaign | demanded | reached | date | command |\n|---|---|---|---|---|---|\n"
-TABLE = re.compile(r"(<!-- begin: ./dev reliability --long -->\n)(.*?)(<!-- end: )", re.S)
+CASES = ("files", "calls", "products", "runs", "loops", "children")  # what tests count themselves; of all else, tests count
 HOURS = 3600
 
 
-@dataclasses.dataclass
-class Reached:
-    """What commands have shown: tests by their outcome, the cases that they counted, and what they printed."""
+class Row:
+    def __init__(self, line):
+        self.number, self.campaign, self.demand, _, _, shown = (cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1])
+        self.commands = re.findall("`([^`]+)`", shown)
+        figure, self.unit = re.match(r"([\d,]+) (.*?),", self.demand).groups()
+        self.least = int(figure.replace(",", ""))
+        self.passed = self.failed = self.cases = self.told = 0
+        self.log = self.why_not = ""
 
-    passed: int = 0
-    failed: int = 0
-    cases: int = 0
-    printed: str = ""
-    why_not: str = ""
+    def fail(self, why):
+        self.failed += 1
+        self.why_not = self.why_not or why.replace(f"{ROOT}/", "")[:160]
 
     def add_report(self, report):
         """The outcomes and cases of a report of GoogleTest."""
@@ -45,71 +46,75 @@ class Reached:
             elif test["result"] != "SKIPPED":
                 self.passed += 1
 
-    def fail(self, why):
-        self.failed += 1
-        self.why_not = self.why_not or why.replace(f"{ROOT}/", "")[:160]
-
-    def run(self, command, long):
-        """Runs one line of a shell. A GoogleTest program says itself what it counted; of others the exit status counts."""
-        environment = os.environ | ({"METAL_MARLIN_WHOLE": "1"} if long else {})
+    def run(self, command):
+        """Runs one line of a shell. A GoogleTest program says itself what it counted; of others the exit status counts, and a
+        number that they print in front of the row's unit or, for suites, of "passed"."""
         with tempfile.TemporaryDirectory() as folder:
             report = pathlib.Path(folder) / "report.json"
             line = command + (f" --gtest_output=json:{report}" if "--gtest_filter" in command else "")
             try:
-                done = subprocess.run(["bash", "-c", line], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=2 * HOURS)
+                done = subprocess.run(["bash", "-c", line], cwd=ROOT, env=os.environ | {"METAL_MARLIN_WHOLE": "1"}, capture_output=True,
+                                      text=True, timeout=2 * HOURS)
             except subprocess.TimeoutExpired:
                 return self.fail("no end after two hours")
-            self.printed += done.stdout + done.stderr
+            said = done.stdout + done.stderr
+            self.log += said
             if report.exists():
                 self.add_report(report.read_text())
-            elif done.returncode == 0:
-                self.passed += 1
+            else:
+                self.passed += done.returncode == 0
+                printed = rf"(-?\d+) {re.escape(self.unit)}|(\d+) passed, \d+ failed, \d+ skipped$"
+                self.told += sum(int(a or b) for a, b in re.findall(printed, said, re.M))
             if done.returncode != 0 and self.failed == 0:
-                last = ((done.stdout + done.stderr).strip().splitlines() or ["nothing was printed"])[-1]
-                self.fail(f"exit status {done.returncode}: {last}")
+                self.fail(f"exit status {done.returncode}: {(said.strip().splitlines() or ['nothing was printed'])[-1]}")
+
+    def line(self):
+        """The row with what it has reached, and whether that is enough."""
+        for command in self.commands:
+            self.run(command)
+        figure = self.told or (self.cases if self.unit in CASES else self.passed)
+        enough = self.failed == 0 and self.passed > 0 and figure >= self.least
+        text = f"{figure:,} {self.unit}, {self.failed} failed" + (f" ({self.why_not})" if self.why_not else "")
+        if not enough:
+            text = f"**falls short:** {text}"
+            log = ROOT / "build/reliability" / f"{self.number}.log"
+            log.parent.mkdir(parents=True, exist_ok=True)
+            log.write_text(self.log)
+            print(f"row {self.number} falls short; the output of its commands is in {log.relative_to(ROOT)}", file=sys.stderr)
+        cells = [self.number, self.campaign, self.demand, text.replace("|", "\\|"), datetime.date.today().isoformat(),
+                 " && ".join(f"`{command}`" for command in self.commands)]
+        return f"| {' | '.join(cells)} |", enough
 
 
-def line_of(row, long):
-    """Runs the commands of a row: its line of the table, and whether it reached enough."""
-    reached = Reached()
-    for command in row.commands(long):
-        reached.run(command, long)
-    figure = row.measure(reached)
-    enough = reached.failed == 0 and reached.passed > 0 and figure >= row.demanded(long)
-    text = f"{figure:,} {row.unit}{row.also()}, {reached.failed} failed" + (f" ({reached.why_not})" if reached.why_not else "")
-    if not enough:
-        text = f"**falls short:** {text}"
-        log = ROOT / "build/reliability" / f"{row.number}.log"
-        log.parent.mkdir(parents=True, exist_ok=True)
-        log.write_text(reached.printed)
-        print(f"row {row.number} falls short; the output of its commands is in {log.relative_to(ROOT)}", file=sys.stderr)
-    commands = " && ".join(f"`{command}`" for command in row.commands(long))
-    cells = [row.number, row.campaign, row.demand(long), text, datetime.date.today().isoformat(), commands]
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |", enough
-
-
-def write_page(line):
-    """Puts this row into the page, and keeps the others that it has."""
-    page = PAGE.read_text()
-    rows = {each.split("|")[1].strip(): each for each in [*TABLE.search(page)[2].splitlines(), line] if re.match(r"\| \d", each)}
-    ordered = [rows[row.number] for row in ROWS if row.number in rows]
-    PAGE.write_text(TABLE.sub(lambda found: found[1] + HEAD + "\n".join(ordered) + "\n" + found[3], page))
+def targets(rows):
+    """What the commands run, as targets of a build, by its preset."""
+    found = collections.defaultdict(set)
+    for command in (command for row in rows for command in row.commands):
+        for tree, folder, program in re.findall(r"build/(release|tsan|integer)/tests/(\w+)(?:/(\w+))?", command):
+            # Programs of the shader test-bed are no targets where it is not installed.
+            found[tree.replace("release", "tests")].add(program if program and "testbed" not in program else f"tests/{folder}/all")
+        if "build/release" in command:
+            found["tests"] |= {"metal_marlin"} | ({"metal-marlin", "container_test"} if "programs.py" in command else set())
+    return found
 
 
 def main(arguments):
-    long = "--long" in arguments
-    wanted = [a for a in arguments if a != "--long"]
-    unknown = set(wanted) - {row.number for row in ROWS}
+    wanted = [a for a in arguments if a != "--targets"]
+    rows = {line: Row(line) for line in PAGE.read_text().splitlines() if re.match(r"\| \d[\d.]* \|", line)}
+    unknown = set(wanted) - {row.number for row in rows.values()}
     if unknown:
-        sys.exit(f"reliability: there is no row {sorted(unknown)[0]}; there are {', '.join(row.number for row in ROWS)}")
-    print(HEAD, end="")
+        sys.exit(f"reliability: there is no row {sorted(unknown)[0]}; there are {', '.join(row.number for row in rows.values())}")
+    rows = {line: row for line, row in rows.items() if not wanted or row.number in wanted}
+    if "--targets" in arguments:
+        for preset, names in targets(rows.values()).items():
+            print(preset, *sorted(names))
+        return 0
     status = 0
-    for row in (row for row in ROWS if not wanted or row.number in wanted):
-        line, enough = line_of(row, long)
+    for old, row in rows.items():
+        line, enough = row.line()
         print(line, flush=True)
+        PAGE.write_text(PAGE.read_text().replace(old, line))
         status = status if enough else 1
-        if long:
-            write_page(line)
     return status
 
 

@@ -2,6 +2,6 @@
 # inputs: src include tools tests/tools
 # seconds: 90
 # when: core
-# data: tools docs/metal-marlin.1
+# data: tools
 built tests tests/tools/all metal-marlin
 programs build/release tools

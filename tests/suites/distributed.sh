@@ -8,5 +8,4 @@ needs packages mpi
 built tests tests/distributed/all metal-marlin metal-marlin-chat metal-marlin-chat-mpi
 programs build/release distributed
 needs environment llm
-build/env/llm/bin/python -B tests/distributed/scaling_model_test.py
 build/env/llm/bin/python -B tests/distributed/distributed_test.py "$chat" "$chat_mpi" "$marlin"

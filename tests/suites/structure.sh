@@ -3,5 +3,5 @@
 # seconds: 15
 # when: core
 # data: .
-built tests tests/structure/all
+built tests metal_marlin_testing
 programs build/release structure

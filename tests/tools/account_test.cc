@@ -1,19 +1,13 @@
 // What the command says of what it does not read: it accounts for every byte of a file, does the rest, and exits with 1.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
-
+#include "model_files.h"
 #include "run_command.h"
 #include "safetensors.h"
+#include "test.h"
 #include "tools/json.h"
 
 namespace metal_marlin::test {
 namespace {
 
-using testing::AllOf;
-using testing::ContainsRegex;
-using testing::HasSubstr;
 using tools::Json;
 
 /// A .safetensors file of zeros, or of the bytes that a tensor names.
@@ -27,11 +21,7 @@ class Model {
     header_[name] = {{"dtype", dtype}, {"shape", shape}, {"data_offsets", {data_.size(), data_.size() + bytes}}};
     data_ += values;
   }
-  void write(const std::string& path) const {
-    const std::string text = header_.dump();
-    const uint64_t length = text.size();
-    write_file(path, std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + data_);
-  }
+  void write(const std::string& path) const { write_file(path, model_files::safetensors(header_.dump(), data_)); }
   size_t bytes() const { return data_.size(); }
   size_t tensors() const { return header_.size(); }
 

@@ -1,26 +1,16 @@
 // The command on every folder of tests/data: what it lists, what it unpacks, what it verifies. METAL_MARLIN_DATA names another
 // folder with an index.json, whose folders are tested instead.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <sys/resource.h>
-#include <algorithm>
 #include <cctype>
-#include <cstdlib>
-#include <cstring>
-#include <map>
-
-#include <filesystem>
 
 #include "run_command.h"
 #include "safetensors.h"
+#include "test.h"
 #include "tools/json.h"
 
 namespace metal_marlin::test {
 namespace {
 
-using testing::HasSubstr;
-using testing::IsEmpty;
 using tools::Json;
 
 std::string of_index(const std::string& name) {

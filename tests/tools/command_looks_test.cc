@@ -1,21 +1,12 @@
 // How the command looks and speaks: tables that fit, colors, suggestions, reasons told once, noise.
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <random>
-#include <set>
-#include <sstream>
-#include <thread>
-
+#include "model_files.h"
 #include "run_command.h"
-#include "tools/json.h"
+#include "test.h"
 #include "tools/measure.h"
 #include "tools/neighbors.h"
 #include "tools/notes.h"
@@ -25,12 +16,6 @@
 namespace metal_marlin::test {
 namespace {
 
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
 using tools::Table;
 
 constexpr const char* kRed = "\033[31m";
@@ -266,18 +251,12 @@ TEST(Command, SuggestsALayer) {
 
 /// A .safetensors file of 8-bit integers, which are of no layout that is read, and of one layer of floats.
 std::string write_unread(const ScratchFolder& scratch, int layers) {
-  tools::Json header;
-  size_t end = 0;
-  const auto add = [&](const std::string& name, const char* dtype, size_t bytes) {
-    header[name] = {{"dtype", dtype}, {"shape", {4, 8}}, {"data_offsets", {end, end + bytes}}};
-    end += bytes;
-  };
-  for (int i = 0; i < layers; ++i) add("blk." + std::to_string(i) + ".weight", "I8", 32);
-  add("floats.weight", "F32", 128);
-  const std::string text = header.dump(), path = scratch.at("unread.safetensors");
-  const uint64_t length = text.size();
-  write_file(path, std::string(reinterpret_cast<const char*>(&length), sizeof length) + text + std::string(end, '\1'));
-  return path;
+  std::vector<model_files::TestTensor> tensors;
+  for (int i = 0; i < layers; ++i)
+    tensors.push_back({"blk." + std::to_string(i) + ".weight", "I8", "4,8", std::string(32, '\1')});
+  tensors.push_back({"floats.weight", "F32", "4,8", std::string(128, '\1')});
+  write_file(scratch.at("unread.safetensors"), model_files::safetensors(tensors));
+  return scratch.at("unread.safetensors");
 }
 
 TEST(Command, ReasonsAreToldOnceAndLayersThatAreNotReadAreNoFloats) {
@@ -299,27 +278,11 @@ TEST(Command, ReasonsAreToldOnceAndLayersThatAreNotReadAreNoFloats) {
 }
 
 TEST(Quantize, LayersThatAreNotReadAreNoFloats) {
-  std::string infos, data;
-  const auto number = [](std::string& to, auto value) { to.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  const auto tensor = [&](const std::string& name, uint32_t type, size_t bytes) {
-    number(infos, uint64_t{name.size()});
-    infos += name;
-    number(infos, uint32_t{2});
-    number(infos, uint64_t{256});
-    number(infos, uint64_t{1});
-    number(infos, type);
-    number(infos, uint64_t{data.size()});
-    data.append((bytes + 31) / 32 * 32, '\0');
-  };
-  tensor("unread.weight", 16, 66);  // IQ2_XXS
-  tensor("floats.weight", 0, 1024);
-  std::string file("GGUF\3\0\0\0", 8);
-  number(file, uint64_t{2});
-  number(file, uint64_t{0});
-  file += infos;
-  file.resize((file.size() + 31) / 32 * 32, '\0');
+  model_files::GgufWriter file;
+  file.tensor("unread.weight", {256, 1}, 16, std::string(66, '\0'));  // IQ2_XXS
+  file.tensor("floats.weight", {256, 1}, 0, std::string(1024, '\0'));
   const ScratchFolder scratch;
-  write_file(scratch.at("in.gguf"), file + data);
+  write_file(scratch.at("in.gguf"), file.file());
   for (const char* how : {"--skip-unfit", "--force"}) {
     const Ran ran = run_command({"quantize", scratch.at("in.gguf"), scratch.at("out.gguf"), "--format", "Q4_0", how});
     EXPECT_EQ(ran.exit_code, 1) << ran.err;

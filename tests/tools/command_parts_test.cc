@@ -1,23 +1,13 @@
 // The parts of the command that judge: floats, bounds, limits; and those that write: tables, tensors, drawings.
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cmath>
-#include <csignal>
-#include <filesystem>
-#include <fstream>
-#include <limits>
-#include <set>
-#include <sstream>
-
 #include "formats/format_table.h"
 #include "run_command.h"
 #include "safetensors.h"
+#include "test.h"
 #include "tools/command.h"
 #include "tools/host_matrix.h"
 #include "tools/input_files.h"
@@ -35,8 +25,6 @@
 
 namespace metal_marlin::tools {
 namespace {
-
-using testing::HasSubstr;
 
 TEST(Floats, EveryHalfSurvivesTheRoundTrip) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {

@@ -1,15 +1,10 @@
 // The command's own manners: help, exit codes, messages, files.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <filesystem>
-#include <fstream>
-#include <map>
-#include <sstream>
-
+#include "model_files.h"
 #include "run_command.h"
 #include "safetensors.h"
+#include "test.h"
 #include "tools/json.h"
 
 #if defined(__linux__)
@@ -20,10 +15,6 @@ namespace metal_marlin::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
-using testing::StartsWith;
 
 const char* const kCommands[] = {"doctor", "inspect", "verify", "unpack", "pack", "quantize", "bench", "explain", "quickstart"};
 
@@ -341,21 +332,10 @@ TEST(Doctor, DescribesTheMachine) {
   EXPECT_THAT(ran.out, Not(HasSubstr("reading memory")));
 }
 
-/// A .safetensors file of one tensor.
-std::string write_tensor(const ScratchFolder& scratch, const std::string& name, const std::string& about, size_t bytes) {
-  std::string header = "{\"" + name + "\":{" + about + ",\"data_offsets\":[0," + std::to_string(bytes) + "]}}";
-  header.append((8 - header.size() % 8) % 8, ' ');
-  const uint64_t length = header.size();
-  const std::string path = scratch.at("one.safetensors");
-  std::ofstream file(path, std::ios::binary);
-  file.write(reinterpret_cast<const char*>(&length), sizeof length);
-  file << header << std::string(bytes, '\x01');
-  return path;
-}
-
 TEST(Command, WhatIsNotServedIsNeitherWrongNorOfNoSize) {
   const ScratchFolder scratch;
-  const std::string path = write_tensor(scratch, "a.weight", "\"dtype\":\"I8\",\"shape\":[4,8]", 32);
+  const std::string path = scratch.at("one.safetensors");
+  write_file(path, model_files::safetensors({{"a.weight", "I8", "4,8", std::string(32, '\1')}}));
   const Ran table = run_command({"inspect", path});
   EXPECT_EQ(table.exit_code, 1) << table.err;
   EXPECT_THAT(table.out, Not(HasSubstr("0 x 0")));

@@ -1,20 +1,13 @@
 // The choice of the fastest way of reading memory, with planted rates.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 
-#include <algorithm>
-#include <cstring>
-
+#include "test.h"
 #include "tools/cpu_info.h"
 #include "tools/machine_limits.h"
 #include "tools/read_kernels.h"
 
 namespace metal_marlin::tools {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 const auto kNever = [] { return false; };
 

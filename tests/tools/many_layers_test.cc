@@ -1,10 +1,6 @@
 // The command on files of very many layers: its steps grow with their number, not with its square.
-#include <gtest/gtest.h>
-
-#include <string>
-#include <vector>
-
 #include "run_command.h"
+#include "test.h"
 #include "tools/joins.h"
 #include "tools/output_file.h"
 #include "tools/safetensors_writer.h"

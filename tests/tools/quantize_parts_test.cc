@@ -1,11 +1,8 @@
 // What `quantize` decides before the library works: norms of columns, and the types of recipes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include <set>
-
 #include "run_command.h"
+#include "test.h"
 #include "tools/command.h"
 #include "tools/library.h"
 #include "tools/norms.h"
@@ -15,8 +12,6 @@
 
 namespace metal_marlin::tools {
 namespace {
-
-using testing::HasSubstr;
 
 /// A layer as a checkpoint lists it.
 marlin_layer_info layer_of(const char* name, int64_t n, int64_t k, uint32_t experts = 1) {

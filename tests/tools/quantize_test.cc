@@ -1,45 +1,32 @@
 // metal-marlin quantize: what it writes, and that whatever goes wrong leaves the disk as it was.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <csignal>
-#include <cstring>
-#include <filesystem>
-#include <map>
-
+#include "model_files.h"
 #include "run_command.h"
 #include "safetensors.h"
+#include "test.h"
 #include "tools/json.h"
 
 namespace metal_marlin::test {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Not;
 using tools::Json;
 
 constexpr const char* kLayer = "encoder.layer.0.attention.self.query";
 
 /// A float16 model of random layers [n, k].
 void write_model(const std::string& path, const std::vector<std::string>& layers, int64_t n, int64_t k) {
-  Json header = Json::Members{};
-  std::string bytes;
+  std::vector<model_files::TestTensor> tensors;
   uint32_t seed = 1;
   for (const std::string& name : layers) {
-    const size_t begin = bytes.size();
+    std::string bytes;
     for (int64_t i = 0; i < n * k; ++i) {
       seed = seed * 1664525u + 1013904223u;
       const auto half = static_cast<uint16_t>(seed >> 31 << 15 | (0x2400u + (seed >> 16 & 0xfffu)));  // 2^-6 .. 2^-2
-      bytes.append(reinterpret_cast<const char*>(&half), 2);
+      model_files::append(bytes, half);
     }
-    header[name + ".weight"] = {{"dtype", "F16"}, {"shape", {n, k}}, {"data_offsets", {begin, bytes.size()}}};
+    tensors.push_back({name + ".weight", "F16", std::to_string(n) + "," + std::to_string(k), bytes});
   }
-  const std::string text = header.dump();
-  uint64_t length = text.size();
-  std::string file(reinterpret_cast<const char*>(&length), 8);
-  write_file(path, file + text + bytes);
+  write_file(path, model_files::safetensors(tensors));
 }
 
 Json inspect(const std::string& path) { return Json::parse(run_command({"inspect", "--json", path}).out); }
@@ -249,11 +236,9 @@ TEST(Quantize, TheInputIsNeverWrittenOnto) {
 TEST(Quantize, TheNormsAreNeverWrittenOnto) {
   const ScratchFolder scratch;
   write_model(scratch.at("in.safetensors"), {"a"}, 64, 128);
-  const std::string header = R"({"a":{"dtype":"F32","shape":[128],"data_offsets":[0,512]}})";
-  const uint64_t length = header.size();
-  std::string norms(reinterpret_cast<const char*>(&length), 8);
-  norms += header;
-  for (int k = 0; k < 128; ++k) norms.append("\0\0\x80\x3f", 4);
+  std::string ones;
+  for (int k = 0; k < 128; ++k) model_files::append(ones, 1.0f);
+  const std::string norms = model_files::safetensors({{"a", "F32", "128", ones}});
   fs::create_directory(scratch.at("out"));
   write_file(scratch.at("out/model.safetensors"), norms);
   fs::create_hard_link(scratch.at("out/model.safetensors"), scratch.at("norms.safetensors"));

@@ -1,15 +1,8 @@
 // Where the library keeps files of its own, and how it names what is not complete.
 #include "base/cache_folder.h"
 
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <set>
-#include <string>
-#include <vector>
-
 #include "temporary_folder.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {

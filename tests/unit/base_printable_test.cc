@@ -1,11 +1,8 @@
 // Text for people: what is escaped, what is kept, and where it is cut.
 #include "base/printable.h"
 
-#include <gtest/gtest.h>
-
-#include <string>
-
 #include "base/utf8.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {

@@ -1,13 +1,6 @@
 // Every matrix of a file is accounted for: it belongs to one layer, which is read bit for bit or says why not. Files are those
 // of tests/data and files drawn by chance: kinds of codes, one matrix or stacks in both orders, names, places and shapes of
 // scales, and where the config says what.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <functional>
-#include <random>
-
 #include "base/bits.h"
 #include "campaigns.h"
 #include "checkpoint_files.h"
@@ -16,6 +9,7 @@
 #include "checkpoints/unread.h"
 #include "formats/codecs.h"
 #include "must.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {

@@ -1,17 +1,11 @@
 // AWQ's "gemv" and "gemv_fast": all codes against writers that follow the definitions, padding, additive zeros, group sizes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <random>
-
 #include "checkpoint_operands.h"
 #include "fails.h"
 #include "formats/codecs.h"
+#include "test.h"
 
 namespace metal_marlin::testing::checkpoint_awq_gemv_tests {
 namespace {
-
-using ::testing::HasSubstr;
 
 template <class T>
 std::string text(const std::vector<T>& values) {
@@ -116,9 +110,7 @@ TEST(CheckpointAwqGemv, EveryCode) {
     const Drawn m(n, k, group, padded);
     const Operand q("values", MARLIN_I32, {n, k / 8}, m.gemv_words()), s("scales", MARLIN_F16, {n, padded}, m.scales),
         z("zeros", MARLIN_I32, {n, padded / 8}, m.gemv_zeros());
-    LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_INT4, n, k, group, q);
-    o.scales = s.view;
-    o.zeros = z.view;
+    LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_INT4, n, k, group, q, s, z);
     EXPECT_EQ(decode(o), m.gemv_values());
   }
 }
@@ -131,9 +123,7 @@ TEST(CheckpointAwqGemvFast, EveryCodeWithAndWithoutPadding) {
       const Operand q("values", MARLIN_I16, {n / 4, k}, m.fast_units()),
           s("scales", MARLIN_F16, {rows, n}, m.transposed_scales(rows)),
           z("zeros", MARLIN_F16, {rows, n}, m.scaled_zeros(rows));
-      LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_INT4, n, k, group, q);
-      o.scales = s.view;
-      o.zeros = z.view;
+      LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_INT4, n, k, group, q, s, z);
       EXPECT_EQ(decode(o), m.fast_values());
       o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
       EXPECT_EQ(decode(o), m.fast_values()) << "the flag says what the layout says";
@@ -146,9 +136,7 @@ TEST(CheckpointAwqGemvFast, ModelsOfBfloat16) {
   units[0] = 0x4321;  // elements 0, 8, 16, 24
   const Operand q("values", MARLIN_I16, {1, 64}, units), s("scales", MARLIN_BF16, {1, 4}, std::vector<uint16_t>(4, 0x3f80)),
       z("zeros", MARLIN_BF16, {1, 4}, std::vector<uint16_t>(4, 0xc000));
-  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_INT4, 4, 64, 64, q);
-  o.scales = s.view;
-  o.zeros = z.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_INT4, 4, 64, 64, q, s, z);
   const auto values = decode(o);
   EXPECT_EQ(values[0], -1.0f);
   EXPECT_EQ(values[8], 0.0f);
@@ -163,12 +151,8 @@ TEST(CheckpointAwqGemv, WhatIsRefused) {
       z("zeros", MARLIN_I32, {8, 2}, m.gemv_zeros());
   const Operand fq("values", MARLIN_I16, {2, 640}, m.fast_units()), fs("scales", MARLIN_F16, {16, 8}, m.transposed_scales(16)),
       fz("zeros", MARLIN_F16, {16, 8}, m.scaled_zeros(16));
-  LayoutOperands gemv = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_INT4, 8, 640, 64, q);
-  gemv.scales = s.view;
-  gemv.zeros = z.view;
-  LayoutOperands fast = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_INT4, 8, 640, 64, fq);
-  fast.scales = fs.view;
-  fast.zeros = fz.view;
+  LayoutOperands gemv = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_INT4, 8, 640, 64, q, s, z);
+  LayoutOperands fast = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_INT4, 8, 640, 64, fq, fs, fz);
   EXPECT_TRUE(error_of(gemv).ok());
   EXPECT_TRUE(error_of(fast).ok());
   const auto expect = [](const LayoutOperands& good, marlin_status code, const char* what, auto change) {

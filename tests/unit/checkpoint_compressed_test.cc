@@ -1,19 +1,11 @@
 // compressed-tensors with codes of 2 to 8 bits: dense and padded words, their zero points, int-quantized, and what is refused.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <random>
-
 #include "checkpoint_files.h"
 #include "fails.h"
 #include "sources/shard.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 /// Codes as 32-bit words: a stream without gaps, or as many whole codes as fit into each word.
 std::vector<uint32_t> pack(const std::vector<unsigned>& codes, size_t bits, bool padded) {

@@ -1,22 +1,14 @@
 // The checkpoints of tests/data, written by the tools that people write them with, decode to their true values bit for bit.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <filesystem>
-#include <sstream>
-
 #include "checkpoint_files.h"
 #include "fails.h"
 #include "formats/format_table.h"
 #include "layouts/source.h"
 #include "sources/concat.h"
 #include "sources/shard.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 struct DataRow {
   const char* name;

@@ -1,20 +1,15 @@
 // Files of one layout in different dialects: what the file says about its dialect is looked at, and where two readings remain,
 // the layer is refused. Values are true or there are none.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <random>
-
 #include "base/bits.h"
 #include "checkpoint_files.h"
 #include "formats/codecs.h"
 #include "must.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
 namespace dialects {
 
-using ::testing::HasSubstr;
 using Values = std::vector<float>;
 
 std::string section(const std::string& members) { return R"({"quantization_config":{)" + members + "}}"; }

@@ -1,23 +1,13 @@
 // Every check of the readers: what is malformed is refused with a message that names file, byte and field.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <functional>
-#include <tuple>
-
 #include "checkpoint_files.h"
 #include "checkpoints/json.h"
 #include "checkpoints/missing_layer.h"
 #include "checkpoints/safetensors_file.h"
 #include "fails.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 Status open_status(const std::string& name, const std::string& content) { return open_memory({{name, content}}).status(); }
 

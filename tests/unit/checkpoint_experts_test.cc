@@ -1,10 +1,4 @@
 // Experts that a file stores one by one: gathered by number into one layer, or not, and what is refused.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <random>
-
 #include "abi/support.h"
 #include "api/checkpoint.h"
 #include "checkpoint_files.h"
@@ -12,12 +6,10 @@
 #include "fails.h"
 #include "kernels/guarded_stream.h"
 #include "sources/concat.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 std::unique_ptr<Checkpoint> opened(const std::vector<TestTensor>& tensors, const std::string& config = "{}") {
   return must(open_memory({{"f.safetensors", safetensors(tensors)}, {"config.json", config}}));

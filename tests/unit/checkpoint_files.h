@@ -14,9 +14,11 @@
 #include "checkpoints/checkpoint.h"
 #include "checkpoints/folder.h"
 #include "formats/decode.h"
-#include "gguf_writer.h"
+#include "model_files.h"
 
 namespace metal_marlin::testing {
+
+using namespace model_files;
 
 /// Files that exist in memory only. Their bytes are copied to exact-size heap blocks, so that the address sanitizer sees a read
 /// past the end.
@@ -66,28 +68,6 @@ std::string bytes_of(std::initializer_list<T> values) {
   std::string out;
   for (const T v : values) append(out, v);
   return out;
-}
-
-/// A .safetensors file of this header and these data.
-inline std::string safetensors(const std::string& header, const std::string& data) {
-  std::string out;
-  append(out, static_cast<uint64_t>(header.size()));
-  return out + header + data;
-}
-
-struct TestTensor {
-  std::string name, dtype, shape;  // "2, 3"
-  std::string data;
-};
-inline std::string safetensors(const std::vector<TestTensor>& tensors) {
-  std::string header = "{", data;
-  for (const TestTensor& t : tensors) {
-    if (header.size() > 1) header += ",";
-    header += "\"" + t.name + "\":{\"dtype\":\"" + t.dtype + "\",\"shape\":[" + t.shape + "],\"data_offsets\":[" +
-              std::to_string(data.size()) + "," + std::to_string(data.size() + t.data.size()) + "]}";
-    data += t.data;
-  }
-  return safetensors(header + "}", data);
 }
 
 /// All values of a source, read `stripe` rows at a time.

@@ -1,16 +1,12 @@
 // E4M3 codes: the shapes of scales, and what is refused; and the flattened blocks of bitsandbytes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "checkpoint_files.h"
 #include "fails.h"
 #include "formats/codecs.h"
 #include "sources/shard.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr int64_t kN = 200, kK = 300;
 

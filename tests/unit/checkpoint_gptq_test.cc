@@ -1,18 +1,11 @@
 // GPTQ with codes of 2, 3 and 8 bits: streams down the columns, the dialects of packed zeros, and what is refused.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <random>
-
 #include "checkpoint_operands.h"
 #include "fails.h"
 #include "formats/codecs.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 /// Columns of codes as words: code k of a column is the bits [k * bits, k * bits + bits) of its stream.
 std::vector<uint32_t> pack_columns(const std::vector<std::vector<unsigned>>& columns, int bits) {
@@ -38,9 +31,7 @@ std::vector<int> zeros_of(const std::vector<uint32_t>& words, int bits, marlin_l
   const marlin_format format = bits == 2 ? MARLIN_INT2 : bits == 3 ? MARLIN_INT3 : MARLIN_INT8;
   const Operand q("values", MARLIN_I32, {bits, 32}, std::vector<uint32_t>(static_cast<size_t>(bits) * 32)),
       z("zeros", MARLIN_I32, {1, bits}, words), s("scales", MARLIN_F16, {1, 32}, std::vector<uint16_t>(32, kOne));
-  LayoutOperands o = operands(layout, format, 32, 32, 32, q);
-  o.scales = s.view;
-  o.zeros = z.view;
+  LayoutOperands o = operands(layout, format, 32, 32, 32, q, s, z);
   o.zero_f = zero_f;
   if (warning != nullptr) *warning = make_source(o).value()->warning();
   const auto values = decode(o);
@@ -52,15 +43,13 @@ std::vector<int> zeros_of(const std::vector<uint32_t>& words, int bits, marlin_l
 TEST(CheckpointGptqWidths, CodesRunDownAColumn) {
   const Operand q("values", MARLIN_U32, {3, 1}, std::vector<uint32_t>{0x88fac688u, 0xc688fac6u, 0xfac688fau}),
       s("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kHalf});
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT3, 1, 32, 32, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT3, 1, 32, 32, q, s);
   const auto values = decode(o);
   ASSERT_EQ(values.size(), 32u);
   for (size_t k = 0; k < 32; ++k) EXPECT_EQ(values[k], (static_cast<float>(k % 8) - 4) / 2) << "absent zeros are 4";
 
   const Operand bytes("values", MARLIN_U32, {1, 1}, std::vector<uint32_t>{0xff817f00u});
-  LayoutOperands eight = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT8, 1, 4, 4, bytes);
-  eight.scales = s.view;
+  LayoutOperands eight = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT8, 1, 4, 4, bytes, s);
   EXPECT_EQ(decode(eight), (std::vector<float>{-64, -0.5, 0.5, 63.5}));
 }
 
@@ -89,9 +78,7 @@ TEST(CheckpointGptqWidths, EveryWidthWithGroupsZerosAndActOrder) {
     const Operand q("values", MARLIN_I32, {rows, n}, pack_columns(codes, bits)), s("scales", MARLIN_F16, {groups, n}, scales),
         z("zeros", MARLIN_I32, {groups, static_cast<int64_t>(packed.size() / groups)}, packed),
         g("group_index", MARLIN_I32, {1, k}, index);
-    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, format, n, k, 16, q);
-    o.scales = s.view;
-    o.zeros = z.view;
+    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, format, n, k, 16, q, s, z);
     for (const bool act_order : {false, true}) {
       if (act_order) o.group_index = g.view;
       const auto values = decode(o);
@@ -176,9 +163,7 @@ TEST(CheckpointGptqWidths, EightBitsAreSymmetric) {
   other[1] = 0x80817080u;
   const Operand q("values", MARLIN_I32, {8, 32}, std::vector<uint32_t>(256)), z("zeros", MARLIN_I32, {1, 8}, other),
       s("scales", MARLIN_F16, {1, 32}, std::vector<uint16_t>(32, kOne));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT8, 32, 32, 32, q);
-  o.scales = s.view;
-  o.zeros = z.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT8, 32, 32, 32, q, s, z);
   EXPECT_EQ(error_of(o).code(), MARLIN_E_UNSUPPORTED);
   EXPECT_STREQ(error_of(o).message(), "zeros: group 0, column 5: expected the zero 128 of symmetric 8-bit codes, found 112");
 }
@@ -237,9 +222,7 @@ TEST(CheckpointK8n, ZerosAreCodesOfFourBits) {
   const Operand q("values", MARLIN_U32, {8, 3}, std::vector<uint32_t>(24, 0x33333333u)),
       s("scales", MARLIN_F16, {2, 3}, std::vector<uint16_t>(6, kOne));
   const auto with_zeros = [&](const Operand& z) {
-    LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, 3, 64, 32, q);
-    o.scales = s.view;
-    o.zeros = z.view;
+    LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, 3, 64, 32, q, s, z);
     return o;
   };
   const Operand good("zeros", MARLIN_U8, {2, 3}, std::vector<uint8_t>{0, 1, 2, 3, 4, 15});
@@ -263,9 +246,7 @@ TEST(CheckpointGptqWidths, EightBitsWithZeros) {
     EXPECT_EQ(layer.flags & MARLIN_LAYER_ZEROS, MARLIN_LAYER_ZEROS);
     const Operand q("values", MARLIN_I32, {8, 32}, std::vector<uint32_t>(8 * 32)), z("zeros", MARLIN_I32, {1, 8}, words),
         s("scales", MARLIN_F16, {1, 32}, std::vector<uint16_t>(32, kOne));
-    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_UINT8, 32, 32, 32, q);
-    o.scales = s.view;
-    o.zeros = z.view;
+    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_UINT8, 32, 32, 32, q, s, z);
     o.zero_f = MARLIN_GPTQ_ZERO_F_WRAP;
     const auto values = decode(o);
     ASSERT_EQ(values.size(), 32u * 32u);
@@ -284,9 +265,7 @@ TEST(CheckpointGptqWidths, AZeroPastTheLimitIsNamedByItsPlace) {
   words[8 + 1] = 0xffu << 16;          // group 1, column 6
   const Operand q("values", MARLIN_I32, {16, 32}, std::vector<uint32_t>(16 * 32)), z("zeros", MARLIN_I32, {2, 8}, words),
       s("scales", MARLIN_F16, {2, 32}, std::vector<uint16_t>(64, kOne));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_UINT8, 32, 64, 32, q);
-  o.scales = s.view;
-  o.zeros = z.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_UINT8, 32, 64, 32, q, s, z);
   o.zero_f = MARLIN_GPTQ_ZERO_F_SIXTEEN;
   EXPECT_STREQ(make_source(o).status().message(),
                "zeros: group 1, column 6: expected zeros of 8-bit codes up to 255, found 256");

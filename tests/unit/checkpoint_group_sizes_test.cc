@@ -1,14 +1,9 @@
 // The group sizes of a config: the first that fits counts, and many cost no more than a few.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <chrono>
-#include <random>
-
 #include "checkpoint_files.h"
 #include "checkpoints/config.h"
 #include "checkpoints/group_sizes.h"
 #include "must.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {

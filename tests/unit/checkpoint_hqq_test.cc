@@ -1,19 +1,11 @@
 // HQQ: halves of the matrix in nibbles, real zeros that become additive, and what is refused.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-#include <random>
-
 #include "checkpoint_files.h"
 #include "fails.h"
 #include "formats/codecs.h"
+#include "test.h"
 
 namespace metal_marlin::testing::checkpoint_hqq_tests {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr int64_t kN = 6, kK = 64, kG = 32;
 constexpr size_t kGroups = kN * kK / kG;

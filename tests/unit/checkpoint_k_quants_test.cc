@@ -1,8 +1,7 @@
 // The worked examples of codes of other widths in docs/formats.md.
-#include <gtest/gtest.h>
-
 #include "checkpoint_operands.h"
 #include "layouts/layout_table.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {

@@ -1,19 +1,11 @@
 // Operands given by pointer, in every layout: worked examples by hand, odd bytes, act-order, strides, and what is refused.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <random>
-
 #include "checkpoint_operands.h"
 #include "fails.h"
 #include "formats/codecs.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 // --- GPTQ -------------------------------------------------------------------------------------------------------------
 
@@ -21,9 +13,7 @@ TEST(CheckpointGptq, V1StoresZeroMinusOne) {
   const Operand q("values", MARLIN_U32, {1, 1}, std::vector<uint32_t>{0x76543210u});
   const Operand s("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kHalf});
   const Operand z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{7u});
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 1, 8, 8, q);
-  o.scales = s.view;
-  o.zeros = z.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 1, 8, 8, q, s, z);
   EXPECT_EQ(decode(o), (std::vector<float>{-4.0f, -3.5f, -3.0f, -2.5f, -2.0f, -1.5f, -1.0f, -0.5f}));
   o.layout = MARLIN_LAYOUT_GPTQ_V2;
   EXPECT_EQ(decode(o)[0], -3.5f);
@@ -49,9 +39,7 @@ TEST(CheckpointGptq, V1NibbleFifteenHasThreeReadings) {
   const Operand s("scales", MARLIN_F16, {1, 8}, std::vector<uint16_t>(8, kOne));
   for (const ZeroReading& r : kReadings) {
     const Operand z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{r.word});
-    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 8, 8, 8, q);
-    o.scales = s.view;
-    o.zeros = z.view;
+    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 8, 8, 8, q, s, z);
     const std::pair<marlin_gptq_zero_f, const int*> readings[] = {{MARLIN_GPTQ_ZERO_F_AUTO, r.wrap},
                                                                   {MARLIN_GPTQ_ZERO_F_WRAP, r.wrap},
                                                                   {MARLIN_GPTQ_ZERO_F_CARRY, r.carry},
@@ -81,9 +69,7 @@ TEST(CheckpointGptq, NibblesBehindTheLastColumnAreNoZeros) {
   const Operand q("values", MARLIN_U32, {1, 3}, std::vector<uint32_t>(3, 0)),
       z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{0xfffff777u}),
       s("scales", MARLIN_F16, {1, 3}, std::vector<uint16_t>(3, kOne));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 3, 8, 8, q);
-  o.scales = s.view;
-  o.zeros = z.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 3, 8, 8, q, s, z);
   EXPECT_EQ(make_source(o).value()->warning(), "");
 }
 
@@ -128,8 +114,7 @@ TEST(CheckpointGptq, PlainGroupIndexIsDropped) {
   const std::vector<int32_t> plain{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
   const Operand q("values", MARLIN_U32, {3, 1}, std::vector<uint32_t>{1, 2, 3}),
       s("scales", MARLIN_F16, {2, 1}, std::vector<uint16_t>{kOne, kHalf});
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT4, 1, 24, 16, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT4, 1, 24, 16, q, s);
   const Operand g("group_index", MARLIN_I32, {24}, plain);
   o.group_index = g.view;
   EXPECT_TRUE(make_source(o).value()->meta().group_index.empty());
@@ -154,9 +139,7 @@ TEST(CheckpointAwq, InterleavedNibbles) {
   const Operand q("values", MARLIN_I32, {1, 1}, std::vector<uint32_t>{0x75316420u});
   const Operand s("scales", MARLIN_F16, {1, 8}, std::vector<uint16_t>(8, kOne));
   const Operand z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{0});
-  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_INT4, 8, 1, 1, q);
-  o.scales = s.view;
-  o.zeros = z.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_INT4, 8, 1, 1, q, s, z);
   EXPECT_EQ(decode(o), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}));
   const Operand z1("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{0x75316420u});
   o.zeros = z1.view;
@@ -173,9 +156,7 @@ TEST(CheckpointAwq, AnyRowsOfAnyShape) {
       const Operand q("values", MARLIN_U32, {k, n / 8}, words),
           s("scales", MARLIN_F16, {1, n}, std::vector<uint16_t>(static_cast<size_t>(n), kOne)),
           z("zeros", MARLIN_U32, {1, n / 8}, std::vector<uint32_t>(static_cast<size_t>(n / 8), 0u));
-      LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_INT4, n, k, k, q);
-      o.scales = s.view;
-      o.zeros = z.view;
+      LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_INT4, n, k, k, q, s, z);
       const auto source = must(make_source(o));
       Stripe stripe;
       for (int64_t first = 0; first < n; first += 5) {
@@ -199,8 +180,7 @@ TEST(CheckpointRows, Mxfp4) {
   std::vector<uint8_t> bytes(16, 0);
   bytes[0] = 0x72;
   const Operand q("values", MARLIN_U8, {1, 16}, bytes), s("scales", MARLIN_U8, {1, 1}, std::vector<uint8_t>{0x80});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_MXFP4, 1, 32, 0, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_MXFP4, 1, 32, 0, q, s);
   EXPECT_EQ(decode(o)[0], 2.0f);
   EXPECT_EQ(decode(o)[1], 12.0f);
   const Operand nan("scales", MARLIN_E8M0, {1, 1}, std::vector<uint8_t>{0xff});
@@ -215,8 +195,7 @@ TEST(CheckpointRows, Nvfp4MultipliesOrDivides) {
   std::vector<uint8_t> bytes(8, 0);
   bytes[0] = 0x72;
   const Operand q("values", MARLIN_U8, {1, 8}, bytes), s("scales", MARLIN_E4M3, {1, 1}, std::vector<uint8_t>{0x7e});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_NVFP4, 1, 16, 0, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_NVFP4, 1, 16, 0, q, s);
   const Operand multiply("tensor_scale", MARLIN_F32, {1, 1}, std::vector<float>{12.0f / 2688.0f});
   o.tensor_scale = multiply.view;
   EXPECT_FLOAT_EQ(decode(o)[0], 2.0f);
@@ -232,8 +211,7 @@ TEST(CheckpointRows, StridesOddKAndU4) {
   // Two rows of 3 codes, 4 bytes apart; the spare nibble and bytes are noise.
   const Operand q("values", MARLIN_U8, {2, 2}, std::vector<uint8_t>{0x21, 0xf3, 0xee, 0xee, 0x54, 0xf6, 0xee, 0xee});
   const Operand s("scales", MARLIN_F32, {2, 1}, std::vector<float>{1.0f, 99.0f, 2.0f});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 2, 3, 0, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 2, 3, 0, q, s);
   o.values.row_stride = 4;
   o.scales.row_stride = 2;
   const std::vector<float> expected{-7, -6, -5, -8, -6, -4};
@@ -249,8 +227,7 @@ TEST(CheckpointRows, StridesOddKAndU4) {
 TEST(CheckpointRows, Zeros) {
   const Operand q("values", MARLIN_U8, {1, 1}, std::vector<uint8_t>{0xf0}),
       s("scales", MARLIN_BF16, {1, 1}, std::vector<uint16_t>{0x4000});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 1, 2, 0, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 1, 2, 0, q, s);
   const Operand integer("zeros", MARLIN_U8, {1, 1}, std::vector<uint8_t>{3});
   o.zeros = integer.view;
   EXPECT_EQ(decode(o), (std::vector<float>{-6, 24}));
@@ -269,8 +246,7 @@ TEST(CheckpointRows, Zeros) {
 TEST(CheckpointRows, Int8) {
   const Operand q("values", MARLIN_I8, {1, 3}, std::vector<int8_t>{-128, 0, 127}),
       s("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kHalf});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT8, 1, 3, 0, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT8, 1, 3, 0, q, s);
   EXPECT_EQ(decode(o), (std::vector<float>{-64, 0, 63.5f}));
 }
 
@@ -279,8 +255,7 @@ TEST(CheckpointK8n, AllFormatsAndPlainZeros) {
   const Operand e("scales", MARLIN_E8M0, {1, 1}, std::vector<uint8_t>{128}),
       h("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kHalf}),
       b("scales", MARLIN_E4M3, {2, 1}, std::vector<uint8_t>{0x38, 0x30});
-  LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_MXFP4, 1, 32, 0, q);
-  o.scales = e.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_MXFP4, 1, 32, 0, q, e);
   EXPECT_EQ(decode(o)[7], 12.0f);
   EXPECT_EQ(decode(o)[15], -12.0f);
   o.format = MARLIN_NVFP4;
@@ -423,8 +398,7 @@ TEST(CheckpointFloats, AreQuantized) {
 TEST(CheckpointSource, WhatIsRefused) {
   const Operand q("values", MARLIN_U8, {2, 16}, std::vector<uint8_t>(32, 0)),
       s("scales", MARLIN_F16, {2, 1}, std::vector<uint16_t>(2, kOne));
-  LayoutOperands good = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 2, 32, 32, q);
-  good.scales = s.view;
+  LayoutOperands good = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 2, 32, 32, q, s);
   EXPECT_TRUE(error_of(good).ok());
   const auto expect = [&](marlin_status code, const char* text, auto change) {
     LayoutOperands o = good;

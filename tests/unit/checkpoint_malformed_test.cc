@@ -1,10 +1,5 @@
 // Thousands of damaged files, each opened and all its layers read: a typed error that names the file, or success; never a
 // crash, and under the address sanitizer never a byte outside the file (the files end where their heap blocks end).
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <random>
-
 #include "backends/gpu/kernels.h"
 #include "backends/gpu/pack.h"
 #include "base/bits.h"
@@ -13,6 +8,7 @@
 #include "core/parallel.h"
 #include "formats/widen.h"
 #include "must.h"
+#include "test.h"
 #include "under_sanitizer.h"
 
 namespace metal_marlin::testing {

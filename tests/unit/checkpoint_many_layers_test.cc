@@ -1,11 +1,7 @@
 // Checkpoints of very many layers: a layer is found by its name without a look at the others.
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <functional>
-
 #include "checkpoint_files.h"
 #include "must.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {

@@ -1,18 +1,11 @@
 // Marlin's tiles: worked examples, all columns against a writer that follows the definition word by word, and what is refused.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <random>
-
 #include "checkpoint_operands.h"
 #include "fails.h"
 #include "formats/codecs.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr int kRow[8] = {0, 8, 0, 8, 1, 9, 1, 9};
 
@@ -116,8 +109,7 @@ TEST(CheckpointMarlin, WorkedExample) {
   EXPECT_EQ(words[0], 0x19910880u) << "the test's own writer";
   EXPECT_EQ(words[22], 0x4cc43bb3u);
   const Operand q("values", MARLIN_I32, {1, 128}, words), s("scales", MARLIN_F16, {1, 64}, std::vector<uint16_t>(64, kOne));
-  LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN, MARLIN_INT4, 64, 16, 16, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN, MARLIN_INT4, 64, 16, 16, q, s);
   const auto values = decode(o);
   ASSERT_EQ(values.size(), 64u * 16u);
   for (size_t n = 0; n < 64; ++n) {
@@ -134,8 +126,7 @@ TEST(CheckpointMarlin, EveryColumnWithEitherOrderOfScales) {
     const auto code = [&](int64_t kk, int64_t nn) { return codes[static_cast<size_t>(nn * columns + kk)]; };
     const Operand q("values", MARLIN_U32, {k / 16, 2 * n}, marlin_words(n, k, code)),
         s("scales", MARLIN_F16, {groups, n}, stored_scales(groups, n, groups > 1 ? marlin_grouped() : marlin_column()));
-    LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN, MARLIN_INT4, n, k, group, q);
-    o.scales = s.view;
+    LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN, MARLIN_INT4, n, k, group, q, s);
     const auto values = decode(o);
     ASSERT_EQ(values.size(), codes.size());
     for (int64_t nn = 0; nn < rows; ++nn) {
@@ -192,8 +183,7 @@ TEST(CheckpointMarlin24, EveryColumnAndWhenScalesArePermuted) {
     const Operand q("values", MARLIN_I32, {m.k / 32, 2 * m.n}, m.words()),
         s("scales", MARLIN_F16, {m.k / m.group, m.n}, m.scales()),
         meta("sparse_meta", MARLIN_I16, {m.k / 32, 2 * m.n}, m.meta());
-    LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN_24, MARLIN_INT4, m.n, m.k, m.group, q);
-    o.scales = s.view;
+    LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN_24, MARLIN_INT4, m.n, m.k, m.group, q, s);
     o.sparse_meta = meta.view;
     EXPECT_TRUE(make_source(o).value()->meta().sparse);
     EXPECT_EQ(decode(o), m.values());
@@ -232,8 +222,7 @@ TEST(CheckpointMarlin24, AnInvalidNibbleIsNamedByItsLogicalPlace) {
   m.nibbles[37 * 16 + 11] = 5;
   const Operand q("values", MARLIN_I32, {2, 128}, m.words()), s("scales", MARLIN_F16, {1, 64}, m.scales()),
       meta("sparse_meta", MARLIN_I16, {2, 128}, m.meta());
-  LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN_24, MARLIN_INT4, 64, 64, 64, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN_24, MARLIN_INT4, 64, 64, 64, q, s);
   o.sparse_meta = meta.view;
   EXPECT_THAT(error_of(o), Fails(MARLIN_E_FORMAT, AllOf(HasSubstr("row 37, block 11"), HasSubstr("found 5"))));
 }
@@ -242,8 +231,7 @@ TEST(CheckpointMarlin, WhatIsRefused) {
   const Operand q("values", MARLIN_I32, {8, 128}, std::vector<uint32_t>(1024)),
       s("scales", MARLIN_F16, {1, 64}, std::vector<uint16_t>(64, kOne)),
       meta("sparse_meta", MARLIN_I16, {4, 128}, std::vector<uint16_t>(512, 0x4444));
-  LayoutOperands dense = operands(MARLIN_LAYOUT_MARLIN, MARLIN_INT4, 64, 128, 128, q);
-  dense.scales = s.view;
+  LayoutOperands dense = operands(MARLIN_LAYOUT_MARLIN, MARLIN_INT4, 64, 128, 128, q, s);
   EXPECT_TRUE(error_of(dense).ok());
   LayoutOperands sparse = dense;
   sparse.layout = MARLIN_LAYOUT_MARLIN_24;

@@ -1,13 +1,9 @@
 // What opening a checkpoint costs: at most four times the bytes of its headers (the header of a .gguf, the JSON of a
 // .safetensors, the index, config.json) and a constant, whatever a hostile writer puts into them.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-
 #include "checkpoint_files.h"
 #include "checkpoints/gguf_parts.h"
 #include "counting_new.h"
+#include "test.h"
 
 namespace metal_marlin::testing::checkpoint_memory_tests {
 namespace {

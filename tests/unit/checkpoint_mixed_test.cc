@@ -1,16 +1,11 @@
 // Files whose layers differ from each other: several config groups, ignored and excluded layers, experts in every form, and
 // contradictions between config and tensors. Each layer says by its own tensors what it is.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "checkpoint_files.h"
 #include "fails.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 std::string fill(size_t bytes, char value = '\0') { return std::string(bytes, value); }
 /// float16 ones.

@@ -1,20 +1,14 @@
 // Opening: which layout a file has, what is listed, what odd bytes mean, and paths.
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cmath>
-#include <filesystem>
-
 #include "checkpoint_files.h"
 #include "fails.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 std::unique_ptr<Checkpoint> opened(std::initializer_list<std::pair<std::string, std::string>> files,
                                    marlin_layout layout = MARLIN_LAYOUT_AUTO) {

@@ -1,13 +1,10 @@
 // Operands in a test's own memory, as a caller of the C ABI gives them.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "checkpoint_files.h"
 #include "layouts/source.h"
 #include "must.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 
@@ -24,6 +21,7 @@ struct Operand {
     view.data = reinterpret_cast<const std::byte*>(bytes.data());
   }
   Operand(const Operand&) = delete;
+  operator const TensorView&() const { return view; }
   std::string bytes;
   TensorView view;
 };
@@ -46,14 +44,16 @@ inline Status error_of(const LayoutOperands& o) {
 }
 
 inline LayoutOperands operands(marlin_layout layout, marlin_format format, int64_t n, int64_t k, int64_t group,
-                               const Operand& values) {
+                               const TensorView& values, const TensorView& scales = {}, const TensorView& zeros = {}) {
   LayoutOperands o;
   o.layout = layout;
   o.format = format;
   o.n = n;
   o.k = k;
   o.group_size = group;
-  o.values = values.view;
+  o.values = values;
+  o.scales = scales;
+  o.zeros = zeros;
   return o;
 }
 

@@ -1,19 +1,15 @@
 // Parts of matrices, and several matrices as one.
-#include <gtest/gtest.h>
-
-#include <limits>
-
 #include "checkpoint_operands.h"
 #include "layouts/floats.h"
 #include "sources/concat.h"
 #include "sources/shard.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
 
 std::unique_ptr<WeightSource> rows_source(const Operand& q, const Operand& s, marlin_format format, int64_t n, int64_t k) {
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, format, n, k, 0, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, format, n, k, 0, q, s);
   return must(make_source(o));
 }
 
@@ -31,8 +27,7 @@ TEST(CheckpointShard, OutsideIsRefused) {
 TEST(CheckpointShard, PairsOfGateAndUpStayWhole) {
   const Operand q("values", MARLIN_U8, {4, 16}, std::vector<uint8_t>(64, 0)),
       s("scales", MARLIN_U8, {4, 1}, std::vector<uint8_t>(4, 127));
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_MXFP4, 4, 32, 0, q);
-  o.scales = s.view;
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_MXFP4, 4, 32, 0, q, s);
   o.flags = MARLIN_PACK_GATE_UP_INTERLEAVED;
   EXPECT_EQ(make_shard(make_source(o).take(), 1, 2, 0, 32).status().code(), MARLIN_E_SHAPE);
   EXPECT_EQ(make_shard(make_source(o).take(), 0, 3, 0, 32).status().code(), MARLIN_E_SHAPE);

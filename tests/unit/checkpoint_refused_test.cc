@@ -1,14 +1,10 @@
 // Layers that a recognizer knows but cannot read, and configs that say odd things: what is said of the layer.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "checkpoint_files.h"
 #include "must.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 /// A tensor of zeros, or of these bytes.
 TestTensor tensor(const std::string& name, const std::string& dtype, const std::string& shape, const std::string& data = "") {

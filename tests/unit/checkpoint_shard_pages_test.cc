@@ -1,10 +1,7 @@
 // How many bytes of a file a rank reads: those of its own shard, counted by the page.
-#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <filesystem>
 
 #include "base/bits.h"
 #include "checkpoint_files.h"
@@ -12,6 +9,7 @@
 #include "metal_marlin/metal_marlin.hpp"
 #include "must.h"
 #include "sources/shard.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {

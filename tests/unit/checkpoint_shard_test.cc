@@ -1,23 +1,17 @@
 // Shards of checkpoints: the parts of 2, 3 and 8 ranks are the whole, and a border that the weights do not allow is an error
 // that names the nearest ones.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <numeric>
-
 #include "base/bits.h"
 #include "checkpoint_files.h"
 #include "checkpoints/tensor_table.h"
 #include "fails.h"
 #include "metal_marlin/metal_marlin.hpp"
 #include "sources/shard.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
 
 namespace fs = std::filesystem;
-using ::testing::HasSubstr;
 
 std::vector<float> decoded(const WeightSource& source) {
   const WeightMeta& meta = source.meta();

@@ -1,21 +1,13 @@
 // Split GGUF models: which parts make one checkpoint, and which do not.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
-
 #include "checkpoint_files.h"
 #include "checkpoints/gguf_parts.h"
 #include "checkpoints/tensor_table.h"
 #include "convert_files.h"
 #include "fails.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr int32_t kU16 = 2, kU32 = 4, kI32 = 5, kString = 8;
 constexpr int32_t kF32 = 0, kQ40 = 2, kQ80 = 8;

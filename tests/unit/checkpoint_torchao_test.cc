@@ -1,19 +1,12 @@
 // TorchAO: nibbles in two's complement with transposed scales, bytes with integer zeros, and the layers that are refused.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <functional>
-
 #include "checkpoint_files.h"
 #include "fails.h"
 #include "formats/codecs.h"
 #include "sources/shard.h"
+#include "test.h"
 
 namespace metal_marlin::testing::checkpoint_torchao_tests {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 constexpr int64_t kN = 3, kK = 64, kG = 32;
 

@@ -1,18 +1,11 @@
 // One file for each way in which other loaders are known to have failed. The root cause keeps coming back: a product or sum of
 // sizes from the file wraps. Each file must be refused quickly and without a large allocation.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <chrono>
-#include <filesystem>
-
 #include "checkpoint_files.h"
 #include "fails.h"
+#include "test.h"
 
 namespace metal_marlin::testing::checkpoint_vulnerabilities_tests {
 namespace {
-
-using ::testing::HasSubstr;
 
 /// Far above what opening any of these takes, also under a sanitizer on a busy machine; far below what quadratic work would.
 constexpr auto kPatience = std::chrono::seconds(20);

@@ -1,24 +1,15 @@
 // A file is refused only for its weights: what has nothing to do with them costs nothing, and one tensor that is not read costs
 // that tensor alone.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <filesystem>
-#include <random>
-
 #include "base/bits.h"
 #include "checkpoint_files.h"
 #include "checkpoints/json.h"
 #include "checkpoints/value_table.h"
 #include "convert_files.h"
 #include "fails.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::string nul_bytes(size_t count) { return std::string(count, '\0'); }
 

@@ -1,23 +1,17 @@
 // Converting that is stopped or cannot be done: a typed error, and the disk as it was. And tiny files, byte for byte.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cerrno>
 #include <climits>
-#include <csignal>
-#include <functional>
-#include <map>
-#include <string_view>
 
 #include "convert_files.h"
 #include "fails.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::ScratchFolder;
 
 class Convert : public ::testing::Test {

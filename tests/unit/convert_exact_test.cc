@@ -1,21 +1,15 @@
 // Layers that are quantized already go to GGUF and MLX without changing a value, or the plan says that this is not possible.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <bit>
 #include <ostream>
-#include <utility>
 
 #include "convert_files.h"
 #include "fails.h"
 #include "formats/recode.h"
 #include "layouts/layout_table.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::ScratchFolder;
 
 struct Case {

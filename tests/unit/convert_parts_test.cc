@@ -1,11 +1,5 @@
 // The parts of converting that write text and share tensors out among files.
-#include <gtest/gtest.h>
 #include <sys/stat.h>
-
-#include <cstring>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "checkpoint_operands.h"
 #include "checkpoints/convert/config_text.h"
@@ -19,6 +13,7 @@
 #include "layouts/layout_table.h"
 #include "layouts/operands.h"
 #include "temporary_folder.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {

@@ -1,11 +1,7 @@
 // What a conversion writes around its layers: several files, names, configs, and what it refuses before any work.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <functional>
-#include <utility>
 
 #include "checkpoints/convert/output_file.h"
 #include "checkpoints/convert/write_safetensors.h"
@@ -13,12 +9,11 @@
 #include "convert_files.h"
 #include "failing_calls.h"
 #include "fails.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 using testing::ScratchFolder;
 using testing::TestTensor;
 

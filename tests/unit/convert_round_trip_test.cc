@@ -1,12 +1,9 @@
 // What is written is read back to the very values that quantizing in memory gives: every scheme and format over ragged shapes.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <bit>
 #include <ostream>
 
 #include "convert_files.h"
 #include "must.h"
+#include "test.h"
 
 namespace metal_marlin::convert_round_trip_tests {
 namespace {

@@ -1,12 +1,8 @@
 // That products of one call are independent: the same answer as comparing each operand with each, in less time.
 #include "core/independent.h"
+#include "test.h"
 
-#include <gtest/gtest.h>
 #include <time.h>
-
-#include <random>
-#include <string>
-#include <vector>
 
 #include "core/shapes.h"
 #include "unit/counting_new.h"

@@ -1,10 +1,5 @@
 #include "core/shapes.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <random>
-#include <vector>
+#include "test.h"
 
 #include "core/independent.h"
 #include "core/plan.h"
@@ -13,8 +8,6 @@
 
 namespace metal_marlin {
 namespace {
-
-using testing::HasSubstr;
 
 class FakeWeights final : public PackedWeights {
  public:

@@ -1,11 +1,5 @@
 #include "backends/cpu/cpu_backend.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cstdlib>
-#include <random>
+#include "test.h"
 
 #include "backends/cpu/gemm.h"
 #include "counting_new.h"
@@ -16,9 +10,6 @@
 
 namespace metal_marlin::cpu {
 namespace {
-
-using testing::HasSubstr;
-using testing::StartsWith;
 
 /// Counts what a host's allocator gives.
 struct CountingHost {

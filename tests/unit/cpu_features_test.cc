@@ -1,7 +1,5 @@
 #include "backends/cpu/cpu_features.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "test.h"
 
 #if defined(__linux__) && defined(__x86_64__)
 #include <sys/syscall.h>
@@ -10,8 +8,6 @@
 #include <csignal>
 #include <cstdlib>
 #endif
-
-#include <string>
 
 namespace metal_marlin::cpu {
 namespace {

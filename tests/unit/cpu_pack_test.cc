@@ -1,11 +1,5 @@
 #include "backends/cpu/pack.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <atomic>
-#include <cmath>
-#include <cstdlib>
+#include "test.h"
 
 #include "campaigns.h"
 #include "core/slots.h"

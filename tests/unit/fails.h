@@ -1,12 +1,9 @@
 // EXPECT_THAT(status, Fails(MARLIN_E_SHAPE, HasSubstr("expected")))
 #pragma once
 
-#include <gmock/gmock.h>
-
-#include <string>
-
 #include "base/status.h"
 #include "must.h"
+#include "test.h"
 
 namespace metal_marlin {
 

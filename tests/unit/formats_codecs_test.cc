@@ -1,16 +1,9 @@
 // Every number type, exhaustively, against the scalar decoders of the oracle.
 #include "formats/codecs.h"
 
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <limits>
-#include <random>
-
 #include "flush_to_zero.h"
 #include "oracle.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {

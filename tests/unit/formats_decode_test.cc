@@ -1,17 +1,11 @@
 // Every code with every scale and zero, bit for bit against the oracle: numerics, rule 1 of the accuracy contract.
 #include "formats/decode.h"
 
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <cstring>
-#include <random>
-
 #include "flush_to_zero.h"
 #include "formats/codecs.h"
 #include "formats/format_table.h"
 #include "oracle.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {

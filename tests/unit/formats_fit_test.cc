@@ -1,13 +1,6 @@
 // Fits by least squares: they end where neither codes nor scales can be better, and their errors stay below those of ggml.
 #include "formats/fit.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <numeric>
-#include <random>
-
 #include "fails.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
@@ -15,11 +8,10 @@
 #include "formats/format_table.h"
 #include "layouts/gguf_types.h"
 #include "normal_weights.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {
-
-using testing::HasSubstr;
 
 struct Fitted {
   WeightMeta meta;

@@ -1,11 +1,4 @@
 // Nested scales: the values are exact, and parts of a matrix have the values of the whole.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <memory>
-
 #include "backends/cpu/pack.h"
 #include "core/parallel.h"
 #include "fails.h"
@@ -14,11 +7,11 @@
 #include "problem/memory_source.h"
 #include "sources/concat.h"
 #include "sources/shard.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {
 
-using ::testing::HasSubstr;
 __extension__ typedef __int128 Integer;
 
 /// integer * 2^exponent, rounded to nearest, ties to even.

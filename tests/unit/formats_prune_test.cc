@@ -1,13 +1,6 @@
 // 2:4 pruning against a sort, for every block of codes there is and for floats; what it leaves for the quantizer to see.
 #include "formats/prune.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
-#include <random>
-
 #include "fails.h"
 #include "flush_to_zero.h"
 #include "formats/codecs.h"
@@ -15,13 +8,10 @@
 #include "formats/format_table.h"
 #include "formats/quantize.h"
 #include "oracle.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {
-
-using testing::AllOf;
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 /// Codes in memory with one scale a group.
 class Codes final : public WeightSource {

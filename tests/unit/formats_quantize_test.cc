@@ -1,10 +1,5 @@
 #include "formats/quantize.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cmath>
-#include <limits>
+#include "test.h"
 
 #include "fails.h"
 #include "flush_to_zero.h"
@@ -16,9 +11,6 @@
 
 namespace metal_marlin {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 struct Quantized {
   WeightMeta meta;

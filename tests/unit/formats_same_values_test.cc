@@ -1,19 +1,12 @@
 // Weights that another source reads in another form keep their values, bit for bit, or it says that they do not: codes and
 // scales that every backend knows, float16 scales, and INT8 for UINT8.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <random>
-#include <vector>
-
 #include "formats/codecs.h"
 #include "formats/decode.h"
 #include "formats/float16_scales.h"
 #include "formats/signed_bytes.h"
 #include "formats/widen.h"
 #include "problem/memory_source.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {

@@ -1,14 +1,8 @@
 // Float32 scales that kernels may take as units of sums.
 #include "formats/steady_scales.h"
 
-#include <gtest/gtest.h>
-
-#include <cstring>
-#include <limits>
-#include <random>
-#include <vector>
-
 #include "problem/memory_source.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {

@@ -1,13 +1,9 @@
 #include "fails.h"
 #include "formats/format_table.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "test.h"
 
 namespace metal_marlin {
 namespace {
-
-using testing::HasSubstr;
 
 WeightMeta good() {
   WeightMeta m;

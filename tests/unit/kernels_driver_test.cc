@@ -1,10 +1,6 @@
 // What surrounds the kernels: epilogues, many products, blocks of rows, special values, the plan.
-#include <gtest/gtest.h>
-
-#include <limits>
-#include <thread>
-
 #include "kernels_problem.h"
+#include "test.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -80,12 +76,9 @@ TEST(Epilogues, KeepNanAndGoToTheirLimits) {
     }
 }
 
-class Rows : public testing::TestWithParam<const KernelRow*> {};
+class Rows : public OnEachKernel {};
 
 TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   const uint32_t seed = std::random_device{}();
   std::mt19937 rng(seed);
   for (const WeightKind& kind :
@@ -130,9 +123,6 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
 }
 
 TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   std::mt19937 rng(7);
   for (const WeightKind& kind : {kInt4, kMxfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 64},
                                  WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 32},

@@ -1,19 +1,6 @@
 // Random weights, packed, and operands to multiply by chosen kernels, and the oracle to hold the results against.
 #pragma once
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <cstdint>
-#include <functional>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <random>
-#include <string>
-#include <vector>
-
 #include "backends/cpu/gemm.h"
 #include "backends/cpu/kernels.h"
 #include "backends/cpu/pack.h"
@@ -23,6 +10,7 @@
 #include "kernels/guarded.h"
 #include "must.h"
 #include "problem/weights.h"
+#include "test.h"
 
 namespace metal_marlin::cpu {
 
@@ -250,6 +238,16 @@ inline std::vector<const KernelRow*> rows_that(bool (*serve)(const KernelRow&)) 
     if (serve(row)) rows.push_back(&row);
   return rows;
 }
+/// A test of a kernel, on processors that have its instructions.
+class OnEachKernel : public testing::TestWithParam<const KernelRow*> {
+ protected:
+  void SetUp() override {
+    if (!features.has(row.features)) GTEST_SKIP() << "this processor lacks its instructions";
+  }
+
+  const KernelRow& row = *GetParam();
+  const CpuFeatures features = this_machine();
+};
 inline std::string name_of_row(const testing::TestParamInfo<const KernelRow*>& info) { return std::string(info.param->name); }
 
 }  // namespace metal_marlin::cpu

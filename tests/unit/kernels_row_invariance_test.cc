@@ -1,14 +1,8 @@
 // Row-invariant products for every M, at every instruction set that this processor has: the plan's own choice of kernels, and
 // the promise of the table that kernels of one order give the same bits.
-#include <gtest/gtest.h>
-
-#include <cstdio>
-#include <cstring>
-#include <map>
-#include <set>
-
 #include "campaigns.h"
 #include "kernels_problem.h"
+#include "test.h"
 
 namespace metal_marlin::cpu {
 namespace {

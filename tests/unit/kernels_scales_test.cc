@@ -1,9 +1,6 @@
 // Scales and activations' scales (d) that kernels combine: every one, pairs of them, huge ones. Every code of E4M3.
-#include <gtest/gtest.h>
-
-#include <limits>
-
 #include "kernels_problem.h"
+#include "test.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -28,7 +25,7 @@ float with_scale(const KernelRow& row, const WeightKind& kind, std::vector<uint8
   return element(o.problem.c, rows - 1, 2);
 }
 
-class Fp4Rows : public testing::TestWithParam<const KernelRow*> {
+class Fp4Rows : public OnEachKernel {
  protected:
   /// Of what the row serves; sparse ones where it can.
   static WeightKind kind_of(const KernelRow& row) {
@@ -37,9 +34,6 @@ class Fp4Rows : public testing::TestWithParam<const KernelRow*> {
 };
 
 TEST_P(Fp4Rows, TakeEveryE8m0Scale) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   const WeightKind kind = kind_of(row);
   for (int e = 0; e < 255; ++e) {
     const double scale = std::ldexp(1.0, e - 127);
@@ -55,9 +49,6 @@ TEST_P(Fp4Rows, TakeEveryE8m0Scale) {
 }
 
 TEST_P(Fp4Rows, TakeSubnormalActivationsScales) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   if (row.form != ActivationForm::int8) GTEST_SKIP() << "activations have no scales";
   for (int e = 140; e < 255; ++e) {
     const double want = std::ldexp(1.5 * 127, e - 127 - 133);  // d is 2^-133
@@ -68,9 +59,6 @@ TEST_P(Fp4Rows, TakeSubnormalActivationsScales) {
 }
 
 TEST_P(Fp4Rows, AreNotDisturbedByAHugeScaleOfZeroWeights) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   for (int exponent = 0; exponent < 8; ++exponent)  // scale * d passes through the exponent of infinity and NaN
     for (const int64_t rows : {1, 3})
       EXPECT_EQ(with_scale(row, kind_of(row), {254}, 0, std::ldexp(127.0f, exponent), features, rows), 0.0f)
@@ -89,13 +77,10 @@ double e4m3_value(int code) {
   return (code & 127) == 127 ? std::nan("") : (code & 128) != 0 ? -magnitude : magnitude;
 }
 
-class E4m3Rows : public testing::TestWithParam<const KernelRow*> {};
+class E4m3Rows : public OnEachKernel {};
 
 // Two groups of 16, as kernels that take them in pairs do: 64 columns with 4 scales of the first group and 16 of the second.
 TEST_P(E4m3Rows, TakeEveryPairOfScales) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   const bool dense = (row.codes & bit(CodeKind::fp4)) != 0;
   std::mt19937 rng(1);
   const WeightKind kind{MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16};
@@ -137,13 +122,10 @@ INSTANTIATE_TEST_SUITE_P(Kernels, E4m3Rows, testing::ValuesIn(rows_that([](const
                          })),
                          name_of_row);
 
-class E4m3CodeRows : public testing::TestWithParam<const KernelRow*> {};
+class E4m3CodeRows : public OnEachKernel {};
 
 // Column c holds code c alone, and one slot after the other has an activation.
 TEST_P(E4m3CodeRows, TakeEveryCode) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   std::mt19937 rng(1);
   const TestWeights w = random_weights({MARLIN_FP8, ScaleType::f32, ZeroKind::none, 128}, 256, kSuperSlots, rng);
   auto* super = reinterpret_cast<uint8_t*>(w->data.data());
@@ -175,13 +157,10 @@ INSTANTIATE_TEST_SUITE_P(Kernels, E4m3CodeRows, testing::ValuesIn(rows_that([](c
                          })),
                          name_of_row);
 
-class Int8Rows : public testing::TestWithParam<const KernelRow*> {};
+class Int8Rows : public OnEachKernel {};
 
 // A row of huge activations and one of tiny ones beside an ordinary one: each comes out right, and as it does alone.
 TEST_P(Int8Rows, TakeHugeAndTinyActivations) {
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
-  if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
   std::mt19937 rng(2);
   for (const WeightKind& kind : {kMxfp4, kNvfp4, sparsely(kMxfp4), WeightKind{MARLIN_INT4, ScaleType::f32, ZeroKind::none, 16},
                                  WeightKind{MARLIN_INT4, ScaleType::f32, ZeroKind::none, 32},

@@ -1,16 +1,9 @@
 // Every kernel against a plain scalar computation, for small, ragged, strided shapes.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <bit>
-#include <cmath>
-#include <limits>
-#include <map>
 #include <regex>
-#include <utility>
 
 #include "campaigns.h"
 #include "kernels_problem.h"
+#include "test.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -56,11 +49,8 @@ Drawn& drawn() {
   return all;
 }
 
-class EveryKernel : public testing::TestWithParam<const KernelRow*> {
+class EveryKernel : public OnEachKernel {
  protected:
-  void SetUp() override {
-    if ((row.features & ~features.bits) != 0) GTEST_SKIP() << "this processor lacks its instructions";
-  }
   /// Whether the kernel multiplies such weights, and how.
   Result<GemmPlan> plan(const TestWeights& w, int64_t m, marlin_dtype a_type) const {
     GemmProblem problem;
@@ -80,8 +70,6 @@ class EveryKernel : public testing::TestWithParam<const KernelRow*> {
     return o;
   }
 
-  const KernelRow& row = *GetParam();
-  const CpuFeatures features = this_machine();
   std::mt19937 rng{drawn().seed};
   int served = 0;
   std::string product;

@@ -1,12 +1,7 @@
 // The worked kernel of docs/adding-a-kernel.md: it stands there as it stands here, and it is right.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <fstream>
-#include <iterator>
-
 #include "backends/cpu/epilogue.h"
 #include "kernels_problem.h"
+#include "test.h"
 
 namespace metal_marlin::cpu {
 namespace {

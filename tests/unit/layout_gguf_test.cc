@@ -1,15 +1,10 @@
 // Every type of GGUF blocks is written as it is read: random blocks come back, bit for bit.
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cstring>
-#include <random>
-
 #include "checkpoint_operands.h"
 #include "formats/codecs.h"
 #include "formats/format_table.h"
 #include "layouts/gguf_types.h"
 #include "layouts/layout_table.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {

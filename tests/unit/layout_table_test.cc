@@ -1,11 +1,8 @@
 // The table of layouts, and the recognizers that refer to it.
 #include "layouts/layout_table.h"
 
-#include <gtest/gtest.h>
-
-#include <algorithm>
-
 #include "checkpoints/recognizers/recognizers.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {

@@ -1,11 +1,4 @@
 // What a load takes in proportion to its file: padding of rows, of columns and of groups, of all experts together.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <random>
-
 #include "abi/support.h"
 #include "api/checkpoint.h"
 #include "api/context.h"
@@ -15,12 +8,12 @@
 #include "formats/packed_budget.h"
 #include "must.h"
 #include "temporary_folder.h"
+#include "test.h"
 
 namespace metal_marlin::testing::load_memory_tests {
 namespace {
 
 namespace mm = metal_marlin;
-using ::testing::HasSubstr;
 
 constexpr size_t kBesides = size_t{64} << 20;
 

@@ -1,15 +1,8 @@
 #include "backends/cpu/packed_memory.h"
+#include "test.h"
 
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cstdint>
-#include <cstring>
-#include <memory>
-#include <thread>
-#include <vector>
 
 #include "under_sanitizer.h"
 

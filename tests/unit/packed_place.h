@@ -1,12 +1,11 @@
 // One place of packed weights, read by the definition in layout.h. It shares no code with the packer and the kernels.
 #pragma once
 
-#include <gtest/gtest.h>
-
 #include "backends/cpu/layout.h"
 #include "formats/codecs.h"
 #include "formats/decode.h"
 #include "formats/format_table.h"
+#include "test.h"
 
 namespace metal_marlin::cpu {
 

@@ -1,23 +1,17 @@
 // Calls of the system that fail: opening and converting a checkpoint end with an error that names the file, and leave the disk
 // as it was.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <cerrno>
 #include <climits>
-#include <cstring>
-#include <tuple>
 
 #include "convert_files.h"
 #include "failing_calls.h"
 #include "fails.h"
+#include "test.h"
 
 namespace metal_marlin {
 namespace {
 
-using ::testing::AllOf;
 using testing::FailingCall;
-using ::testing::HasSubstr;
 using testing::ScratchFolder;
 
 class SystemCalls : public ::testing::Test {

@@ -1,20 +1,11 @@
 #include "core/thread_pool.h"
+#include "test.h"
 
-#include <gtest/gtest.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <filesystem>
-#include <fstream>
-#include <random>
-#include <thread>
-#include <vector>
 
 #include "core/fp_environment.h"
 #include "core/usable_threads.h"

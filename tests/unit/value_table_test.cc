@@ -1,9 +1,8 @@
 // Key-values whose bytes change after they were found, as another process may change a mapped file.
 #include "checkpoints/value_table.h"
 
-#include <gtest/gtest.h>
-
 #include "checkpoint_files.h"
+#include "test.h"
 
 namespace metal_marlin::testing {
 namespace {

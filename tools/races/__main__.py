@@ -34,7 +34,7 @@ WHOLE = {
 # The largest NMSE that is allowed for our results, as in `metal-marlin verify`: float32 sums, and activations rounded to 8 bits.
 EXACT, BOUNDS = 1e-11, {"int8": 5e-4}
 COMPUTES = ("int8", "bf16", "f32", "f16")
-PEERS = ("ggml", "mlx", "onnxruntime", "torch")
+PEERS = ("ggml", "mlx", "onnxruntime")
 
 
 def listed(kind):
@@ -59,7 +59,7 @@ def parsed(arguments):
     add("--rotation", type=float, metavar="MB", help="copies of the weights of each candidate together (default: over 400, and 8 last-level caches)")
     add("--ggml", type=pathlib.Path, metavar="DIR", help="a folder with libggml-base and libggml-cpu built for this machine")
     records.add_options(parser)
-    add("--docs", action="store_true", help="write tables and drawings into docs/performance.md")
+    add("--docs", action="store_true", help="write the tables of docs/performance.md")
     add("--build", type=pathlib.Path, default=TOP / "build" / "release", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     for name, value in (QUICK if options.quick else WHOLE).items():
@@ -88,7 +88,6 @@ def peers_of(options, race, threads, isa):
         "ggml": lambda: ggml.Ggml(race, threads, options.ggml or NATIVE_GGML),
         "mlx": lambda: python_peers.Mlx(options.backend),
         "onnxruntime": lambda: python_peers.OnnxRuntime(threads),
-        "torch": lambda: python_peers.Torch(threads),
     }
     if isa == "avx2":  # which the others cannot be forced to
         makers = {"ggml": lambda: ggml.Ggml(race, threads, ggml.wheel(), "ggml-avx2")}

@@ -2,7 +2,6 @@
 shows how well each file predicts a text, and its size. ./dev chat --formats runs this program."""
 import argparse
 import dataclasses
-import math
 import pathlib
 import subprocess
 import sys
@@ -114,33 +113,13 @@ def cells(record, fetched):
             f"{perplexity['default']:.2f}", f"{perplexity['default'] / fetched['perplexity']['default']:.2f}", f"{perplexity['int8']:.2f}")
 
 
-def drawing(found):
-    """Draws perplexity over size. A perplexity above three times the best is an arrowhead at the upper edge."""
-    found = [each for each in found if "absent" not in each]
-    sizes, values = [each["weight_bytes"] / 1e6 for each in found], [each["perplexity"]["default"] for each in found]
-    x, y = (min(sizes) / 1.05, max(sizes) * 1.05), (min(values) / 1.1, min(values) * 3)
-    tens = lambda low, high: range(10 * math.ceil(low / 10), int(high) + 1, 10)
-    chart = pages.Chart("Perplexity of SmolLM2-135M-Instruct by the size of its weights", ("packed weights, MB", *x, tens(*x)),
-                        ("perplexity", *y, tens(*y)), "What each format costs a language model")
-    colors = dict(zip(dict.fromkeys(each["name"] for each in found), pages.COLORS))
-    for each, size, value in zip(found, sizes, values):
-        chart.mark(size, value, colors[each["name"]], each["layout"] == GGUF, f"{each['name']}, {each['layout']}: {value:.2f}, {size:.1f} MB")
-    for name, color in colors.items():
-        chart.legend_mark(name, color)
-    chart.notes("disc: GGUF, embedding INT8", "ring: safetensors, embedding quantized, too", "arrowhead: above this axis")
-    return chart.svg()
-
-
 def write_docs(page, found):
-    picture = page.with_suffix("") / "formats.svg"
-    picture.parent.mkdir(exist_ok=True)
-    picture.write_text(drawing(found), "utf-8")
     there = [each for each in found if "absent" not in each]
     table = pages.markdown(HEAD, [cells(each, found[0]) for each in there])
     absent = "".join(f"- {each['name']}, {each['layout']}, is not possible: {each['absent']}\n" for each in found if "absent" in each)
-    text = f"{found[0]['tokens']} tokens.\n\n![{picture.stem}]({picture.parent.name}/{picture.name})\n\n{table}" + (absent and "\n" + absent)
+    text = f"{found[0]['tokens']} tokens.\n\n{table}" + (absent and "\n" + absent)
     pages.write_parts(page, {"formats": text})
-    return [page, picture]
+    return [page]
 
 
 def parser_of(program, description):

@@ -40,7 +40,6 @@ compare() {
       say "installing: $package" >&2
       $compare_env/bin/pip install -q "$package" >>$compare_env.log 2>&1 || say "not to be had: $package ($compare_env.log)" >&2
     done
-    torch_if_here $compare_env >>$compare_env.log 2>&1
     printf '%s' "$compare_packages" >$compare_env/.tried
   fi
   exec $compare_env/bin/python -B tools/races "$@"

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p
 from ctypes import c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
-from typing import Any
 
 from ._constant import Constant
 
@@ -225,26 +224,13 @@ class marlin_checkpoint(c_void_p):
 
 
 class marlin_error(Structure):
-    struct_size: int
-    status: int
-    native_code: int  # errno, CUresult or NSError.code; 0 if there is none
-    reserved: int
-    message: bytes  # UTF-8, NUL-terminated, control characters escaped: the expected value, the found value, the place
     _fields_ = (
         ("struct_size", c_uint32), ("status", c_int32), ("native_code", c_int32), ("reserved", c_uint32),
         ("message", c_char * 240),
     )
 
 
-# frozen
 class marlin_matrix(Structure):
-    data: int | None  # NULL: absent
-    offset_bytes: int  # added to data; use it for offsets into MTLBuffers
-    rows: int
-    cols: int
-    row_stride: int  # in elements; 0: cols
-    dtype: int
-    memory: int
     _fields_ = (
         ("data", c_void_p), ("offset_bytes", c_uint64), ("rows", c_int64), ("cols", c_int64), ("row_stride", c_int64),
         ("dtype", c_int32), ("memory", c_int32),
@@ -252,16 +238,6 @@ class marlin_matrix(Structure):
 
 
 class marlin_device_info(Structure):
-    struct_size: int
-    backend: int
-    index: int  # for marlin_context_desc::device_index
-    flags: int
-    name: bytes
-    isa_or_arch: bytes  # "avx512-vnni-bf16", "sm_90a", "apple9"
-    memory_bytes: int
-    why_not: bytes  # empty if the device is usable
-    threads: int  # CPU: what marlin_context_desc::threads 0 means to this process now; 0 for other backends
-    reserved: int
     _fields_ = (
         ("struct_size", c_uint32), ("backend", c_int32), ("index", c_int32), ("flags", c_uint32), ("name", c_char * 64),
         ("isa_or_arch", c_char * 32), ("memory_bytes", c_uint64), ("why_not", c_char * 160), ("threads", c_uint32),
@@ -270,16 +246,6 @@ class marlin_device_info(Structure):
 
 
 class marlin_context_desc(Structure):
-    struct_size: int
-    backend: int
-    device_index: int  # marlin_device_info::index; 0 with AUTO
-    threads: int  # CPU threads, with parallel_for those that work is divided for; 0: as many as the process may use
-    native_device: int | None  # the host's CUcontext or id<MTLDevice>; NULL: by index. NULL with AUTO and CPU
-    alloc: Any  # returning NULL is MARLIN_E_MEMORY; align is a power of two
-    release: Any  # give alloc and release, or neither
-    log: Any  # level 1 error, 2 warning, 3 info
-    parallel_for: Any
-    user: int | None  # given to each of the four
     _fields_ = (
         ("struct_size", c_uint32), ("backend", c_int32), ("device_index", c_int32), ("threads", c_uint32),
         ("native_device", c_void_p), ("alloc", CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
@@ -289,40 +255,13 @@ class marlin_context_desc(Structure):
 
 
 class marlin_stream_desc(Structure):
-    struct_size: int
-    kind: int
-    native: int | None
-    # the host's memory for temporaries: U8, any alignment, no gaps between rows, no overlap with operands. marlin_prepare says how much; a call that needs more is MARLIN_E_NOT_PREPARED. Absent: the stream owns memory of its own
-    scratch: marlin_matrix
-    # id<MTLFence> that the host has updated, for memory that Metal does not track: our encoders on a METAL_QUEUE or METAL_COMMAND_BUFFER wait for it; needs update_fence, which may be the same one
-    wait_fence: int | None
-    # id<MTLFence>: our encoders update it, and so wait for each other. Hosts order their encoders and CUDA streams themselves: MARLIN_E_ARGUMENT there
-    update_fence: int | None
     _fields_ = (
         ("struct_size", c_uint32), ("kind", c_int32), ("native", c_void_p), ("scratch", marlin_matrix), ("wait_fence", c_void_p),
         ("update_fence", c_void_p),
     )
 
 
-# One matrix W[n, k] to pack. Quantized values need scales. Float values (F32, F16 or BF16, [n, k]) are quantized here.
 class marlin_pack_desc(Structure):
-    struct_size: int
-    format: int
-    group_size: int  # weights along K that share a scale; 0: the format's own (32, NVFP4 16, FP8 128, NF4 64); >= k: the row
-    layout: int
-    n: int  # out_features, in_features
-    k: int  # out_features, in_features
-    values: marlin_matrix  # codes in `layout`, or floats [n, k]
-    scales: marlin_matrix  # ROWS: [n, ceil(k/group)] F32, F16, BF16, E8M0 or U8, E4M3; else as the layout stores them
-    zeros: marlin_matrix  # ROWS: [n, ceil(k/group)] U8 0..15, or floats with ADDITIVE_ZEROS; absent: see marlin_format
-    sparse_meta: marlin_matrix  # 2:4: values hold kept codes only. ROWS: U8 mask [n, ceil(k/8)] or I16 nibbles [n, ceil(k/16)]
-    group_index: marlin_matrix  # [1, k] I32, the group of each k (act-order); absent: k / group_size
-    tensor_scale: marlin_matrix  # [1, 1] F32; absent: 1
-    flags: int
-    gptq_zero_f: int  # layout GPTQ_V1 only
-    # PRUNE_2_4 only: [1, k] F32 >= 0; absent: all 1. Pruning ranks by |w| * norm (Wanda), and norm^2 weighs the squared errors of SCALES_MSE.
-    column_norms: marlin_matrix
-    codebook: marlin_matrix  # CODEBOOK4 only: [1, 16] F32, the value of each code in units of its scale
     _fields_ = (
         ("struct_size", c_uint32), ("format", c_int32), ("group_size", c_uint32), ("layout", c_int32), ("n", c_int64),
         ("k", c_int64), ("values", marlin_matrix), ("scales", marlin_matrix), ("zeros", marlin_matrix),
@@ -331,19 +270,7 @@ class marlin_pack_desc(Structure):
     )
 
 
-# C[M, N] = f(A[M, K] W^T + bias) (+ C). A, C, bias are each F32, F16 or BF16. Sums are float32: C may be infinite or NaN where the sum of |a| |w| exceeds float32, and with NVFP4 where this sum over tensor_scale does (|a| above about 1e34). Two-input epilogues: all gate rows of W come first, then all up rows, as when the layers gate and up are loaded as one handle in this order: column j of C combines row j with row N/2 + j. In weights with PACK_GATE_UP_INTERLEAVED, gate and up rows alternate: column j of C combines row 2 j with row 2 j + 1. Other epilogues ignore the flag. Mixture of experts: weights of E experts need expert_ids [T, top_k]; weights of one expert may have them. Row t top_k + s of the product, the routed row s of token t, is multiplied by expert expert_ids[t, s]. A token may name one expert twice. A has one row per token, [T, K] (as for gate and up), or one per routed row, [T top_k, K] (as for down). Without expert_scales, C has one row per routed row. With expert_scales, C has one row per token, [T, N]: the sum over s of f(A W^T + bias) times the scale, in float32 and in the order of s. An id outside [0, E) contributes 0, and its scale is not read, so a host that holds experts first..last passes id - first. On a GPU, more than 4096 experts, and experts whose packed layouts differ, as act-order with groups of unequal sizes can make them do, are MARLIN_E_UNSUPPORTED.
 class marlin_gemm_desc(Structure):
-    struct_size: int
-    compute: int
-    epilogue: int
-    flags: int
-    weights: marlin_weights
-    a: marlin_matrix  # [M, K]
-    c: marlin_matrix  # [M, N]; N/2 columns for two-input epilogues
-    bias: marlin_matrix  # [1, N], for experts [1 or E, N], or absent; in the row order of the weights
-    expert_ids: marlin_matrix  # [T, top_k] I32, or absent: no mixture of experts
-    expert_scales: marlin_matrix  # [T, top_k] F32, F16 or BF16, or absent: no sum
-    activation_group: int  # INT8: activations along K that share a scale: 32, 64, 128, or K and more (the row); 0: 32
     _fields_ = (
         ("struct_size", c_uint32), ("compute", c_int32), ("epilogue", c_int32), ("flags", c_uint32), ("weights", marlin_weights),
         ("a", marlin_matrix), ("c", marlin_matrix), ("bias", marlin_matrix), ("expert_ids", marlin_matrix),
@@ -351,28 +278,13 @@ class marlin_gemm_desc(Structure):
     )
 
 
-# frozen; in elements of N, K and experts; count 0: everything from first on
 class marlin_shard(Structure):
-    first: bytes
-    count: bytes
     _fields_ = (
         ("first", c_int64 * 3), ("count", c_int64 * 3),
     )
 
 
 class marlin_load_desc(Structure):
-    struct_size: int
-    flags: int
-    layers: Any  # as marlin_checkpoint_layer names them; several names: one handle, concatenated along N
-    shards: Any  # one per name; or NULL: everything
-    layer_count: int
-    expert_count: int  # 0 or 1: as in the layers; above 1: each name is (a part of) one expert
-    format: int  # quantize layers of floats to this format; 0: layers of floats are an error
-    group_size: int  # with format; 0: the format's own
-    column_norms: Any  # LOAD_PRUNE_2_4: one per name, absent or [1, K of the layer] as above; or NULL
-    # Called on the calling thread at the start, at the end and at intervals. It counts elements of W. A result other than 0 cancels the load: MARLIN_E_CANCELLED. May be NULL.
-    progress: Any
-    user: int | None  # given to progress
     _fields_ = (
         ("struct_size", c_uint32), ("flags", c_uint32), ("layers", POINTER(c_char_p)), ("shards", POINTER(marlin_shard)),
         ("layer_count", c_uint32), ("expert_count", c_uint32), ("format", c_int32), ("group_size", c_uint32),
@@ -382,29 +294,12 @@ class marlin_load_desc(Structure):
 
 
 class marlin_open_desc(Structure):
-    struct_size: int
-    flags: int
-    layout: int  # AUTO: detected from config.json, tensor names and dtypes; otherwise taken on trust
-    gptq_zero_f: int  # for all GPTQ v1 layers of the file
     _fields_ = (
         ("struct_size", c_uint32), ("flags", c_uint32), ("layout", c_int32), ("gptq_zero_f", c_int32),
     )
 
 
 class marlin_layer_info(Structure):
-    struct_size: int
-    status: int  # MARLIN_OK if the layer can be loaded
-    name: bytes | None  # valid as long as its checkpoint or weights
-    n: int
-    k: int
-    experts: int  # 1 for a layer without experts
-    group_size: int  # k when one group spans the row
-    format: int  # MARLIN_FORMAT_NONE: floats of `dtype`, which can be quantized on load
-    layout: int  # in the file; for packed weights: the layout of their first part
-    flags: int
-    dtype: int  # of the scales; of the values if they are floats
-    bytes: int  # in the file, or on the device
-    kept_share: float  # sum of w^2 over kept weights / over all weights; 1 if nothing was pruned or all weights are 0
     _fields_ = (
         ("struct_size", c_uint32), ("status", c_int32), ("name", c_char_p), ("n", c_int64), ("k", c_int64), ("experts", c_uint32),
         ("group_size", c_uint32), ("format", c_int32), ("layout", c_int32), ("flags", c_uint32), ("dtype", c_int32),
@@ -412,20 +307,7 @@ class marlin_layer_info(Structure):
     )
 
 
-# A key-value of a checkpoint. Its pointers are valid as long as the checkpoint, and its texts have no NUL at their end.
 class marlin_value(Structure):
-    struct_size: int
-    kind: int  # BOOL, I64, U64, F64, STRING or ARRAY
-    element_type: int  # of an ARRAY
-    reserved: int
-    key: bytes | None  # as the file has it; UTF-8 is not checked, here and in `data`
-    key_bytes: int
-    i64: int  # BOOL: 0 or 1. A number out of range is the nearest in range, a fraction is cut off, and NaN is 0
-    u64: int  # the same number for sizes: 0 if it is negative
-    f64: float  # the nearest float to the number
-    data: int | None  # STRING: its text. ARRAY: its elements, little-endian; they begin at any byte, so copy them
-    bytes: int  # of data
-    count: int  # ARRAY: elements; STRING: bytes
     _fields_ = (
         ("struct_size", c_uint32), ("kind", c_int32), ("element_type", c_int32), ("reserved", c_uint32), ("key", c_char_p),
         ("key_bytes", c_uint64), ("i64", c_int64), ("u64", c_uint64), ("f64", c_double), ("data", c_void_p), ("bytes", c_uint64),
@@ -433,25 +315,7 @@ class marlin_value(Structure):
     )
 
 
-# The result of converting one layer.
 class marlin_convert_outcome(Structure):
-    struct_size: int
-    status: int  # MARLIN_OK: quantized; else the reason to leave it as it was (SKIP_UNFIT)
-    name: bytes | None
-    reason: bytes | None  # the message that belongs to status, or ""
-    n: int
-    k: int
-    experts: int
-    group_size: int  # k when one group spans the row
-    from_: int  # MARLIN_FORMAT_NONE: floats
-    format: int  # of the written layer
-    flags: int  # MARLIN_LAYER_* and MARLIN_PACK_* of the written layer
-    reserved: int
-    bytes_before: int  # of all its tensors
-    bytes_after: int  # of all its tensors
-    squared_error: float  # sum of (written - original)^2 over all elements, in float64; 0 in a dry run
-    squared_norm: float  # sum of original^2
-    kept_norm: float  # sum of original^2 over what pruning kept; squared_norm when nothing is pruned
     _fields_ = (
         ("struct_size", c_uint32), ("status", c_int32), ("name", c_char_p), ("reason", c_char_p), ("n", c_int64), ("k", c_int64),
         ("experts", c_uint32), ("group_size", c_uint32), ("from_", c_int32), ("format", c_int32), ("flags", c_uint32),
@@ -460,26 +324,7 @@ class marlin_convert_outcome(Structure):
     )
 
 
-# Quantizes a checkpoint from file to file.
 class marlin_convert_desc(Structure):
-    struct_size: int
-    flags: int
-    scheme: int
-    format: int  # of the scheme; NONE: see types, and layers that are quantized already stay exact
-    group_size: int  # 0: the format's own (MARLIN_24: 128); >= k: the whole row
-    layer_count: int
-    layers: Any  # the layers to quantize, by name; all other tensors are copied unchanged
-    shard_bytes: int  # safetensors: most bytes of tensors in one file; 0: as many files as the input has
-    # Called on the calling thread, at least once per layer and every few million weights. total_bytes is the size of the input, and 0 while the files are being planned. A result other than 0 cancels: MARLIN_E_CANCELLED. layer lives during the call.
-    progress: Any
-    layer_done: Any  # in file order; outcome is valid during the call
-    log: Any  # as marlin_context_desc::log
-    parallel_for: Any
-    user: int | None  # given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread
-    # One per layer, absent or as in marlin_load_desc, in host memory; or NULL. They rank weights to prune. Their squares weigh the squared errors of SCALES_MSE and of all other scales that are fitted by least squares.
-    column_norms: Any
-    # GGUF: one per layer, the type of its blocks, as "Q4_K". An entry that is NULL, or types NULL: by format and flags.
-    types: Any
     _fields_ = (
         ("struct_size", c_uint32), ("flags", c_uint32), ("scheme", c_int32), ("format", c_int32), ("group_size", c_uint32),
         ("layer_count", c_uint32), ("layers", POINTER(c_char_p)), ("shard_bytes", c_uint64),
@@ -491,19 +336,7 @@ class marlin_convert_desc(Structure):
     )
 
 
-# What a packed container holds.
 class marlin_save_desc(Structure):
-    struct_size: int
-    flags: int
-    loads: Any  # one entry each; NULL with count 0: every layer that loads, alone and whole
-    load_count: int
-    rank: int  # of the shards in loads, for readers of the file; rank_count 0: 1
-    rank_count: int  # of the shards in loads, for readers of the file; rank_count 0: 1
-    backend: int  # whose devices the file is for; this machine needs no such device; AUTO: that of the context
-    # Hears of each load that is MARLIN_E_UNSUPPORTED. Its layers stay as they are, but one load has to be served. NULL: such a load in loads is an error.
-    # both are valid during the call
-    refused: Any
-    user: int | None
     _fields_ = (
         ("struct_size", c_uint32), ("flags", c_uint32), ("loads", POINTER(POINTER(marlin_load_desc))), ("load_count", c_uint32),
         ("rank", c_uint32), ("rank_count", c_uint32), ("backend", c_int32),
@@ -511,12 +344,8 @@ class marlin_save_desc(Structure):
     )
 
 
-# grows at its end only; no member inside struct_size is NULL
 class marlin_api(Structure):
-    struct_size: int
-    abi_major: int
-    abi_minor: int
-    version: int
+    """The table of functions."""
 
 
 # A handle among the parameters is a pointer to it.

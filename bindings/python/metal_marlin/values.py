@@ -96,7 +96,7 @@ class Values(Mapping[str, Value]):
 
 
 def key_of(raw: _abi.marlin_value) -> str:
-    pointer = ctypes.c_char_p.from_buffer(raw, _abi.marlin_value.key.offset)  # type: ignore[union-attr]
+    pointer = ctypes.c_char_p.from_buffer(raw, _abi.marlin_value.key.offset)
     return text_at(address_of(pointer), raw.key_bytes)
 
 

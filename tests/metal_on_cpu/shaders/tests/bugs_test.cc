@@ -1,11 +1,6 @@
 // Planted bugs: every kernel of tests/shaders/bugs has one, and exactly the findings that its comments announce, on their
 // lines.
-#include <gtest/gtest.h>
-
 #include <cctype>
-#include <fstream>
-#include <set>
-#include <sstream>
 
 #include "support.h"
 

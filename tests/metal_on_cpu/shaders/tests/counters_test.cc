@@ -1,8 +1,4 @@
 // Counters against numbers found by hand, and results that do not depend on other threads.
-#include <gtest/gtest.h>
-
-#include <thread>
-
 #include "support.h"
 
 namespace metal_on_cpu {

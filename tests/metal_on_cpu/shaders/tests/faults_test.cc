@@ -1,15 +1,8 @@
 // What a shader does outside of its memory in fast mode, where nothing but the processor looks: the host lives, and is told.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <array>
-
 #include "support.h"
 
 namespace metal_on_cpu {
 namespace {
-
-using ::testing::HasSubstr;
 
 const Library& library() {
   static const auto all = Library::from_source(R"(#include <metal_stdlib>

@@ -1,16 +1,10 @@
 // What a framework that runs hosts of Metal asks of the test-bed: memory by address, and what kernels say of themselves.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
-
-#include <cstring>
 
 #include "support.h"
 
 namespace metal_on_cpu {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr const char* kSource = R"(#include <metal_stdlib>
 using namespace metal;

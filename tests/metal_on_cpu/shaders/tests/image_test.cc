@@ -1,11 +1,4 @@
 // The folder of images; libraries of more kernels than one image holds.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <cstdlib>
-#include <filesystem>
-#include <optional>
-
 #include "support.h"
 
 namespace metal_on_cpu {

@@ -1,12 +1,5 @@
 // Correct kernels: right results, not one finding, and the same bits in fast and checked mode and in any order of lanes,
 // simdgroups and threadgroups. What the shaders of the library do is judged by their own tests.
-#include <gtest/gtest.h>
-
-#include <algorithm>
-#include <cmath>
-#include <numeric>
-#include <random>
-
 #include "trial.h"
 
 namespace metal_on_cpu {

@@ -1,14 +1,9 @@
 // What the Metal Shading Language forbids is refused at the shader's own line; what it allows
 // is not.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "support.h"
 
 namespace metal_on_cpu {
 namespace {
-
-using ::testing::HasSubstr;
 
 struct Refused {
   const char* name;

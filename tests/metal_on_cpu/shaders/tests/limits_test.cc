@@ -1,16 +1,10 @@
 // Shaders that never end: the time limit of fast mode, and what is left behind.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <csignal>
 #include <ctime>
 
 #include "support.h"
 
 namespace metal_on_cpu {
 namespace {
-
-using ::testing::HasSubstr;
 
 const Library& library() {
   static const auto all = Library::from_source(R"(#include <metal_stdlib>

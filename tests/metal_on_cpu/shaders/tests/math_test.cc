@@ -1,11 +1,5 @@
 // How accurate the runtime's mathematical functions are: no standard fixes their bits, so shaders' tests rely on these bounds.
 // The unit is the distance of neighboring floats at the exact result, which long double stands for.
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <random>
-
 #include "support.h"
 
 namespace metal_on_cpu {

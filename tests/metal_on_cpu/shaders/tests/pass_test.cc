@@ -1,18 +1,9 @@
 // What the pass of checked mode does to LLVM IR, and the registers that a GPU would take.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "compiler/process.h"
 #include "support.h"
 
 namespace metal_on_cpu {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Ge;
-using ::testing::HasSubstr;
-using ::testing::Le;
-using ::testing::Not;
 
 ProcessResult through_pass(const std::string& ir, const std::string& level) {
   return run_process({"clang-19", "-x", "ir", "-", level, "-fpass-plugin=" METAL_ON_CPU_PASS, "-S", "-emit-llvm", "-o", "-"},

@@ -1,15 +1,37 @@
-// What the tests of this component share.
+// What the tests of this component share, the headers of the standard library included.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <metal_on_cpu/metal_on_cpu.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <map>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <set>
 #include <source_location>
+#include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 namespace metal_on_cpu {
+
+using ::testing::AllOf;
+using ::testing::Ge;
+using ::testing::HasSubstr;
+using ::testing::Le;
+using ::testing::Not;
 
 /// The value of a result. Where there is none, the test fails with the message and ends.
 template <class T>

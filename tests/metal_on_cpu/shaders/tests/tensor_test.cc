@@ -1,12 +1,4 @@
 // Operations on tensors: right results for whole numbers, whose sums no order changes, and what a seed does change.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <bit>
-#include <cmath>
-#include <random>
-#include <set>
-
 #include "trial.h"
 
 namespace metal_on_cpu {

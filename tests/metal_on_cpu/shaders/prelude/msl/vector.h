@@ -2,7 +2,6 @@
 #pragma once
 #include "abi.h"
 #include "scalar.h"
-#include "swizzle.h"
 
 namespace metal {
 
@@ -33,6 +32,17 @@ struct Components<vec<T, N>> {
   static constexpr int count = N;
   static constexpr MSL_INLINE T get(const vec<T, N>& a, int i) { return static_cast<T>(a.d[i]); }
 };
+
+/// The parts of a vector that are properties: v.xy reads, and v.xy = w writes. Single components are members.
+#define MSL_SWIZZLE(name, n, first, ...)                                                                         \
+  __declspec(property(get = get_##name, put = put_##name)) vec<T, n> name;                                       \
+  MSL_INLINE vec<T, n> get_##name() const { return vec<T, n>::raw(__builtin_shufflevector(d, d, __VA_ARGS__)); } \
+  MSL_INLINE void put_##name(vec<T, n> v) {                                                                      \
+    for (int i = 0; i < n; i++) d[first + i] = v.d[i];                                                           \
+  }
+#define MSL_SWIZZLES_2
+#define MSL_SWIZZLES_3 MSL_SWIZZLE(xy, 2, 0, 0, 1)
+#define MSL_SWIZZLES_4 MSL_SWIZZLE(xy, 2, 0, 0, 1) MSL_SWIZZLE(zw, 2, 2, 2, 3) MSL_SWIZZLE(xyz, 3, 0, 0, 1, 2)
 
 #ifdef MSL_CHECKED
 #define MSL_VECTOR_INDEX(i, n) \

@@ -1,12 +1,13 @@
-// Writes GGUF files for tests.
+// Writes GGUF and .safetensors files for tests.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
-namespace metal_marlin::testing {
+namespace model_files {
 
 template <class T>
 void append(std::string& out, T value) {
@@ -63,4 +64,26 @@ class GgufWriter {
   uint64_t keys_ = 0, tensors_ = 0;
 };
 
-}  // namespace metal_marlin::testing
+/// A .safetensors file of this header and these data.
+inline std::string safetensors(const std::string& header, const std::string& data) {
+  std::string out;
+  append(out, static_cast<uint64_t>(header.size()));
+  return out + header + data;
+}
+
+struct TestTensor {
+  std::string name, dtype, shape;  // "2, 3"
+  std::string data;
+};
+inline std::string safetensors(const std::vector<TestTensor>& tensors) {
+  std::string header = "{", data;
+  for (const TestTensor& t : tensors) {
+    if (header.size() > 1) header += ",";
+    header += "\"" + t.name + "\":{\"dtype\":\"" + t.dtype + "\",\"shape\":[" + t.shape + "],\"data_offsets\":[" +
+              std::to_string(data.size()) + "," + std::to_string(data.size() + t.data.size()) + "]}";
+    data += t.data;
+  }
+  return safetensors(header + "}", data);
+}
+
+}  // namespace model_files
