@@ -76,8 +76,7 @@ MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
       for (int octet = 0; octet < 4; ++octet) {
         const int group = (2 * b + octet / 2) >> shape.shift;
         Octet lines;
-#pragma GCC unroll 2
-        for (int i = 0; i < kLines; ++i)
+        MARLIN_UNROLLED(i, kLines)
           lines[i] = Lines::read(codes, octet * kLines + i,
                                  _mm512_load_si512(&scales.offset[group][16 * v]));
         decode_octet<kCode, kSparse>(std::make_integer_sequence<int, 4>{}, lines, table,
@@ -157,15 +156,13 @@ template <int kParts, int kShift, int kRows>
 MARLIN_AMX MARLIN_INLINE void scale_group(const Tile<kParts, kShift>& tile, int group, int v,
                                           const GroupSums& part, __m512 (&acc)[kRows]) {
   const __m512 scale = _mm512_load_ps(&tile.chunk.scales.scale[group][16 * v]);
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r)
+  MARLIN_UNROLLED(r, kRows)
     acc[r] = _mm512_fmadd_ps(_mm512_load_ps(part.of[group & 1][r]), scale, acc[r]);
   if (!tile.additive) return;
   const __m512 zero = _mm512_load_ps(&tile.chunk.scales.zero[group][16 * v]);
   const uint32_t* sums = tile.a_block_of(group) + (16 * kParts + tile.half(group)) * kRows;
   for (int i = 0; i < tile.kBlocksOfGroup; ++i, sums += tile.a_block_size)
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r)
+    MARLIN_UNROLLED(r, kRows)
       acc[r] = _mm512_fmadd_ps(_mm512_castsi512_ps(broadcast(sums + r)), zero, acc[r]);
 }
 

@@ -56,8 +56,7 @@ MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
   using Lines = CodeLines<kCode, kSparse>;
   for (int b = 0; b < kAmxBlocks; ++b)
     for (int v = 0; v < kColumnGroups; ++v, codes += Lines::kBytes)
-#pragma GCC unroll 4
-      for (int line = 0; line < Lines::kLines; ++line) {
+      MARLIN_UNROLLED(line, Lines::kLines) {
         const int group = (2 * b + line / 2) >> shape.shift;
         const Codes packed =
             Lines::read(codes, line, _mm512_load_si512(&scales.offset[group][16 * v]));
@@ -124,8 +123,7 @@ MARLIN_AMX MARLIN_INLINE void scale_part(const Tile& tile, int part, int v, cons
   const int group = part >> tile.shift;
   const uint32_t* const d = tile.block_of(part) + 8 * kRows;
   const __m512 scale = _mm512_load_ps(&tile.chunk.scales.scale[group][16 * v]);
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
+  MARLIN_UNROLLED(r, kRows) {
     const __m512 factor = factor_of<kFactor>(scale, _mm512_castsi512_ps(broadcast(d + r)));
     const __m512i sum = _mm512_load_si512(sums.of[part & 1][r]);
     acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), factor, acc[r]);
@@ -138,9 +136,7 @@ MARLIN_AMX MARLIN_INLINE void scale_part(const Tile& tile, int part, int v, cons
                   _mm512_mul_ps(_mm512_cvtepi32_ps(_mm512_maskz_loadu_epi32(kMask, counts)),
                                 _mm512_maskz_loadu_ps(kMask, d)));
   const __m512 zero = _mm512_load_ps(&tile.chunk.scales.zero[group][16 * v]);
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r)
-    acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(products[r]), zero, acc[r]);
+  MARLIN_UNROLLED(r, kRows) acc[r] = _mm512_fmadd_ps(_mm512_set1_ps(products[r]), zero, acc[r]);
 }
 
 template <Factor kFactor, int kRows>

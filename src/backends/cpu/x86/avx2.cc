@@ -106,8 +106,7 @@ MARLIN_AVX2 MARLIN_INLINE void join_integers(const uint8_t* low, const uint8_t* 
                                              int8_t* out) {
   const __m256i fifteen = _mm256_set1_epi8(15), upper = _mm256_set1_epi8(0x30),
                 sign = _mm256_set1_epi8(32);
-#pragma GCC unroll 8
-  for (int g = 0; g < 8; ++g) {
+  MARLIN_UNROLLED(g, 8) {
     if (g == groups) break;
     __m256i q = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(low + kPanelColumns * (g / 2)));
     q = _mm256_and_si256(g % 2 == 0 ? q : _mm256_srli_epi16(q, 4), fifteen);

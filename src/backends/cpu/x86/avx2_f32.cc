@@ -141,28 +141,20 @@ template <int kRows, int kVectors>
 MARLIN_AVX2 void multiply_columns(const float (*weights)[kPanelColumns], bool first,
                                   int64_t a_block_size, const uint32_t* a_block, float* sums) {
   __m256 acc[kRows][kVectors];
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v)
-      acc[r][v] = first ? _mm256_setzero_ps() : _mm256_load_ps(sums + r * kPanelColumns + 8 * v);
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors)
+    acc[r][v] = first ? _mm256_setzero_ps() : _mm256_load_ps(sums + r * kPanelColumns + 8 * v);
   for (int b = 0; b < kBlocksPerSuper; ++b, a_block += a_block_size, weights += kBlockSlots)
     for (int step = 0; step < kBlockSlots; ++step) {
       __m256 w[kVectors];
-#pragma GCC unroll 8
-      for (int v = 0; v < kVectors; ++v) w[v] = _mm256_load_ps(weights[step] + 8 * v);
-#pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) {
+      MARLIN_UNROLLED(v, kVectors) w[v] = _mm256_load_ps(weights[step] + 8 * v);
+      MARLIN_UNROLLED(r, kRows) {
         const __m256 x =
             _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(a_block[step * kRows + r])));
-#pragma GCC unroll 8
-        for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm256_fmadd_ps(w[v], x, acc[r][v]);
+        MARLIN_UNROLLED(v, kVectors) acc[r][v] = _mm256_fmadd_ps(w[v], x, acc[r][v]);
       }
     }
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) _mm256_store_ps(sums + r * kPanelColumns + 8 * v, acc[r][v]);
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors)
+    _mm256_store_ps(sums + r * kPanelColumns + 8 * v, acc[r][v]);
 }
 
 /// The vectors of a tile with this many rows.

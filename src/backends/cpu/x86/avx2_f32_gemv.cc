@@ -93,22 +93,18 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x,
   __m256i pairs[2];
   decode<kCode>(codes, pairs);
   __m256 first[2], second[2];
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
+  MARLIN_UNROLLED(i, 2) {
     first[i] = _mm256_castsi256_ps(_mm256_slli_epi32(pairs[i], 16));
     second[i] = _mm256_castsi256_ps(
         _mm256_and_si256(pairs[i], _mm256_set1_epi32(static_cast<int>(0xffff0000))));
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
+  MARLIN_UNROLLED(r, kRows) {
     const __m256 even =
         _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x + 2 * r)));
     const __m256 odd =
         _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x + 2 * (kRows + r))));
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) sum[r][i] = _mm256_fmadd_ps(first[i], even, sum[r][i]);
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) sum[r][i] = _mm256_fmadd_ps(second[i], odd, sum[r][i]);
+    MARLIN_UNROLLED(i, 2) sum[r][i] = _mm256_fmadd_ps(first[i], even, sum[r][i]);
+    MARLIN_UNROLLED(i, 2) sum[r][i] = _mm256_fmadd_ps(second[i], odd, sum[r][i]);
   }
 }
 
@@ -119,8 +115,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x,
   if constexpr (kSlot < 4) {
     const __m256i top = kSlot == 3 ? codes : _mm256_slli_epi32(codes, 24 - 8 * kSlot);
     const __m256 w = _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 24));
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
+    MARLIN_UNROLLED(r, kRows) {
       const uint32_t* own = x + 2 * (kSlot % 2 * kRows + r) + kSlot / 2;
       sum[r][kSlot % 2] = _mm256_fmadd_ps(
           w, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(*own))), sum[r][kSlot % 2]);
@@ -171,8 +166,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const CodeWalk& walk, int first_
 #pragma GCC unroll 4
       for (int i = 0; i < kLines; ++i, x += kBlockSlots / Lines::kLines * kRows) {
         const int line = unit % 2 * kLines + i;
-#pragma GCC unroll 2
-        for (int v = 0; v < kAtOnce; ++v) {
+        MARLIN_UNROLLED(v, kAtOnce) {
           const int vector = first_vector + v;
           const uint8_t* from = block + vector / 2 * Lines::kBytes;
           if (vector % 2 == 0) Lines::fetch(from, line, walk.ahead);
@@ -189,15 +183,11 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const CodeWalk& walk, int first_
         }
       }
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-      for (int v = 0; v < kAtOnce; ++v) {
-        float* sum = sums + r * kPanelColumns + 8 * (first_vector + v);
-        const __m256 scale = _mm256_load_ps(&scales[group][8 * (first_vector + v)]);
-        _mm256_store_ps(sum,
-                        _mm256_fmadd_ps(total<kCode>(parts[v][r]), scale, _mm256_load_ps(sum)));
-      }
+    MARLIN_UNROLLED_2(r, kRows, v, kAtOnce) {
+      float* sum = sums + r * kPanelColumns + 8 * (first_vector + v);
+      const __m256 scale = _mm256_load_ps(&scales[group][8 * (first_vector + v)]);
+      _mm256_store_ps(sum, _mm256_fmadd_ps(total<kCode>(parts[v][r]), scale, _mm256_load_ps(sum)));
+    }
   }
 }
 

@@ -73,16 +73,12 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
   constexpr bool kSigned = kProducts == Products::signed_bytes, kTwo = kProducts == Products::two;
   const __m256i ones = _mm256_set1_epi16(1);
   __m256i pair[kRows][kVectors];
-#pragma GCC unroll 4
-  for (int step = 0; step < 4; ++step) {
+  MARLIN_UNROLLED(step, 4) {
     __m256i w[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) w[v] = codes(step, v);
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r) {
+    MARLIN_UNROLLED(v, kVectors) w[v] = codes(step, v);
+    MARLIN_UNROLLED(r, kRows) {
       const __m256i b = _mm256_set1_epi32(static_cast<int>(x[step * kRows + r]));
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
+      MARLIN_UNROLLED(v, kVectors) {
         __m256i product =
             kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(b, w[v]))
                     : _mm256_maddubs_epi16(w[v], b);
@@ -106,10 +102,7 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
     fence();
   }
   if constexpr (kProducts == Products::four)
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_madd_epi16(dot[r][v], ones);
+    MARLIN_UNROLLED_2(r, kRows, v, kVectors) dot[r][v] = _mm256_madd_epi16(dot[r][v], ones);
 }
 
 /// scale * d, kept finite if the scale is finite: an infinite factor would give NaN if the integer
@@ -128,16 +121,13 @@ MARLIN_AVX2 MARLIN_INLINE __m256 finite_product(__m256 scale, __m256 d) {
 template <int kRows, int kVectors, class Walk>
 MARLIN_AVX2 MARLIN_INLINE void add_zeros(const Walk& walk, int group, int column, const uint32_t* d,
                                          const __m256i (&count)[kRows][kVectors], float* sums) {
-#pragma GCC unroll 3
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      float* to = sums + r * kPanelColumns + 8 * v;
-      const __m256 sum = _mm256_mul_ps(_mm256_cvtepi32_ps(count[r][v]),
-                                       _mm256_set1_ps(std::bit_cast<float>(d[r])));
-      _mm256_store_ps(
-          to, _mm256_fmadd_ps(sum, walk.scales->zero_of(group, column, v), _mm256_load_ps(to)));
-    }
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors) {
+    float* to = sums + r * kPanelColumns + 8 * v;
+    const __m256 sum =
+        _mm256_mul_ps(_mm256_cvtepi32_ps(count[r][v]), _mm256_set1_ps(std::bit_cast<float>(d[r])));
+    _mm256_store_ps(
+        to, _mm256_fmadd_ps(sum, walk.scales->zero_of(group, column, v), _mm256_load_ps(to)));
+  }
 }
 
 /// Adds the scaled integer sums of a part of a block to the sums. `extra` are the sums of the
@@ -146,11 +136,9 @@ template <int kRows, int kVectors, bool kClamp, class Walk>
 MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Walk& walk, int group, int column,
                                           const uint32_t* d, const uint32_t* extra,
                                           const __m256i (&dot)[kRows][kVectors], float* sums) {
-#pragma GCC unroll 2
-  for (int v = 0; v < kVectors; ++v) {
+  MARLIN_UNROLLED(v, kVectors) {
     const __m256 scale = walk.scales->scale_of(group, column, v);
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r) {
+    MARLIN_UNROLLED(r, kRows) {
       float* to = sums + r * kPanelColumns + 8 * v;
       const __m256 of_row = _mm256_set1_ps(std::bit_cast<float>(d[r]));
       const __m256i whole = _mm256_add_epi32(
@@ -171,11 +159,8 @@ MARLIN_AVX2 MARLIN_INLINE void add_part(const Walk& walk, int b, int part, int c
   const uint32_t *const d = a_block + 8 * kRows, *const extra = d + (1 + part) * kRows;
   if (walk.adds_zeros() && !walk.counts_kept()) {
     __m256i count[kRows][kVectors];
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v)
-        count[r][v] = _mm256_set1_epi32(static_cast<int>(extra[r]));
+    MARLIN_UNROLLED_2(r, kRows, v, kVectors)
+      count[r][v] = _mm256_set1_epi32(static_cast<int>(extra[r]));
     add_zeros<kRows, kVectors>(walk, group, column, d, count, sums);
   }
   add_scaled<kRows, kVectors, kClamp>(walk, group, column, d, walk.corrected() ? extra : nullptr,
@@ -209,10 +194,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_int8_block(const Walk& walk, int b, int 
   }
   dot_16<kRows, kVectors, kProducts>(walk.codes(b, 1, column, (b * 2 + 1) >> walk.group_shift),
                                      a_block + 4 * kRows, half);
-#pragma GCC unroll 3
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_add_epi32(dot[r][v], half[r][v]);
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors) dot[r][v] = _mm256_add_epi32(dot[r][v], half[r][v]);
   add_part<kRows, kVectors, kClamp>(walk, b, halves ? 1 : 0, column, a_block, dot, sums);
 }
 

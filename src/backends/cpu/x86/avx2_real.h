@@ -63,8 +63,7 @@ struct RealCodes8<CodeKind::lut4> {
     // Byte i of floats 4 j .. 4 j + 3 becomes dword i of part j; then dwords are transposed.
     const __m128i order = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     __m128i part[4];
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j)
+    MARLIN_UNROLLED(j, 4)
       part[j] = _mm_shuffle_epi8(
           _mm_loadu_si128(reinterpret_cast<const __m128i*>(layout.codebook + 4 * j)), order);
     const __m128i a = _mm_unpacklo_epi32(part[0], part[1]),

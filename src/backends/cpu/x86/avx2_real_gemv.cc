@@ -45,21 +45,15 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_steps(const Decoder& decoder,
                                               const float* scales, const uint32_t* x,
                                               __m256 (&acc)[2][kRows]) {
   __m256 w[2][4];
-#pragma GCC unroll 2
-  for (int v = 0; v < 2; ++v) {
+  MARLIN_UNROLLED(v, 2) {
     decoder.template decode<kHalf>(octet[v], w[v]);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) w[v][i] = _mm256_mul_ps(w[v][i], _mm256_load_ps(scales + 8 * v));
+    MARLIN_UNROLLED(i, 4) w[v][i] = _mm256_mul_ps(w[v][i], _mm256_load_ps(scales + 8 * v));
   }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i)
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r) {
-      const __m256 x_r =
-          _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(x[(4 * kHalf + i) * kRows + r])));
-#pragma GCC unroll 2
-      for (int v = 0; v < 2; ++v) acc[v][r] = _mm256_fmadd_ps(w[v][i], x_r, acc[v][r]);
-    }
+  MARLIN_UNROLLED_2(i, 4, r, kRows) {
+    const __m256 x_r =
+        _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(x[(4 * kHalf + i) * kRows + r])));
+    MARLIN_UNROLLED(v, 2) acc[v][r] = _mm256_fmadd_ps(w[v][i], x_r, acc[v][r]);
+  }
   fence();  // else the compiler loads the activations of all steps first
 }
 
@@ -72,10 +66,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_group(const Decoder& decoder, const Real
   const uint8_t* lines = walk.codes + (block * kColumnGroups + group) * 4 * kOctetBytes;
   const uint32_t* x = walk.a_block + block * walk.a_block_size;
   __m256 acc[2][kRows];
-#pragma GCC unroll 2
-  for (int v = 0; v < 2; ++v)
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r) acc[v][r] = _mm256_load_ps(sums + r * kPanelColumns + 8 * v);
+  MARLIN_UNROLLED_2(v, 2, r, kRows) acc[v][r] = _mm256_load_ps(sums + r * kPanelColumns + 8 * v);
   for (int octet = 0; octet < 4; ++octet, lines += kOctetBytes, x += 8 * kRows) {
     const float* const scales =
         walk.scales[(2 * block + octet / 2) >> walk.group_shift] + kGroupColumns * group;
@@ -84,10 +75,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_group(const Decoder& decoder, const Real
     multiply_steps<Decoder, kRows, 0>(decoder, read, scales, x, acc);
     multiply_steps<Decoder, kRows, 1>(decoder, read, scales, x, acc);
   }
-#pragma GCC unroll 2
-  for (int v = 0; v < 2; ++v)
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r) _mm256_store_ps(sums + r * kPanelColumns + 8 * v, acc[v][r]);
+  MARLIN_UNROLLED_2(v, 2, r, kRows) _mm256_store_ps(sums + r * kPanelColumns + 8 * v, acc[v][r]);
 }
 
 /// One tile and one panel.

@@ -123,34 +123,26 @@ MARLIN_AVX512 void expand_avx512(const PanelLayout& layout, const uint8_t* super
 template <int kRows>
 MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums,
                                            __m512 (&acc)[kRows][kColumnGroups]) {
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kColumnGroups; ++v)
-      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+  MARLIN_UNROLLED_2(r, kRows, v, kColumnGroups)
+    acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
 }
 
 template <int kRows>
 MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kColumnGroups],
                                             float* sums) {
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kColumnGroups; ++v)
-      _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+  MARLIN_UNROLLED_2(r, kRows, v, kColumnGroups)
+    _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
 }
 
 /// The same for 16 columns.
 template <int kRows>
 MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums, __m512 (&acc)[kRows]) {
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r)
+  MARLIN_UNROLLED(r, kRows)
     acc[r] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns);
 }
 template <int kRows>
 MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* sums) {
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
+  MARLIN_UNROLLED(r, kRows) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
 }
 
 /// Calls call.operator()<kRows>() for the least even number of rows, kMost at most, that holds

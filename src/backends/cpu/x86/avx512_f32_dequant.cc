@@ -95,14 +95,11 @@ MARLIN_AVX512 void multiply_tile(const Avx512DequantizedF32& dequantized, int bl
 #pragma GCC unroll 4
     for (int step = 0; step < kBlockSlots; ++step) {
       __m512 w[kVectors];
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) w[v] = _mm512_load_ps(dequantized.weights[b][step][v]);
-#pragma GCC unroll 6
-      for (int r = 0; r < kRows; ++r) {
+      MARLIN_UNROLLED(v, kVectors) w[v] = _mm512_load_ps(dequantized.weights[b][step][v]);
+      MARLIN_UNROLLED(r, kRows) {
         const __m512 x =
             _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(a_block[step * kRows + r])));
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_fmadd_ps(w[v], x, acc[r][v]);
+        MARLIN_UNROLLED(v, kVectors) acc[r][v] = _mm512_fmadd_ps(w[v], x, acc[r][v]);
       }
       fence();
     }

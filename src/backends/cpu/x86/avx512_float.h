@@ -254,8 +254,7 @@ MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* su
     }
     const int unit = b % kBlocksPerSuper * 2;
     for (int v = 0; v < kColumnGroups; ++v)
-#pragma GCC unroll 4
-      for (int line = 0; line < Lines::kLines; ++line) {
+      MARLIN_UNROLLED(line, Lines::kLines) {
         const uint8_t* from = super + (unit / 2 * kColumnGroups + v) * Lines::kBytes;
         const __m512 scale =
             _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);

@@ -41,8 +41,7 @@ MARLIN_AVX512 inline bool pair_scales(const SuperShape& shape, const uint8_t* su
     const uint8_t* const from = super + b / kBlocksPerSuper * shape.bytes + shape.scales;
     for (int v = 0; v < kColumnGroups; ++v) {
       __m512i whole[2];
-#pragma GCC unroll 2
-      for (int part = 0; part < 2; ++part) {
+      MARLIN_UNROLLED(part, 2) {
         const int row = b % kBlocksPerSuper * 2 + part;
         const __m512 scaled = _mm512_mul_ps(
             load_scales<ScaleType::e4m3>(from, row * kPanelColumns + 16 * v), to_integer);

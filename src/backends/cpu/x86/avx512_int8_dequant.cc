@@ -66,8 +66,7 @@ MARLIN_AVX512 void dequantize_int8(const PanelLayout& layout, const uint8_t* sup
     }
     const uint8_t* codes = super + b % kBlocksPerSuper * kDequantVectors * Lines::kBytes;
     for (int line = 0; line < Lines::kLines; ++line)
-#pragma GCC unroll 4
-      for (int v = 0; v < kDequantVectors; ++v) {
+      MARLIN_UNROLLED(v, kDequantVectors) {
         const uint8_t* from = codes + v * Lines::kBytes;
         const int group = (b % kBlocksPerSuper * 2 + line * 2 / Lines::kLines) >> shape.shift;
         const Codes packed = Lines::read(from, line, _mm512_load_si512(&offsets[group][16 * v]));
@@ -86,13 +85,10 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_steps(const uint8_t (&codes)[8][kDequa
 #pragma GCC unroll 8
   for (int step = first; step < first + kCount; ++step) {
     __m512i w[kDequantVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kDequantVectors; ++v) w[v] = _mm512_load_si512(codes[step][v]);
-#pragma GCC unroll 3
-    for (int r = 0; r < kDequantRows; ++r) {
+    MARLIN_UNROLLED(v, kDequantVectors) w[v] = _mm512_load_si512(codes[step][v]);
+    MARLIN_UNROLLED(r, kDequantRows) {
       const __m512i x = broadcast(a_block + step * kDequantRows + r);
-#pragma GCC unroll 4
-      for (int v = 0; v < kDequantVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[v], x);
+      MARLIN_UNROLLED(v, kDequantVectors) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[v], x);
     }
     fence();
   }
@@ -117,21 +113,16 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const DequantizedInt8&
   load_sums(first, sums, acc);
   for (int b = 0; b < blocks; ++b, a_block += kLayout.a_block_size()) {
     fetch_a_blocks(a_block);
-#pragma GCC unroll 2
-    for (int part = 0; part < kParts; ++part) {
+    MARLIN_UNROLLED(part, kParts) {
       Int8Sums dot;
-#pragma GCC unroll 3
-      for (int r = 0; r < kDequantRows; ++r) {
+      MARLIN_UNROLLED(r, kDequantRows) {
         const __m512i start = broadcast(a_block + kLayout.sum_index(part, r));
-#pragma GCC unroll 4
-        for (int v = 0; v < kDequantVectors; ++v) dot[r][v] = start;
+        MARLIN_UNROLLED(v, kDequantVectors) dot[r][v] = start;
       }
       dot_steps<kSteps>(dequantized.codes[b], part * kSteps, a_block, dot);
-#pragma GCC unroll 3
-      for (int r = 0; r < kDequantRows; ++r) {
+      MARLIN_UNROLLED(r, kDequantRows) {
         const __m512 d = _mm512_castsi512_ps(broadcast(a_block + 8 * kDequantRows + r));
-#pragma GCC unroll 4
-        for (int v = 0; v < kDequantVectors; ++v) {
+        MARLIN_UNROLLED(v, kDequantVectors) {
           const __m512 factor =
               factor_of<kFactor>(_mm512_load_ps(&dequantized.scale[b * kParts + part][16 * v]), d);
           acc[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), factor, acc[r][v]);
@@ -162,19 +153,15 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(
     for (int i = 0; i < kGroup; ++i, a_block += kLayout.a_block_size()) {
       fetch_a_blocks(a_block);
       Int8Sums dot;
-#pragma GCC unroll 3
-      for (int r = 0; r < kDequantRows; ++r) {
+      MARLIN_UNROLLED(r, kDequantRows) {
         const __m512i start = broadcast(a_block + kLayout.sum_index(0, r));
-#pragma GCC unroll 4
-        for (int v = 0; v < kDequantVectors; ++v) dot[r][v] = start;
+        MARLIN_UNROLLED(v, kDequantVectors) dot[r][v] = start;
       }
       dot_steps<8>(dequantized.codes[b + i], 0, a_block, dot);
-#pragma GCC unroll 3
-      for (int r = 0; r < kDequantRows; ++r) {
+      MARLIN_UNROLLED(r, kDequantRows) {
         const __m512 d = _mm512_castsi512_ps(broadcast(a_block + 8 * kDequantRows + r));
         float* const row = sums + r * kPanelColumns;
-#pragma GCC unroll 4
-        for (int v = 0; v < kDequantVectors; ++v) {
+        MARLIN_UNROLLED(v, kDequantVectors) {
           const __m512 whole = _mm512_cvtepi32_ps(dot[r][v]);
           if (kSomeOverflowProne && overflow_prone[r]) {
             const __m512 factor =
@@ -188,11 +175,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(
         }
       }
     }
-#pragma GCC unroll 3
-    for (int r = 0; r < kDequantRows; ++r) {
+    MARLIN_UNROLLED(r, kDequantRows) {
       float* const row = sums + r * kPanelColumns;
-#pragma GCC unroll 4
-      for (int v = 0; v < kDequantVectors; ++v) {
+      MARLIN_UNROLLED(v, kDequantVectors) {
         const bool is_overflow_prone = kSomeOverflowProne && overflow_prone[r];
         __m512 sum = first && b == 0 && !is_overflow_prone ? _mm512_setzero_ps()
                                                            : _mm512_load_ps(row + 16 * v);
