@@ -266,8 +266,7 @@ void multiply_prescaled_tile(PrescaledChunk& chunk, int, bool first, const Panel
 void cpu_amx_dequant_any_bf16(const PanelArgs& args) { walk<1>(args); }
 void cpu_amx_dequant_any_f32(const PanelArgs& args) { walk<kPieces>(args); }
 void cpu_amx_prescaled_fp4_bf16(const PanelArgs& args) {
-  walk_chunks<PrescaledChunk, dequantize_prescaled<false, PrescaledChunk>, multiply_prescaled_tile>(
-      args);
+  walk_chunks<PrescaledChunk, dequantize_prescaled<PrescaledChunk>, multiply_prescaled_tile>(args);
 }
 
 }  // namespace metal_marlin::cpu

@@ -213,18 +213,10 @@ MARLIN_AVX2 void decode_scales_avx2(ScaleType type, const uint8_t* p, int n, flo
   }
 }
 
-/// The scales of a superblock of real codes, which may be nested.
-MARLIN_AVX2 void decode_real_scales_avx2(const PanelLayout& layout, const uint8_t* panel,
-                                         const uint8_t* super, float* out) {
-  if (layout.has_nested_scales()) return decode_nested_avx2(layout, panel, super, out);
-  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(),
-                     layout.groups_per_super() * kPanelColumns, 1.0f, out);
-}
-
 #define MARLIN_EXPAND_TARGET MARLIN_AVX2
 #define MARLIN_EXPAND_BYTES Avx2Bytes
 #define MARLIN_EXPAND expand_in_avx2
-#define MARLIN_EXPAND_WITHOUT_E4M3  // avx2_real.h
+#define MARLIN_EXPAND_WITHOUT_E4M3  // avx2_f32.h
 #include "backends/cpu/expand.inc"
 MARLIN_AVX2 void expand_avx2(const PanelLayout& layout, const uint8_t* super, int v0, int nv,
                              int64_t ahead, uint8_t* to) {
@@ -239,6 +231,15 @@ MARLIN_AVX2 void decode_zeros_avx2(const PanelLayout& layout, const uint8_t* sup
     decode_scales_avx2(layout.zero_type, zeros, n, 1.0f, out);
   if (layout.less_128)
     correct_zeros(layout, zeros, n / kPanelColumns, 0, kPanelColumns, scales, out);
+}
+
+MARLIN_AVX2 void decode_float_scales_avx2(const PanelArgs& args, const uint8_t* super, float* scale,
+                                          float* zero) {
+  const PanelLayout& layout = *args.layout;
+  if (layout.has_nested_scales()) return decode_nested_avx2(layout, args.panel, super, scale);
+  const int n = layout.groups_per_super() * kPanelColumns;
+  decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f, scale);
+  if (is_additive(args.code)) decode_zeros_avx2(layout, super, n, scale, zero);
 }
 
 MARLIN_AVX2 void decode_super(const PanelLayout& layout, CodeKind code, const uint8_t* super,

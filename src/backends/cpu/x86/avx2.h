@@ -14,26 +14,35 @@ namespace metal_marlin::cpu {
 MARLIN_AVX2 void decode_scales_avx2(ScaleType type, const uint8_t* p, int n, float factor,
                                     float* out);
 
-/// The scales of a superblock of real codes, which may be nested.
-MARLIN_AVX2 void decode_real_scales_avx2(const PanelLayout& layout, const uint8_t* panel,
-                                         const uint8_t* super, float* out);
+/// Decodes the scales of a superblock of a panel, which may be nested, and its additive zeros.
+MARLIN_AVX2 void decode_float_scales_avx2(const PanelArgs& args, const uint8_t* super, float* scale,
+                                          float* zero);
 
 /// Decodes the additive zeros of a superblock whose n scales are decoded.
 MARLIN_AVX2 void decode_zeros_avx2(const PanelLayout& layout, const uint8_t* super, int n,
                                    const float* scales, float* out);
 
-/// Expands column groups [v0, v0 + nv) of a superblock (expand.h), but for E4M3 (avx2_real.h).
+/// Expands column groups [v0, v0 + nv) of a superblock (expand.h), but for E4M3 (avx2_f32.h).
 /// `ahead` is the prefetch distance, or 0.
 MARLIN_AVX2 void expand_avx2(const PanelLayout& layout, const uint8_t* super, int v0, int nv,
                              int64_t ahead, uint8_t* to);
 
-/// The codes of a superblock as kernels of kCode read them, perhaps expanded to `to`.
-template <CodeKind kCode>
-MARLIN_INLINE const uint8_t* codes_of_super(const PanelLayout& layout, const uint8_t* super,
-                                            int64_t ahead, ExpandedCodes<kCode>& to) {
-  if (!may_be_expanded(kCode) || layout.expansion == Expansion::none) return super;
-  expand_avx2(layout, super, 0, kColumnGroups, ahead, to.bytes);
-  return to.bytes;
+/// Whether kernels of F32 multiply expanded codes. IQ4 and E4M3 are looked up.
+inline bool expands_avx2(const PanelArgs& args) {
+  return args.layout->expansion == Expansion::integers;
+}
+
+/// A float in all lanes. (As integers, because g++ 12 moves loads of floats.)
+MARLIN_AVX2 MARLIN_INLINE __m256 broadcast_avx2(const uint32_t* x) {
+  return _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(*x)));
+}
+
+/// Calls call.operator()<kRows>() for 1 to kMost rows.
+template <int kMost, class Call>
+void with_rows(int rows, Call call) {
+  if constexpr (kMost > 1)
+    if (rows != kMost) return with_rows<kMost - 1>(rows, call);
+  call.template operator()<kMost>();
 }
 
 /// A line of 4-bit codes, 8 columns x 8 slots, like Codes of the AVX-512 kernels.

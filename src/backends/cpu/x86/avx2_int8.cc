@@ -37,6 +37,15 @@ struct Avx2DequantizedI8 : Avx2FloatScales {
   uint32_t largest;  ///< magnitude of scale, as bits
 };
 
+/// The codes of a superblock as kernels of kCode read them, perhaps expanded to `to`.
+template <CodeKind kCode>
+MARLIN_INLINE const uint8_t* codes_of_super(const PanelLayout& layout, const uint8_t* super,
+                                            int64_t ahead, ExpandedCodes<kCode>& to) {
+  if (!may_be_expanded(kCode) || layout.expansion == Expansion::none) return super;
+  expand_avx2(layout, super, 0, kColumnGroups, ahead, to.bytes);
+  return to.bytes;
+}
+
 template <CodeKind kCode, bool kSparse>
 MARLIN_AVX2 void dequantize(const PanelLayout& layout, const uint8_t* super,
                             Avx2DequantizedI8& out) {

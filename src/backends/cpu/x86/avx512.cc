@@ -4,6 +4,7 @@
 #if defined(__x86_64__)
 
 #include "backends/cpu/x86/avx512_float.h"
+#include "backends/cpu/x86/avx512_int8_reading.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -222,9 +223,9 @@ MARLIN_AVX512 void decode_nested_rows(const SuperShape& shape, const uint8_t* su
 }
 
 MARLIN_AVX512 void decode_float_super(CodeKind code, const SuperShape& shape, const uint8_t* super,
-                                      FloatSuper& out) {
+                                      FloatSuper& out, float factor) {
   if (shape.layout.has_nested_scales()) return decode_nested_rows(shape, super, &out.scale[0][0]);
-  decode_any_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, 1.0f,
+  decode_any_scale_rows(shape.scale_type, super + shape.scales, shape.groups, 0, 4, factor,
                         &out.scale[0][0]);
   if (is_additive(code)) decode_zero_rows(shape, super, 0, 4, &out.scale[0][0], &out.zero[0][0]);
   if (code == CodeKind::u4zero) decode_offsets(super + shape.zeros, shape.groups, 0, 4, out.offset);
@@ -251,6 +252,61 @@ MARLIN_AVX512 void decode_offsets(const uint8_t* zeros, int groups, int v0, int 
 MARLIN_AVX512 void expand_avx512(const PanelLayout& layout, const uint8_t* super, int v0, int nv,
                                  int64_t ahead, uint8_t* to) {
   expand_in_avx512(layout, super, v0, nv, ahead, to);
+}
+
+namespace {
+
+/// expand_to_bytes of lines of 4-bit codes, or of kept codes.
+template <Reading kReading, CodeKind kCode, bool kSparse>
+MARLIN_AVX512 void expand_nibbles(const PanelLayout& layout, int less, const uint8_t* super, int v0,
+                                  int nv, int64_t ahead, uint8_t* out) {
+  using Dense = DenseCodes<kReading>;
+  using Lines = CodeLines<kCode, kSparse>;
+  const SuperShape shape(layout);
+  alignas(64) uint32_t offsets[8][kPanelColumns];
+  if constexpr (kCode == CodeKind::u4zero)
+    decode_offsets(super + shape.zeros, shape.groups, v0, nv, offsets);
+  const __m512i table = _mm512_load_si512(table_of_bytes(layout)),
+                minus = _mm512_set1_epi8(static_cast<char>(less));
+  for (int b = 0; b < kBlocksPerSuper; ++b)
+    for (int v = v0; v < v0 + nv; ++v) {
+      const int place = b * kColumnGroups + v;
+      const uint8_t* const group = super + place * Lines::kBytes;
+      uint8_t* const to = out + place * kExpandedGroupBytes;
+      for (int octet = 0; octet < 4; ++octet) {
+        if (ahead != 0) Lines::fetch(group, octet, ahead);
+        const uint32_t* const offset = &offsets[(2 * b + octet / 2) >> shape.shift][16 * v];
+        const Codes codes = Lines::read(group, octet, _mm512_load_si512(offset));
+        __m512i quad[2] = {Dense::template quad<0, 0>(codes, table),
+                           Dense::template quad<0, 1>(codes, table)};
+        if constexpr (kSparse) {
+          quad[0] = codes.low;
+          quad[1] = codes.high;
+          if constexpr (kCode == CodeKind::fp4)
+            MARLIN_UNROLLED(q, 2) quad[q] = _mm512_permutexvar_epi8(quad[q], table);
+        }
+        MARLIN_UNROLLED(q, 2)
+          _mm512_store_si512(to + 128 * octet + 64 * q, _mm512_sub_epi8(quad[q], minus));
+      }
+    }
+}
+
+}  // namespace
+
+MARLIN_AVX512 void expand_to_bytes(const PanelLayout& layout, CodeKind code, int less,
+                                   const uint8_t* super, int v0, int nv, int64_t ahead,
+                                   uint8_t* out) {
+  using enum CodeKind;
+  if (layout.expansion != Expansion::none) return expand_avx512(layout, super, v0, nv, ahead, out);
+  auto expand = layout.sparse ? expand_nibbles<Reading::nibbles, u4, true>
+                              : expand_nibbles<Reading::nibbles, u4, false>;
+  if (code == u4zero)
+    expand = layout.sparse ? expand_nibbles<Reading::less_zeros, u4zero, true>
+                           : expand_nibbles<Reading::less_zeros, u4zero, false>;
+  if (code == fp4)
+    expand = layout.sparse ? expand_nibbles<Reading::looked_up, fp4, true>
+                           : expand_nibbles<Reading::looked_up, fp4, false>;
+  expand(layout, less, super, v0, nv, ahead, out);
 }
 
 }  // namespace metal_marlin::cpu

@@ -118,6 +118,23 @@ MARLIN_AVX512 void decode_offsets(const uint8_t* zeros, int groups, int v0, int 
 MARLIN_AVX512 void expand_avx512(const PanelLayout& layout, const uint8_t* super, int v0, int nv,
                                  int64_t ahead, uint8_t* to);
 
+/// What the unsigned integers of 4-bit codes are above their value (FP4: twice the value).
+constexpr int offset_of_codes(CodeKind code) {
+  if (code == CodeKind::u4) return 8;
+  if (code == CodeKind::u4zero) return 16;
+  return code == CodeKind::fp4 ? 12 : 0;
+}
+/// Expands 4-bit codes, dense or 2:4 sparse, of column groups [v0, v0 + nv) of a superblock to
+/// these integers less `less`; and other codes like expand_avx512.
+MARLIN_AVX512 void expand_to_bytes(const PanelLayout& layout, CodeKind code, int less,
+                                   const uint8_t* super, int v0, int nv, int64_t ahead,
+                                   uint8_t* out);
+/// The same less 128, as Reading::bytes reads them; codes with additive zeros stay as they are.
+MARLIN_INLINE void expand_for_int8(const PanelLayout& layout, CodeKind code, const uint8_t* super,
+                                   int v0, int nv, int64_t ahead, uint8_t* out) {
+  expand_to_bytes(layout, code, is_additive(code) ? 0 : 128, super, v0, nv, ahead, out);
+}
+
 /// Loads the float sums of a tile, 64 columns wide, from the previous chunk, or 0 for the first;
 /// and stores them.
 template <int kRows>

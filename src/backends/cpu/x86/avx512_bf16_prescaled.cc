@@ -61,10 +61,7 @@ MARLIN_AVX512_BF16 void multiply_tile(const Prescaled& dequantized, int blocks, 
 }  // namespace
 
 void cpu_avx512bf16_prescaled_fp4_bf16(const PanelArgs& args) {
-  walk_chunks<Prescaled, dequantize_prescaled<false, Prescaled>, multiply_tile>(args);
-}
-void cpu_avx512bf16_prescaled_fp4_sparse_bf16(const PanelArgs& args) {
-  walk_chunks<Prescaled, dequantize_prescaled<true, Prescaled>, multiply_tile>(args);
+  walk_chunks<Prescaled, dequantize_prescaled<Prescaled>, multiply_tile>(args);
 }
 
 }  // namespace metal_marlin::cpu

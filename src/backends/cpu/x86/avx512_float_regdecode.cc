@@ -1,4 +1,4 @@
-// Default compute of dense weights by register-decoded tiles (avx512_regdecode.h): BF16 activations
+// Default compute by register-decoded tiles (avx512_regdecode.h): BF16 activations
 // by vdpbf16ps, F32 and F16 ones by FMA.
 //
 //   packed stream         registers, for one column group (BF16, 4 rows and fewer: two)
@@ -44,15 +44,18 @@ template <CodeKind kCode>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
                               ScaleChunk<kCode>& out) {
   const SuperShape shape(*args.layout, args.panel);
-  const bool expands = may_be_expanded(kCode) && shape.expands;
+  const bool sparse = args.layout->sparse,
+             expands = may_be_expanded(kCode) && (shape.expands || sparse);
+  // Sparse FP4 is twice its value in bytes.
+  const float factor = sparse && args.code == CodeKind::fp4 ? 0.5f : 1.0f;
   out.codes = expands ? out.expanded.supers[0].bytes : super;
   out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes<kCode>)} : shape.bytes;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     shape.fetch_scales(super);
-    decode_float_super(args.code, shape, super, out.supers[s]);
+    decode_float_super(args.code, shape, super, out.supers[s], factor);
     if (expands)
-      expand_avx512(*args.layout, super, 0, kColumnGroups, shape.ahead,
-                    out.expanded.supers[s].bytes);
+      expand_to_bytes(*args.layout, args.code, offset_of_codes(args.code), super, 0, kColumnGroups,
+                      shape.ahead, out.expanded.supers[s].bytes);
   }
 }
 
@@ -215,11 +218,15 @@ void multiply_tile(const PanelArgs& args, const Tile<kCode>& tile, int rows, con
   });
 }
 
+template <ActivationForm kForm, CodeKind kCode>
+void walk_lines(const PanelArgs& args) {
+  walk_regdecode<ScaleChunk<kCode>, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
+}
+
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
   with_any_code(kind_of_lines(args), [&]<CodeKind kCode>() {
-    if constexpr (is_read_by<kForm>(kCode))
-      walk_regdecode<ScaleChunk<kCode>, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
+    if constexpr (is_read_by<kForm>(kCode)) walk_lines<kForm, kCode>(args);
   });
 }
 
@@ -227,6 +234,12 @@ void walk(const PanelArgs& args) {
 
 void cpu_avx512bf16_regdecode_any_bf16(const PanelArgs& args) { walk<ActivationForm::bf16>(args); }
 void cpu_avx512_regdecode_any_f32(const PanelArgs& args) { walk<ActivationForm::f32>(args); }
+void cpu_avx512bf16_regdecode_any_sparse_bf16(const PanelArgs& args) {
+  walk_lines<ActivationForm::bf16, CodeKind::i8>(args);
+}
+void cpu_avx512_regdecode_any_sparse_f32(const PanelArgs& args) {
+  walk_lines<ActivationForm::f32, CodeKind::i8>(args);
+}
 
 }  // namespace metal_marlin::cpu
 

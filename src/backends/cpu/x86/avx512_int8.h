@@ -58,17 +58,6 @@ MARLIN_AVX512 MARLIN_INLINE __m128i integers_of_codes(std::index_sequence<kIndex
   return _mm_setr_epi8(static_cast<char>(static_cast<int>(kIndex) + kOffset)...);
 }
 
-/// Quad kQuad of a 4-bit line of sparse weights as unsigned bytes.
-template <CodeKind kCode, int kQuad>
-MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
-  const __m512i code = CodeLines<kCode, true>::template bytes<kQuad>(codes);
-  if constexpr (kCode != CodeKind::fp4) return code;
-  // vpermb uses 6 bits. The table is repeated 4 times, so that the bits of the neighbor do not
-  // matter.
-  return _mm512_permutexvar_epi8(
-      code, _mm512_broadcast_i32x4(integers_of_codes<kCode, kE2m1Offset>(CodeIndices{})));
-}
-
 /// Codes as the signed integers that the scale multiplies (FP4: 2 * value), from the low bits of
 /// bytes.
 template <CodeKind kCode>

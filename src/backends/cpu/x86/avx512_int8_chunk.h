@@ -101,7 +101,7 @@ template <Reading kReading>
 MARLIN_AVX512 void dequantize_int8_chunk(const PanelArgs& args, const uint8_t* super, int blocks,
                                          Int8ScaleChunk& out) {
   const SuperShape shape(*args.layout);
-  out.has_bytes = kReading == Reading::bytes && shape.expands;
+  out.has_bytes = kReading == Reading::bytes && (shape.expands || args.layout->sparse);
   out.super = super;
   out.codes = out.has_bytes ? out.expanded.supers[0].bytes : super;
   out.super_bytes = out.has_bytes ? int64_t{sizeof(ExpandedCodes<CodeKind::i8>)} : shape.bytes;
@@ -109,13 +109,13 @@ MARLIN_AVX512 void dequantize_int8_chunk(const PanelArgs& args, const uint8_t* s
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s) {
     shape.fetch_scales(super + s * shape.bytes);
     if (out.has_bytes)
-      expand_avx512(*args.layout, super + s * shape.bytes, 0, kColumnGroups, 0,
-                    out.expanded.supers[s].bytes);
+      expand_for_int8(*args.layout, args.code, super + s * shape.bytes, 0, kColumnGroups, 0,
+                      out.expanded.supers[s].bytes);
   }
   float power = 0;
-  out.paired = !args.block_by_block && args.code == CodeKind::fp4 &&
-               shape.scale_type == ScaleType::e4m3 && shape.shift == 0 &&
-               pair_scales(shape, super, blocks, out.pairs, power);
+  out.paired = kReading == Reading::looked_up && !args.block_by_block &&
+               args.code == CodeKind::fp4 && shape.scale_type == ScaleType::e4m3 &&
+               shape.shift == 0 && pair_scales(shape, super, blocks, out.pairs, power);
   out.smallest = out.largest = std::bit_cast<uint32_t>(power);
   if (out.paired) return;
   Magnitudes all = no_magnitudes();
@@ -135,7 +135,7 @@ inline ChunkCodes bytes_of(const PanelArgs& args, Int8ScaleChunk& chunk, int blo
   const SuperShape shape(*args.layout);
   const bool packed = is_eight_bits(args.code) && !shape.expands;
   for (int s = 0; !packed && !chunk.has_bytes && s < blocks / kBlocksPerSuper; ++s)
-    expand_to_bytes(*args.layout, args.code, chunk.super + s * shape.bytes, 0, kColumnGroups,
+    expand_for_int8(*args.layout, args.code, chunk.super + s * shape.bytes, 0, kColumnGroups,
                     shape.ahead, chunk.expanded.supers[s].bytes);
   chunk.has_bytes = !packed;
   return {packed ? chunk.super : chunk.expanded.supers[0].bytes,

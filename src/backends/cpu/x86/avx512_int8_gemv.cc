@@ -281,7 +281,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_rare(const Int8Pass& pass, co
   const int parts = shape.shift == 0 ? 2 : 1;
   ExpandedCodes<CodeKind::i8> expanded;
   if (!is_eight_bits(pass.code) || shape.expands) {
-    expand_to_bytes(*pass.layout, pass.code, bytes, 0, kColumnGroups, 0, expanded.bytes);
+    expand_for_int8(*pass.layout, pass.code, bytes, 0, kColumnGroups, 0, expanded.bytes);
     bytes = expanded.bytes;
   }
   const Correction<kBytes> correction(is_additive(pass.code));

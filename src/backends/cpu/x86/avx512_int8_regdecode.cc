@@ -427,6 +427,11 @@ void cpu_avx512vnni_regdecode_any_i8(const PanelArgs& args) {
   });
 }
 
+void cpu_avx512vnni_regdecode_any_sparse_i8(const PanelArgs& args) {
+  constexpr Reading kBytes = Reading::bytes;
+  walk_regdecode<Int8ScaleChunk, dequantize_int8_chunk<kBytes>, multiply_tile<kBytes>>(args);
+}
+
 }  // namespace metal_marlin::cpu
 
 #endif
