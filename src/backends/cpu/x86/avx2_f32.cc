@@ -55,32 +55,35 @@ MARLIN_AVX2 void dequantize_as(const PanelArgs& args, const uint8_t* super,
                                Avx2DequantizedF32& out) {
   constexpr bool kCountsKept = !std::is_same_v<Kept, Decoder>;
   const PanelLayout& layout = *args.layout;
-  const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
+  const SuperShape shape(layout, args.panel);
   const bool additive = is_additive(args.code);
-  const uint8_t *codes = super, *const zeros = super + layout.zeros_offset();
-  alignas(32) float scale[8][kPanelColumns], zero[8][kPanelColumns];
-  decode_float_scales_avx2(args, super, scale[0], zero[0]);
+  const uint8_t* codes = super;
+  SuperScales scales;
+  decode_super(args.code, shape, super, scales);
   ExpandedCodes<CodeKind::i8> expanded;
-  if (expands_avx2(args)) {
-    expand_avx2(layout, super, 0, kColumnGroups, 0, expanded.bytes);
+  if (multiplies_expanded(args)) {
+    expand_super(layout, args.code, 0, super, 0, kColumnGroups, 0, expanded.bytes);
     codes = expanded.bytes;
   }
   const Decoder decoder(layout, args.code);
   const Kept kept(layout, args.code);
   for (int octet = 0; octet < kSuperSlots / 8; ++octet)
     for (int v = 0; v < 8; ++v) {
-      const int row = octet / 2 >> shift, column = 8 * v;
-      const uint8_t* const group = codes + (octet / 4 * kColumnGroups + v / 2) * Decoder::kBytes;
-      const float* const z = additive ? &zero[row][column] : nullptr;
-      const auto read = decoder.read(group, octet % 4, v % 2, zeros + row * kPanelColumns + column);
+      const int row = octet / 2 >> shape.shift, column = 8 * v;
+      const uint8_t* const group =
+          codes + (octet / 4 * kColumnGroups + v / 2) * Decoder::kBytes + v % 2 * 32;
+      const float* const z = additive ? &scales.zero[row][column] : nullptr;
+      const auto read = decoder.read(group, octet % 4, Vec::load(&scales.offset[row][column]));
       float* const to = &out.weights[8 * octet][column];
       if constexpr (kCountsKept) {
-        const auto ones = kept.read(group, octet % 4, v % 2, nullptr);
-        store_half<Decoder, Kept, 0>(decoder, read, kept, ones, &scale[row][column], z, to);
-        store_half<Decoder, Kept, 1>(decoder, read, kept, ones, &scale[row][column], z, to);
+        const auto ones = kept.read(group, octet % 4, __m256i{});
+        store_half<Decoder, Kept, 0>(decoder, read, kept, ones, &scales.scale[row][column], z, to);
+        store_half<Decoder, Kept, 1>(decoder, read, kept, ones, &scales.scale[row][column], z, to);
       } else {
-        store_half<Decoder, Decoder, 0>(decoder, read, decoder, read, &scale[row][column], z, to);
-        store_half<Decoder, Decoder, 1>(decoder, read, decoder, read, &scale[row][column], z, to);
+        store_half<Decoder, Decoder, 0>(decoder, read, decoder, read, &scales.scale[row][column], z,
+                                        to);
+        store_half<Decoder, Decoder, 1>(decoder, read, decoder, read, &scales.scale[row][column], z,
+                                        to);
       }
     }
 }

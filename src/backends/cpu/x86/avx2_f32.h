@@ -3,8 +3,8 @@
 // share the decoders. A decoder has:
 //   kBytes                  of a block of a column group
 //   step_of(half, i)        its place among the 8 steps (activations.h)
-//   read(group, octet, parity, zeros)   octet 0..3 of a block, columns 8 parity .. of its column
-//                           group; `zeros` are integer zeros of these columns
+//   read(lines, octet, offset)   octet 0..3 of a block, whose lines begin at the first of the
+//                           columns; `offset` is what integer zeros add to codes (SuperScales)
 //   decode<kHalf>(octet), and step<kHalf>(that, i): 8 columns of step i (0..3) of the half
 #pragma once
 
@@ -41,8 +41,8 @@ template <int kLines>
 struct StepsInOrder {
   static constexpr int kBytes = kLines * 64;
   static constexpr int step_of(int half, int i) { return 4 * half + i; }
-  MARLIN_INLINE static const uint8_t* lines(const uint8_t* group, int octet, int parity) {
-    return group + octet * (kBytes / 4) + 32 * parity;
+  MARLIN_INLINE static const uint8_t* octet_of(const uint8_t* lines, int octet) {
+    return lines + octet * (kBytes / 4);
   }
 };
 
@@ -52,8 +52,8 @@ struct RealCodes8 : StepsInOrder<lines_of_block(kCode)> {
   using Octet = const uint8_t*;
   MARLIN_INLINE explicit RealCodes8(const PanelLayout&, CodeKind) {}
 
-  MARLIN_INLINE Octet read(const uint8_t* group, int octet, int parity, const uint8_t*) const {
-    return RealCodes8::lines(group, octet, parity);
+  MARLIN_INLINE Octet read(const uint8_t* lines, int octet, const __m256i&) const {
+    return RealCodes8::octet_of(lines, octet);
   }
   template <int kHalf>
   MARLIN_INLINE Octet decode(Octet lines) const {
@@ -149,8 +149,8 @@ inline constexpr IntegersFrom kFromMinus8{-8}, kFrom0{0};
 /// take 40.
 template <CodeKind kCode, bool kSparse, bool kKept = false>
 struct Codes4 : QuadsInOrder {
-  using Lines = CodeLines8<kCode, kSparse>;
-  using Octet = Codes8;
+  using Lines = CodeLines<kCode, kSparse>;
+  using Octet = Codes;
   static constexpr int kBytes = Lines::kBytes;
   FloatBytes values;
 
@@ -162,10 +162,10 @@ struct Codes4 : QuadsInOrder {
     return code == CodeKind::fp4 ? kE2m1 : kFromMinus8.of;
   }
 
-  MARLIN_AVX2 MARLIN_INLINE Octet read(const uint8_t* group, int octet, int parity,
-                                       const uint8_t* zeros) const {
-    if constexpr (kKept) return by_pairs_each(Lines::kept(group, octet, parity));
-    const Codes8 codes = Lines::read(group, octet, parity, zeros);
+  MARLIN_AVX2 MARLIN_INLINE Octet read(const uint8_t* lines, int octet,
+                                       const __m256i& offset) const {
+    if constexpr (kKept) return by_pairs_each(Lines::kept(lines, octet));
+    const Codes codes = Lines::read(lines, octet, offset);
     if constexpr (Lines::kSplit) return by_pairs_each(codes);
     const __m256i packed = by_pairs(codes.low);
     return {packed, packed};
@@ -186,7 +186,7 @@ struct Codes4 : QuadsInOrder {
   }
 
  private:
-  MARLIN_AVX2 MARLIN_INLINE static Codes8 by_pairs_each(Codes8 codes) {
+  MARLIN_AVX2 MARLIN_INLINE static Codes by_pairs_each(Codes codes) {
     return {by_pairs(codes.low), by_pairs(codes.high)};
   }
 };
@@ -205,8 +205,8 @@ struct Codes8Bits : QuadsOfBytes {
   using Octet = const uint8_t*;
   MARLIN_INLINE explicit Codes8Bits(const PanelLayout&, CodeKind) {}
 
-  MARLIN_INLINE Octet read(const uint8_t* group, int octet, int parity, const uint8_t*) const {
-    return group + octet * 128 + 32 * parity;
+  MARLIN_INLINE Octet read(const uint8_t* lines, int octet, const __m256i&) const {
+    return lines + octet * 128;
   }
   template <int kHalf>
   MARLIN_AVX2 MARLIN_INLINE __m256i decode(Octet octet) const {
@@ -217,14 +217,14 @@ struct Codes8Bits : QuadsOfBytes {
 /// 4-bit codes less integer zeros.
 template <bool kSparse>
 struct Codes4LessZeros : QuadsOfBytes {
-  using Lines = CodeLines8<CodeKind::u4zero, kSparse>;
-  using Octet = Codes8;
+  using Lines = CodeLines<CodeKind::u4zero, kSparse>;
+  using Octet = Codes;
   static constexpr int kBytes = Lines::kBytes;
   MARLIN_INLINE explicit Codes4LessZeros(const PanelLayout&, CodeKind) {}
 
-  MARLIN_AVX2 MARLIN_INLINE Octet read(const uint8_t* group, int octet, int parity,
-                                       const uint8_t* zeros) const {
-    return Lines::read(group, octet, parity, zeros);
+  MARLIN_AVX2 MARLIN_INLINE Octet read(const uint8_t* lines, int octet,
+                                       const __m256i& offset) const {
+    return Lines::read(lines, octet, offset);
   }
   template <int kHalf>
   MARLIN_AVX2 MARLIN_INLINE __m256i decode(Octet octet) const {
@@ -242,9 +242,8 @@ struct RealCodes8<CodeKind::lut4> : StepsInOrder<4> {
 
   MARLIN_AVX2 MARLIN_INLINE explicit RealCodes8(const PanelLayout& layout, CodeKind)
       : values(layout.codebook) {}
-  MARLIN_AVX2 MARLIN_INLINE Octet read(const uint8_t* group, int octet, int parity,
-                                       const uint8_t*) const {
-    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(lines(group, octet, parity)));
+  MARLIN_AVX2 MARLIN_INLINE Octet read(const uint8_t* lines, int octet, const __m256i&) const {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(octet_of(lines, octet)));
   }
   struct Words {
     __m256i low[2], high[2];
@@ -293,9 +292,8 @@ struct E4m3Codes8 : StepsInOrder<8> {
   };
   MARLIN_INLINE explicit E4m3Codes8(const PanelLayout&, CodeKind) {}
 
-  MARLIN_AVX2 MARLIN_INLINE Octet read(const uint8_t* group, int octet, int parity,
-                                       const uint8_t*) const {
-    const auto* const at = reinterpret_cast<const __m256i*>(lines(group, octet, parity));
+  MARLIN_AVX2 MARLIN_INLINE Octet read(const uint8_t* lines, int octet, const __m256i&) const {
+    const auto* const at = reinterpret_cast<const __m256i*>(octet_of(lines, octet));
     const __m256i first = by_slots(_mm256_loadu_si256(at)),  // 0..3
         second = by_slots(_mm256_loadu_si256(at + 2));       // 4..7
     return {{_mm256_unpacklo_epi32(first, second), _mm256_unpackhi_epi32(first, second)}};
@@ -352,6 +350,11 @@ void with_integer_codes(const PanelArgs& args, Call call) {
   if (zeros) return call.template operator()<Codes4LessZeros<true>>();
   args.code == u4 ? call.template operator()<Codes4<u4, true>>()
                   : call.template operator()<Codes4<fp4, true>>();
+}
+
+/// Whether these kernels multiply expanded codes. IQ4 and E4M3 are looked up.
+inline bool multiplies_expanded(const PanelArgs& args) {
+  return args.layout->expansion == Expansion::integers;
 }
 
 /// Whether only kept codes of these weights have additive zeros.

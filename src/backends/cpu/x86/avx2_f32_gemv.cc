@@ -31,9 +31,9 @@ namespace {
 
 /// One tile and one superblock.
 struct Walk {
-  const uint8_t *codes, *integer_zeros;
+  const uint8_t* codes;
   const float* scale;  ///< [group][kPanelColumns]
-  const float* zero;   ///< additive zeros
+  const float* zero;   ///< additive zeros, or offsets of integer zeros
   bool additive;       ///< these multiply the sums of the activations of parts
   int group_shift;     ///< from 16 slots to groups
   int octets;          ///< of 8 slots, in a part
@@ -62,7 +62,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_half(const Decoder& decoder,
     if constexpr (!kScalesSums)
       MARLIN_UNROLLED(v, 2) w[v] = _mm256_mul_ps(w[v], _mm256_load_ps(scales + 8 * v));
     MARLIN_UNROLLED(r, kRows) {
-      const __m256 x_r = broadcast_avx2(x + Decoder::step_of(kHalf, i) * kRows + r);
+      const __m256 x_r = broadcast_float(x + Decoder::step_of(kHalf, i) * kRows + r);
       MARLIN_UNROLLED(v, 2) acc[v][r] = _mm256_fmadd_ps(w[v], x_r, acc[v][r]);
     }
   }
@@ -74,7 +74,6 @@ struct Part {
   const uint8_t* lines;  ///< of the block
   int octet, end;
   const float *scales, *zeros;
-  const uint8_t* integer_zeros;
   const uint32_t* x;  ///< of the first octet
   int64_t ahead;
 };
@@ -90,8 +89,8 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_octets(const Decoder& decoder, const Par
     if (kFirst && part.ahead != 0)
       fetch_lines(part.lines + octet * kOctetBytes + part.ahead, kOctetBytes);
     const typename Decoder::Octet read[2] = {
-        decoder.read(part.lines, octet, 0, part.integer_zeros),
-        decoder.read(part.lines, octet, 1, part.integer_zeros + 8)};
+        decoder.read(part.lines, octet, Vec::load(part.zeros)),
+        decoder.read(part.lines + 32, octet, Vec::load(part.zeros + 8))};
     if constexpr (kFirst)
       multiply_half<Decoder, kScalesSums, kRows, 0>(decoder, read, part.scales, x, first);
     if constexpr (kSecond)
@@ -117,7 +116,7 @@ MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Decoder& decoder, const Part& pa
     float* const to = sums + r * kPanelColumns + 8 * v;
     __m256 sum = _mm256_load_ps(to);
     if (x_sums != nullptr)
-      sum = _mm256_fmadd_ps(broadcast_avx2(x_sums + r), _mm256_load_ps(part.zeros + 8 * v), sum);
+      sum = _mm256_fmadd_ps(broadcast_float(x_sums + r), _mm256_load_ps(part.zeros + 8 * v), sum);
     const __m256 all = _mm256_add_ps(first[v][r], second[v][r]);
     _mm256_store_ps(to, _mm256_fmadd_ps(all, _mm256_load_ps(part.scales + 8 * v), sum));
   }
@@ -147,7 +146,6 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Decoder& decoder, const Wa
                     (i + 1) * walk.octets,
                     walk.scale + place,
                     walk.zero + place,
-                    walk.integer_zeros + place,
                     x + i * walk.octets * 8 * kRows,
                     walk.ahead};
     if constexpr (kScalesSums)
@@ -173,33 +171,32 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
                                             float* sums) {
   constexpr bool kCountsKept = !std::is_same_v<Kept, Decoder>;
   const PanelLayout& layout = *args.layout;
-  const bool expands = expands_avx2(args);
-  const int64_t bytes = layout.super_bytes(), ahead = fetch_distance(bytes),
-                size = args.activations.a_block_size();
+  const SuperShape shape(layout, args.panel);
+  const bool expands = multiplies_expanded(args);
+  const int64_t size = args.activations.a_block_size();
   const Decoder decoder(layout, args.code);
   const Kept kept(layout, args.code);
-  alignas(32) float scales[8][kPanelColumns], zeros[8][kPanelColumns];
+  SuperScales scales;
   ExpandedCodes<CodeKind::i8> expanded;
   std::fill_n(sums, kRows * kPanelColumns, 0.0f);
   const uint8_t* super = args.panel;
-  for (int64_t s = 0; s < layout.superblocks(); ++s, super += bytes) {
-    fetch_lines(super + ahead + layout.scales_offset(), bytes - layout.scales_offset());
-    decode_float_scales_avx2(args, super, scales[0], zeros[0]);
-    if (expands) expand_avx2(layout, super, 0, kColumnGroups, ahead, expanded.bytes);
-    const int shift = std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
+  for (int64_t s = 0; s < layout.superblocks(); ++s, super += shape.bytes) {
+    shape.fetch_scales(super);
+    decode_super(args.code, shape, super, scales);
+    if (expands)
+      expand_super(layout, args.code, 0, super, 0, kColumnGroups, shape.ahead, expanded.bytes);
     Walk walk{.codes = expands ? expanded.bytes : super,
-              .integer_zeros = super + layout.zeros_offset(),
-              .scale = scales[0],
-              .zero = zeros[0],
+              .scale = scales.scale[0],
+              .zero = scales.zero[0],
               .additive = !kCountsKept && is_additive(args.code),
-              .group_shift = shift,
-              .octets = shift == 0 ? 2 : 4,
-              .ahead = expands ? 0 : ahead,
+              .group_shift = shape.shift,
+              .octets = shape.shift == 0 ? 2 : 4,
+              .ahead = expands ? 0 : shape.ahead,
               .a_block = a_block + s * kBlocksPerSuper * size,
               .a_block_size = size};
     multiply_super<Decoder, kScalesSums, kRows>(decoder, walk, sums);
     if constexpr (kCountsKept) {
-      walk.scale = zeros[0];
+      walk.scale = scales.zero[0];
       multiply_super<Kept, kScalesSums, kRows>(kept, walk, sums);
     }
   }

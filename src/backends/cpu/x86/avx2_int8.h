@@ -21,27 +21,49 @@
 #include <bit>
 
 #include "backends/cpu/e2m1.h"
-#include "backends/cpu/x86/avx2_scales.h"
+#include "backends/cpu/x86/avx2.h"
 #include "backends/cpu/x86/scale_range.h"
 
 namespace metal_marlin::cpu {
 
-template <size_t... kIndex>
-MARLIN_AVX2 MARLIN_INLINE __m128i unsigned_e2m1(std::index_sequence<kIndex...>) {
-  constexpr auto kValues = doubled_e2m1<kE2m1Offset>();
-  return _mm_setr_epi8(kValues[kIndex]...);
-}
-
-/// Quad kQuad of 8 columns, as the unsigned bytes of the table above.
-template <CodeKind kCode, bool kSparse, int kQuad>
-MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
-  const __m256i bytes = CodeLines8<kCode, kSparse>::template bytes<kQuad>(codes);
-  if constexpr (kCode == CodeKind::u4zero) return bytes;
-  const __m256i code = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
-  if constexpr (kCode == CodeKind::fp4) {
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(unsigned_e2m1(CodeIndices{})), code);
+/// The scales of a superblock as floats, and its additive zeros.
+struct FloatScales : SuperScales {
+  MARLIN_AVX2 void decode(CodeKind code, const SuperShape& shape, const uint8_t* super) {
+    decode_super(code, shape, super, *this, code_factor(code));
   }
-  return code;
+  /// Those of the 8 columns of vector v, counted from a column.
+  MARLIN_AVX2 MARLIN_INLINE __m256 scale_of(int group, int column, int v) const {
+    return _mm256_load_ps(&scale[group][column] + 8 * v);
+  }
+  MARLIN_AVX2 MARLIN_INLINE __m256 zero_of(int group, int column, int v) const {
+    return _mm256_load_ps(&zero[group][column] + 8 * v);
+  }
+};
+
+/// Two-level scales of a superblock, and its additive zeros. Kernels of few rows use a scale a few
+/// times only, so its integers stay bytes until their columns are multiplied.
+struct IntegerScales {
+  TwoLevelScales scale, zero;
+  MARLIN_AVX2 void decode(CodeKind code, const SuperShape& shape, const uint8_t* super) {
+    read_two_levels(shape.layout.scale_type, super + shape.scales, shape.groups, scale);
+    if (is_additive(code))
+      read_two_levels(shape.layout.zero_type, super + shape.zeros, shape.groups, zero);
+  }
+  MARLIN_AVX2 MARLIN_INLINE __m256 scale_of(int group, int column, int v) const {
+    return product(scale, group, column + 8 * v);
+  }
+  MARLIN_AVX2 MARLIN_INLINE __m256 zero_of(int group, int column, int v) const {
+    return product(zero, group, column + 8 * v);
+  }
+  MARLIN_AVX2 MARLIN_INLINE static __m256 product(const TwoLevelScales& of, int group, int c) {
+    const __m256i q = Vec::dwords_of_signed(of.integers + group * kPanelColumns + c);
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(q), _mm256_load_ps(of.factors + c));
+  }
+};
+
+/// Whether the scales of these codes, and their zeros, have two levels.
+inline bool has_two_level_scales(const PanelLayout& layout, CodeKind code) {
+  return is_two_level(layout.scale_type) && (!is_additive(code) || layout.has_two_level_zeros());
 }
 
 /// The bits of the largest magnitude of n floats, a multiple of 8.
@@ -219,9 +241,5 @@ inline ScaleRange finite_scales(const PanelArgs& args, int64_t tile, int rows) {
   return ScaleRange::of<false>(
       reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile)), rows);
 }
-
-/// Dequantizes a superblock and adds its products with a tile of up to 3 rows to the sums.
-void avx2_multiply_dequantized(const PanelArgs& args, int64_t tile, const uint8_t* super,
-                               const uint32_t* a_block, float* sums);
 
 }  // namespace metal_marlin::cpu

@@ -226,19 +226,6 @@ MARLIN_AVX512 MARLIN_INLINE void decode_prescaled_line(Codes codes, __m512 table
   }
 }
 
-/// Scales and zeros of a superblock.
-struct alignas(64) FloatSuper {
-  float scale[8][kPanelColumns];
-  union {
-    float zero[8][kPanelColumns];       ///< additive zeros
-    uint32_t offset[8][kPanelColumns];  ///< u4zero: decode_offsets
-  };
-};
-
-/// `factor` multiplies the scales.
-MARLIN_AVX512 void decode_float_super(CodeKind code, const SuperShape& shape, const uint8_t* super,
-                                      FloatSuper& out, float factor = 1.0f);
-
 /// Decodes a chunk of FP4, times scales that BF16 products hold exactly. Chunk::line(b, v, line) is
 /// the place of the first step of a line of block b and column group v, and the other steps are
 /// Chunk::kStride bytes apart.
@@ -248,11 +235,11 @@ MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* su
   using Lines = CodeLines<CodeKind::fp4, false>;
   const SuperShape shape(*args.layout);
   const __m512 table = float_table<CodeKind::fp4>();
-  FloatSuper scales;
+  SuperScales scales;
   for (int b = 0; b < blocks; ++b) {
     if (b % kBlocksPerSuper == 0) {
       if (b != 0) super += shape.bytes;
-      decode_float_super(CodeKind::fp4, shape, super, scales);
+      decode_super(CodeKind::fp4, shape, super, scales);
     }
     const int unit = b % kBlocksPerSuper * 2;
     for (int v = 0; v < kColumnGroups; ++v)

@@ -136,8 +136,8 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_kept(const uint8_t* codes,
   MARLIN_UNROLLED(v, kVectors) {
     const __m512i offset =
         kCode == CodeKind::u4zero ? _mm512_load_si512(offsets + 16 * v) : table.lower;
-    w[v] = kept_value<kForm, kCode, kQuad, kIndex>(Lines::unit(codes + v * Lines::kBytes, 0), table,
-                                                   offset);
+    w[v] = kept_value<kForm, kCode, kQuad, kIndex>(Vec::load(codes + v * Lines::kBytes + 64 * (0)),
+                                                   table, offset);
     place[v] =
         kBf16 ? _mm512_srli_epi16(positions[v], kShift) : _mm512_srli_epi32(positions[v], kShift);
   }
@@ -308,8 +308,8 @@ MARLIN_AVX512_BF16 [[gnu::noinline]] const uint8_t* expanded_codes(const FloatPa
                                                                    uint8_t* expanded) {
   const PanelLayout& layout = *pass.layout;
   if (layout.expansion == Expansion::none) return bytes;
-  expand_avx512(layout, bytes, 0, kVectors, pass.alone ? fetch_distance(layout.super_bytes()) : 0,
-                expanded);
+  expand_super(layout, pass.code, 0, bytes, 0, kVectors,
+               pass.alone ? fetch_distance(layout.super_bytes()) : 0, expanded);
   return expanded;
 }
 
@@ -322,7 +322,7 @@ MARLIN_AVX512_BF16 [[gnu::noinline]] void run_pass(const FloatPass& pass) {
   const int64_t superblocks = pass.layout->superblocks();
   const int units = pass.layout->slot_group / 16;  // of a group
   const FloatTable table = table_of<kForm, kCode, kNarrow>(*pass.layout, pass.code);
-  FloatSuper super;
+  SuperScales super;
   for (int i = 0; i < kRows * kPanelColumns; i += 16)
     _mm512_store_ps(pass.sums + i,
                     _mm512_set1_ps(kSparse ? pass.nan_seed[i / kPanelColumns] : 0.0f));
@@ -333,7 +333,7 @@ MARLIN_AVX512_BF16 [[gnu::noinline]] void run_pass(const FloatPass& pass) {
   constexpr bool kZerosLast = !kSparse && kForm == ActivationForm::bf16 && is_eight_bits(kCode);
   const uint8_t* bytes = pass.panel;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
-    decode_float_super(pass.code, shape, bytes, super);
+    decode_super(pass.code, shape, bytes, super);
     if (pass.alone) shape.fetch_scales(bytes);
     const uint8_t* codes = bytes;
     if constexpr (kExpands) {

@@ -32,7 +32,7 @@ namespace {
 
 template <CodeKind kCode>
 struct ScaleChunk {
-  FloatSuper supers[kRegdecodeBlocks / kBlocksPerSuper];
+  SuperScales supers[kRegdecodeBlocks / kBlocksPerSuper];
   const uint8_t* codes;  ///< of the first superblock
   int64_t super_bytes;   ///< from one to the next
   ExpandedChunk<kCode> expanded;
@@ -52,10 +52,10 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
   out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes<kCode>)} : shape.bytes;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     shape.fetch_scales(super);
-    decode_float_super(args.code, shape, super, out.supers[s], factor);
+    decode_super(args.code, shape, super, out.supers[s], factor);
     if (expands)
-      expand_to_bytes(*args.layout, args.code, offset_of_codes(args.code), super, 0, kColumnGroups,
-                      shape.ahead, out.expanded.supers[s].bytes);
+      expand_super(*args.layout, args.code, offset_of_codes(args.code), super, 0, kColumnGroups,
+                   shape.ahead, out.expanded.supers[s].bytes);
   }
 }
 
@@ -152,7 +152,7 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
     __m512 acc[kWide][kRows];
     MARLIN_UNROLLED(w, kWide) load_sums(tile.first, tile.sums + 16 * (v + w), acc[w]);
     for (int s = 0; s < tile.blocks / kBlocksPerSuper; ++s) {
-      const FloatSuper& super = tile.chunk.supers[s];
+      const SuperScales& super = tile.chunk.supers[s];
       for (int unit = 0, group = 0; unit < 2 * kBlocksPerSuper; unit += units, ++group) {
         __m512 part[kWide][kRows];
         MARLIN_UNROLLED_2(w, kWide, r, kRows) part[w][r] = _mm512_setzero_ps();

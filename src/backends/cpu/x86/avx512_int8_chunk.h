@@ -114,17 +114,15 @@ MARLIN_AVX512 void dequantize_int8_chunk(const PanelArgs& args, const uint8_t* s
   }
   float power = 0;
   out.paired = kReading == Reading::looked_up && !args.block_by_block &&
-               args.code == CodeKind::fp4 && shape.scale_type == ScaleType::e4m3 &&
+               args.code == CodeKind::fp4 && args.layout->scale_type == ScaleType::e4m3 &&
                shape.shift == 0 && pair_scales(shape, super, blocks, out.pairs, power);
   out.smallest = out.largest = std::bit_cast<uint32_t>(power);
   if (out.paired) return;
   Magnitudes all = no_magnitudes();
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     const int row = s * shape.groups;
-    widen(all, decode_int8_scales(args.code, shape, super, 0, kColumnGroups, out.scale[row],
-                                  out.zero[row]));
-    if constexpr (kReading == Reading::less_zeros)
-      decode_offsets(super + shape.zeros, shape.groups, 0, kColumnGroups, out.offset + row);
+    widen(all, decode_super(args.code, shape, super, 0, kColumnGroups, code_factor(args.code),
+                            out.scale[row], out.zero[row]));
   }
   out.smallest = _mm512_reduce_min_epu32(all.smallest);
   out.largest = _mm512_reduce_max_epu32(all.largest);

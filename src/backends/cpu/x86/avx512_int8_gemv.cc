@@ -77,7 +77,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i table_of(const PanelLayout& layout, CodeKind
 /// A block of a pass, and the decoded scales of its superblock.
 template <Reading kReading, Zeros kZeros>
 struct BlockOfPass {
-  const Int8Super& super;
+  const SuperScales& super;
   const uint8_t* codes;  ///< of column group v0
   const uint32_t* a_block;
   __m512i table;
@@ -143,7 +143,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const Block& block, int unit,
   __m512i w[kVectors], control[kVectors];
   MARLIN_UNROLLED(v, kVectors) {
     const uint8_t* const from = block.codes + v * Lines::kBytes;
-    const __m512i codes = Lines::unit(from, unit);
+    const __m512i codes = Vec::load(from + 64 * (unit));
     w[v] = kept_codes<kReading>(kHalf == 0 ? codes : _mm512_srli_epi16(codes, 4),
                                 _mm512_load_si512(offsets + 16 * v), block.table);
     control[v] = gather_control<kHalf>(unit, Lines::positions(from));
@@ -274,7 +274,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kVec
 /// overflow, as bytes. All columns have their sums in memory.
 template <int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_rare(const Int8Pass& pass, const uint8_t* bytes,
-                                                        const Int8Super& super, int blocks,
+                                                        const SuperScales& super, int blocks,
                                                         const uint32_t* a_block) {
   constexpr Reading kBytes = Reading::bytes;
   const SuperShape shape(*pass.layout);
@@ -315,7 +315,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   const int v0 = pass.v0;
   const int64_t superblocks = pass.layout->superblocks();
   const ScaleRange range = ScaleRange::of<kExponents>(pass.row_stats, kRows);
-  Int8Super super;
+  SuperScales super;
   __m512 acc[kRows][kVectors];
   MARLIN_UNROLLED_2(r, kRows, v, kVectors) acc[r][v] = _mm512_setzero_ps();
   const bool expands = kReading == Reading::bytes && shape.expands;
@@ -328,13 +328,14 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   const uint32_t* a_block = pass.packed_a;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
     const bool clamp =
-        !holds(range, decode_int8_super(pass.code, shape, bytes, v0, kVectors, super));
+        !holds(range, decode_super(pass.code, shape, bytes, v0, kVectors, code_factor(pass.code),
+                                   super.scale[0], super.zero[0]));
     if (pass.alone) shape.fetch_scales(bytes);
     if (fetches) fetch_lines(bytes + kSecondChance + shape.scales, shape.bytes - shape.scales);
     const uint8_t* of_super = bytes;
     if (expands) {
-      expand_avx512(*pass.layout, bytes, v0, kVectors, pass.alone ? shape.ahead : 0,
-                    expanded.bytes);
+      expand_super(*pass.layout, pass.code, 0, bytes, v0, kVectors, pass.alone ? shape.ahead : 0,
+                   expanded.bytes);
       of_super = expanded.bytes;
     }
     const int used_blocks = kBlocksPerSuper - (s + 1 == superblocks ? idle_blocks : 0);

@@ -3,7 +3,7 @@
 // IQ4 is looked up there. The shifts of this use pipes that dot products do not use.
 //
 // Each kernel names the readings that it has for the groups and zeros of files. Other weights are
-// expanded to bytes in L1 (expand_to_bytes), and one more reading serves them all.
+// expanded to bytes in L1 (expand_super), and one more reading serves them all.
 #pragma once
 
 #include "backends/cpu/chunks.h"

@@ -50,5 +50,6 @@
 #define MSL_SWIZZLES_4                                                                                            \
   MSL_S24(x, 0)                                                                                                   \
   MSL_S24(y, 1)                                                                                                   \
-  MSL_S24(z, 2) MSL_S24(w, 3) MSL_S34(x, 0) MSL_S34(y, 1) MSL_S34(z, 2) MSL_S34(w, 3) MSL_S44(x, 0) MSL_S44(y, 1) \
-      MSL_S44(z, 2) MSL_S44(w, 3)
+  MSL_S24(z, 2)                                                                                                   \
+  MSL_S24(w, 3) MSL_S34(x, 0) MSL_S34(y, 1) MSL_S34(z, 2) MSL_S34(w, 3) MSL_S44(x, 0) MSL_S44(y, 1) MSL_S44(z, 2) \
+      MSL_S44(w, 3)
