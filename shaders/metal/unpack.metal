@@ -204,11 +204,11 @@ kernel void unpack(const device uint4* codes [[buffer(MARLIN_BUFFER_CODES)]],
 #define UNPACK(name, Codes) \
   template [[host_name("unpack_" #name)]] [[kernel]] decltype(unpack<Codes>) unpack<Codes>;
 #ifndef MARLIN_UNPACKED
-#define MARLIN_UNPACKED(X)                                             \
-  X(fp4, Fp4)                                                          \
-  X(u4, U4)                                                            \
-  X(i8, I8)                                                            \
-  X(planes, Planes)                                                    \
+#define MARLIN_UNPACKED(X) \
+  X(fp4, Fp4)              \
+  X(u4, U4)                \
+  X(i8, I8)                \
+  X(planes, Planes)        \
   X(fp4_sparse, Fp4Sparse) X(u4_sparse, U4Sparse) X(lut4, Lut4) X(floats, Floats)
 #endif
 MARLIN_UNPACKED(UNPACK)

@@ -175,9 +175,9 @@ kernel void regdecode_tensor(PRODUCT_PARAMETERS(T)) {
   const ushort thread_index = simdgroup * kLanes + lane;
   // A compiler may refuse one of the steps, so that others are compiled without it.
   const ushort step = min(ushort(kStage), ushort(1 << group_shift));
-#define MULTIPLY(STEP)                                                                           \
-  if (step == STEP)                                                                              \
-    multiply<Codes, T, STEP>(stage, codes, scales, zeros, factors, a, bias, c, partials, args,   \
+#define MULTIPLY(STEP)                                                                         \
+  if (step == STEP)                                                                            \
+    multiply<Codes, T, STEP>(stage, codes, scales, zeros, factors, a, bias, c, partials, args, \
                              rows, group, thread_index);
   MARLIN_TENSOR_STEPS(MULTIPLY)
 }

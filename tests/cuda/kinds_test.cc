@@ -26,7 +26,8 @@ TEST_F(Products, OfRoundedWeightsOfEveryKindAreRight) {
   for (const auto& kernel : mm::cuda::policy().kernels) {
     if (!kernel.rounds) continue;
     for (const trial::Kind& kind : trial::kKinds)
-      for (const auto& [type, special] : {std::pair(MARLIN_F16, false), {MARLIN_BF16, false}, {MARLIN_F16, true}, {MARLIN_BF16, true}}) {
+      for (const auto& [type, special] :
+           {std::pair(MARLIN_F16, false), {MARLIN_BF16, false}, {MARLIN_F16, true}, {MARLIN_BF16, true}}) {
         const int64_t m = kernel.has_ring() ? 1 + number % 8 : kernel.rows + number % 3 * 60 - 10;
         trial::Case c = trial::case_of(kind, MARLIN_COMPUTE_W16, m, 70 + number % 5 * 32, 448 + number % 4 * 37);
         c.a_type = c.c_type = type;

@@ -16,12 +16,8 @@ struct Shape {
   int64_t k, n;
   int64_t most_rows;  ///< of A that a model gives it
 };
-inline constexpr Shape kShapes[] = {{"fc1", 4096, 11776, 4096},
-                                    {"fc2", 11776, 4096, 4096},
-                                    {"square", 4096, 4096, 4096},
-                                    {"wide", 8192, 8192, 4096},
-                                    {"large", 8192, 28672, 4096},
-                                    {"lm_head", 2880, 201088, 8}};
+inline constexpr Shape kShapes[] = {{"fc1", 4096, 11776, 4096}, {"fc2", 11776, 4096, 4096},   {"square", 4096, 4096, 4096},
+                                    {"wide", 8192, 8192, 4096}, {"large", 8192, 28672, 4096}, {"lm_head", 2880, 201088, 8}};
 
 struct Format {
   const char* name;

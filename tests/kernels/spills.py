@@ -29,11 +29,8 @@ ACCEPTED = {
     "multiply_columns<3, true, true, 0>",
     # 3 rows of 2:4 sparse codes: scales go to the stack, not the sums; they take as long as with halves of the columns apart
     "run_pass<(metal_marlin::cpu::Reading)2, (metal_marlin::cpu::Zeros)0, true, false, 3, 2>",
-    # 4 rows of AVX2 with integer zeros, or 2:4 sparse ones with zeros: decoded weights go to the stack, not the sums; decoding
-    # them one after the other avoids it and takes a sixth longer (llvm-mca, znver4)
-    "run_tile<(metal_marlin::CodeKind)1, false, 4>",
-    "run_tile<(metal_marlin::CodeKind)1, true, 4>",
-    "run_tile<(metal_marlin::CodeKind)2, true, 4>",
+    # 2 rows of 2:4 sparse codes with additive zeros, which no file in use has
+    "run_tile<metal_marlin::cpu::Codes4<(metal_marlin::CodeKind)3, true, false>, true, 2",
     # adds up what other kernels stored, a row of C after another: bound by memory
     "sum_token(",
 }

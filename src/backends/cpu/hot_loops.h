@@ -9,6 +9,11 @@
 #include <limits>
 
 #define MARLIN_INLINE [[gnu::always_inline]] inline
+/// A loop over registers, for i = 0 .. n - 1, and two of them, one in the other.
+#define MARLIN_UNROLLED(i, n) _Pragma("GCC unroll 16") for (int i = 0; i < (n); ++i)
+#define MARLIN_UNROLLED_2(i, n, j, m) \
+  MARLIN_UNROLLED(i, n)               \
+    MARLIN_UNROLLED(j, m)
 
 namespace metal_marlin::cpu {
 

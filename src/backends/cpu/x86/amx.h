@@ -91,4 +91,31 @@ struct alignas(64) GroupSums {
   uint32_t of[2][kTileRows][kGroupColumns];
 };
 
+/// Multiplies the parts of a chunk that are scaled at once, by turns in tiles 0 and 1: a tile of
+/// rows has parts(), multiply<kTile, kRows>(part, v) and scale(part, v, sums, acc). The products of
+/// two parts run while the sums of the two parts before are scaled.
+template <int kRows, class Tile>
+MARLIN_AMX [[gnu::noinline]] void multiply_rows(const Tile& tile) {
+  const int parts = tile.parts();
+  for (int v = 0; v < kColumnGroups; ++v) {
+    __m512 acc[kRows];
+    load_sums(tile.first, tile.sums + 16 * v, acc);
+    tile.template multiply<0, kRows>(0, v);
+    if (parts > 1) tile.template multiply<1, kRows>(1, v);
+    for (int part = 0; part < parts; part += 2) {
+      GroupSums sums;
+      _tile_stored(0, sums.of[0], 64);
+      if (parts > 1) _tile_stored(1, sums.of[1], 64);
+      if (part + 2 < parts) {
+        tile.template multiply<0, kRows>(part + 2, v);
+        tile.template multiply<1, kRows>(part + 3, v);
+      }
+      fence();
+      tile.scale(part, v, sums, acc);
+      if (parts > 1) tile.scale(part + 1, v, sums, acc);
+    }
+    store_sums(acc, tile.sums + 16 * v);
+  }
+}
+
 }  // namespace metal_marlin::cpu

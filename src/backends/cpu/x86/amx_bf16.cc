@@ -19,8 +19,8 @@
 //   4 blocks, scale group, block (with groups of 16: half a block).
 //
 // Template parameters: kCode any but f16, f32 and lut4, dense or sparse, but for sparse u4add;
-// kRows 2, 4, .. 16, the rows of a tile; kParts 1 for BF16 and kPieces for floats, the BF16 numbers
-// that add up to an activation; kShift 0 to 3, SuperShape::shift.
+// kRows 2, 4, .. 16, the rows of a tile; kPieceCount 1 for BF16 and kPieces for floats, the BF16
+// numbers that add up to an activation.
 //
 // Limits: a product of tiles takes 16 cycles for 32 slots, or for 16 with groups of 16. Loading its
 // operands, storing its sums and scaling them takes 16 loads each of A, B and sums, 16 stores and
@@ -43,7 +43,7 @@ using WeightTiles = uint8_t[kAmxBlocks][kColumnGroups][kTileBytes];
 struct alignas(64) Bf16Chunk {
   TileRegisters<6> registers;
   WeightTiles decoded;
-  FloatSuper scales;
+  SuperScales scales;
   const WeightTiles* tiles;  ///< the decoded ones, or those of the stream
 };
 
@@ -67,7 +67,7 @@ MARLIN_AVX512 MARLIN_INLINE void decode_octet(std::integer_sequence<int, kStep..
 
 template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
-                                const FloatSuper& scales, WeightTiles& out) {
+                                const SuperScales& scales, WeightTiles& out) {
   using Lines = CodeLines<kCode, kSparse>;
   constexpr int kLines = Lines::kLines / 4;
   const __m512i table = table_of<ActivationForm::bf16, kCode>(shape.layout, kCode).lower;
@@ -76,8 +76,7 @@ MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
       for (int octet = 0; octet < 4; ++octet) {
         const int group = (2 * b + octet / 2) >> shape.shift;
         Octet lines;
-#pragma GCC unroll 2
-        for (int i = 0; i < kLines; ++i)
+        MARLIN_UNROLLED(i, kLines)
           lines[i] = Lines::read(codes, octet * kLines + i,
                                  _mm512_load_si512(&scales.offset[group][16 * v]));
         decode_octet<kCode, kSparse>(std::make_integer_sequence<int, 4>{}, lines, table,
@@ -88,138 +87,107 @@ MARLIN_AVX512 void decode_tiles(const SuperShape& shape, const uint8_t* codes,
 template <CodeKind kCode, bool kSparse>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int, Bf16Chunk& out) {
   const SuperShape shape(*args.layout);
-  decode_float_super(kCode, shape, super, out.scales);
+  decode_super(kCode, shape, super, out.scales);
   out.tiles = &out.decoded;
   if constexpr (kCode == CodeKind::bf16) {
     if (shape.expands)
-      expand_avx512(*args.layout, super, 0, kColumnGroups, 0, out.decoded[0][0]);
+      expand_super(*args.layout, args.code, 0, super, 0, kColumnGroups, 0, out.decoded[0][0]);
     else
       out.tiles = reinterpret_cast<const WeightTiles*>(super);
   } else {
     ExpandedCodes<CodeKind::i8> expanded;
     const bool expands = is_eight_bits(kCode) && shape.expands;
-    if (expands) expand_avx512(*args.layout, super, 0, kColumnGroups, 0, expanded.bytes);
+    if (expands)
+      expand_super(*args.layout, args.code, 0, super, 0, kColumnGroups, 0, expanded.bytes);
     decode_tiles<kCode, kSparse>(shape, expands ? expanded.bytes : super, out.scales, out.decoded);
   }
 }
 
-/// Half-blocks hold 16 slots, and 1 << kShift of them share a scale (SuperShape::shift).
-/// Activations are sums of kParts numbers.
-template <int kParts, int kShift>
+/// A part is what is scaled at once: a scale group. Half-blocks hold 16 slots, and 1 << shift of
+/// them share a scale (SuperShape::shift). Activations are sums of kPieceCount numbers.
+template <int kPieceCount>
 struct Tile : AmxTile<Bf16Chunk> {
-  using AmxTile::AmxTile;
-  static constexpr int kGroups = 8 >> kShift;
-  static constexpr int kBlocksOfGroup = kShift == 0 ? 1 : 1 << kShift >> 1;
+  Tile(const PanelArgs& args, const Bf16Chunk& chunk, bool first, const uint32_t* a_block,
+       float* sums)
+      : AmxTile(args, chunk, first, a_block, sums), shift(SuperShape::shift_of(*args.layout)) {}
 
-  /// The first block of a group, and with groups of 16 the half of the block.
-  MARLIN_INLINE static int block(int group) { return group << kShift >> 1; }
-  MARLIN_INLINE static int half(int group) { return kShift == 0 ? group & 1 : 0; }
-  MARLIN_INLINE const uint32_t* a_block_of(int group) const {
-    return a_block + block(group) * a_block_size;
+  MARLIN_INLINE int parts() const { return 2 * kAmxBlocks >> shift; }
+  MARLIN_INLINE int blocks_of_part() const { return shift == 0 ? 1 : 1 << shift >> 1; }
+  /// The first block of a part, and with groups of 16 the half of the block.
+  MARLIN_INLINE int block(int part) const { return part << shift >> 1; }
+  MARLIN_INLINE int half(int part) const { return shift == 0 ? part & 1 : 0; }
+  MARLIN_INLINE const uint32_t* a_block_of(int part) const {
+    return a_block + block(part) * a_block_size;
+  }
+
+  /// Sums up a part in tile 0 or 1. Prefetches some of the activations of the next tile of rows.
+  template <int kTile, int kRows>
+  MARLIN_AMX MARLIN_INLINE void multiply(int part, int v) const {
+    const int half_of_block = half(part);
+    const uint32_t* a = a_block_of(part);
+    zero_tile<kTile>();
+    for (int i = 0; i < blocks_of_part(); ++i, a += a_block_size) {
+      multiply_tiles<kTile, kRows>(a + 8 * half_of_block, (*chunk.tiles)[block(part) + i][v] +
+                                                              kTileBytes / 2 * half_of_block);
+      if (half_of_block == 0) fetch_later_a_blocks<16 * kRows * kPieceCount>(a, later(), v);
+    }
+  }
+
+  /// acc += the sums of a part times its scale, and the sums of activations times its zero.
+  template <int kRows>
+  MARLIN_AMX MARLIN_INLINE void scale(int part, int v, const GroupSums& of_part,
+                                      __m512 (&acc)[kRows]) const {
+    const __m512 scale = _mm512_load_ps(&chunk.scales.scale[part][16 * v]);
+    MARLIN_UNROLLED(r, kRows)
+      acc[r] = _mm512_fmadd_ps(_mm512_load_ps(of_part.of[part & 1][r]), scale, acc[r]);
+    if (!additive) return;
+    const __m512 zero = _mm512_load_ps(&chunk.scales.zero[part][16 * v]);
+    const uint32_t* x_sums = a_block_of(part) + (16 * kPieceCount + half(part)) * kRows;
+    for (int i = 0; i < blocks_of_part(); ++i, x_sums += a_block_size)
+      MARLIN_UNROLLED(r, kRows)
+        acc[r] = _mm512_fmadd_ps(_mm512_castsi512_ps(broadcast(x_sums + r)), zero, acc[r]);
+  }
+
+  int shift;
+
+ private:
+  /// C of tile 0 or 1 += A B for the 32 slots (or 16, as configured) at `a` and `w`.
+  template <int kTile, int kRows>
+  MARLIN_AMX MARLIN_INLINE static void multiply_tiles(const uint32_t* a, const uint8_t* w) {
+    if constexpr (kTile == 0)
+      _tile_loadd(6, w, 64);
+    else
+      _tile_loadd(7, w, 64);
+#pragma GCC unroll 3
+    for (int piece = 0; piece < kPieceCount; ++piece, a += 16 * kRows)
+      if constexpr (kTile == 0) {
+        _tile_loadd(4, a, 64);
+        _tile_dpbf16ps(0, 4, 6);
+      } else {
+        _tile_loadd(5, a, 64);
+        _tile_dpbf16ps(1, 5, 7);
+      }
   }
 };
 
-/// C of tile 0 or 1 += A B for the 32 slots (or 16, as configured) at `a` and `w`.
-template <int kTile, int kParts, int kRows>
-MARLIN_AMX MARLIN_INLINE void multiply_tiles(const uint32_t* a, const uint8_t* w) {
-  if constexpr (kTile == 0)
-    _tile_loadd(6, w, 64);
-  else
-    _tile_loadd(7, w, 64);
-#pragma GCC unroll 3
-  for (int part = 0; part < kParts; ++part, a += 16 * kRows)
-    if constexpr (kTile == 0) {
-      _tile_loadd(4, a, 64);
-      _tile_dpbf16ps(0, 4, 6);
-    } else {
-      _tile_loadd(5, a, 64);
-      _tile_dpbf16ps(1, 5, 7);
-    }
-}
-
-/// Sums up scale group `group` in tile 0 or 1. Prefetches a part of the activations of the next
-/// tile of rows.
-template <int kTile, int kRows, int kParts, int kShift>
-MARLIN_AMX MARLIN_INLINE void multiply_group(const Tile<kParts, kShift>& tile, int group, int v) {
-  const int half = tile.half(group);
-  const uint32_t* a = tile.a_block_of(group);
-  zero_tile<kTile>();
-#pragma GCC unroll 4
-  for (int i = 0; i < tile.kBlocksOfGroup; ++i, a += tile.a_block_size) {
-    multiply_tiles<kTile, kParts, kRows>(
-        a + 8 * half, (*tile.chunk.tiles)[tile.block(group) + i][v] + kTileBytes / 2 * half);
-    if (half == 0) fetch_later_a_blocks<16 * kRows * kParts>(a, tile.later(), v);
-  }
-}
-
-/// acc += the sums of a group times its scale, and the sums of activations times its zero.
-template <int kParts, int kShift, int kRows>
-MARLIN_AMX MARLIN_INLINE void scale_group(const Tile<kParts, kShift>& tile, int group, int v,
-                                          const GroupSums& part, __m512 (&acc)[kRows]) {
-  const __m512 scale = _mm512_load_ps(&tile.chunk.scales.scale[group][16 * v]);
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r)
-    acc[r] = _mm512_fmadd_ps(_mm512_load_ps(part.of[group & 1][r]), scale, acc[r]);
-  if (!tile.additive) return;
-  const __m512 zero = _mm512_load_ps(&tile.chunk.scales.zero[group][16 * v]);
-  const uint32_t* sums = tile.a_block_of(group) + (16 * kParts + tile.half(group)) * kRows;
-  for (int i = 0; i < tile.kBlocksOfGroup; ++i, sums += tile.a_block_size)
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r)
-      acc[r] = _mm512_fmadd_ps(_mm512_castsi512_ps(broadcast(sums + r)), zero, acc[r]);
-}
-
-template <int kParts, int kShift, int kRows>
-MARLIN_AMX [[gnu::noinline]] void multiply_rows(const Tile<kParts, kShift>& tile) {
-  constexpr int kGroups = Tile<kParts, kShift>::kGroups;
-  for (int v = 0; v < kColumnGroups; ++v) {
-    __m512 acc[kRows];
-    load_sums(tile.first, tile.sums + 16 * v, acc);
-    multiply_group<0, kRows>(tile, 0, v);
-    if constexpr (kGroups > 1) multiply_group<1, kRows>(tile, 1, v);
-    for (int group = 0; group < kGroups; group += 2) {
-      GroupSums part;
-      _tile_stored(0, part.of[0], 64);
-      if constexpr (kGroups > 1) _tile_stored(1, part.of[1], 64);
-      if (group + 2 < kGroups) {
-        multiply_group<0, kRows>(tile, group + 2, v);
-        multiply_group<1, kRows>(tile, group + 3, v);
-      }
-      fence();
-      scale_group(tile, group, v, part, acc);
-      if constexpr (kGroups > 1) scale_group(tile, group + 1, v, part, acc);
-    }
-    store_sums(acc, tile.sums + 16 * v);
-  }
-}
-
-template <int kParts, int kShift>
-void multiply_tile(Bf16Chunk& chunk, bool first, const PanelArgs& args, const uint32_t* a_block,
-                   float* sums) {  // NOLINT(readability-non-const-parameter): the tile adds to them
+template <int kPieceCount>
+void multiply_tile(Bf16Chunk& chunk, int, bool first, const PanelArgs& args, int64_t,
+                   const uint32_t* a_block, float* sums) {
   const int rows = args.activations.tile_rows;
-  const Tile<kParts, kShift> tile(args, chunk, first, a_block, sums);
-  chunk.registers.set_sizes(rows, kShift == 0 ? 8 : 16);
-  dispatch_rows<kTileRows>(rows, [&]<int kRows>() { multiply_rows<kParts, kShift, kRows>(tile); });
+  const Tile<kPieceCount> tile(args, chunk, first, a_block, sums);
+  chunk.registers.set_sizes(rows, tile.shift == 0 ? 8 : 16);
+  dispatch_rows<kTileRows>(rows, [&]<int kRows>() { multiply_rows<kRows>(tile); });
 }
 
-template <int kParts>
-void multiply_tile_any(Bf16Chunk& chunk, int, bool first, const PanelArgs& args, int64_t,
-                       const uint32_t* a_block, float* sums) {
-  constexpr decltype(&multiply_tile<kParts, 0>) kByShift[] = {
-      multiply_tile<kParts, 0>, multiply_tile<kParts, 1>, multiply_tile<kParts, 2>,
-      multiply_tile<kParts, 3>};
-  kByShift[SuperShape::shift_of(*args.layout)](chunk, first, args, a_block, sums);
-}
-
-/// Activations are sums of kParts numbers.
-template <int kParts>
+/// Activations are sums of kPieceCount numbers.
+template <int kPieceCount>
 void walk(const PanelArgs& args) {
   with_any_code(args.code, [&]<CodeKind kCode>() {
     if constexpr (!is_real(kCode) || kCode == CodeKind::bf16) {
       if constexpr (!is_eight_bits(kCode) && !is_real(kCode) && !is_additive(kCode))
         if (args.layout->sparse)
-          return walk_chunks<Bf16Chunk, dequantize<kCode, true>, multiply_tile_any<kParts>>(args);
-      walk_chunks<Bf16Chunk, dequantize<kCode, false>, multiply_tile_any<kParts>>(args);
+          return walk_chunks<Bf16Chunk, dequantize<kCode, true>, multiply_tile<kPieceCount>>(args);
+      walk_chunks<Bf16Chunk, dequantize<kCode, false>, multiply_tile<kPieceCount>>(args);
     }
   });
 }
@@ -269,8 +237,7 @@ void multiply_prescaled_tile(PrescaledChunk& chunk, int, bool first, const Panel
 void cpu_amx_dequant_any_bf16(const PanelArgs& args) { walk<1>(args); }
 void cpu_amx_dequant_any_f32(const PanelArgs& args) { walk<kPieces>(args); }
 void cpu_amx_prescaled_fp4_bf16(const PanelArgs& args) {
-  walk_chunks<PrescaledChunk, dequantize_prescaled<false, PrescaledChunk>, multiply_prescaled_tile>(
-      args);
+  walk_chunks<PrescaledChunk, dequantize_prescaled<PrescaledChunk>, multiply_prescaled_tile>(args);
 }
 
 }  // namespace metal_marlin::cpu

@@ -1,283 +1,228 @@
-// Default compute with AVX2 and FMA for few rows. The kernel reads the packed stream once, decodes
-// codes in registers, and multiplies the partial sums of a group by its scale.
+// Default compute with AVX2 and FMA for few rows. The kernel reads the packed stream once and
+// decodes codes in registers.
 //
-//   packed stream         registers, for 8 columns
-//   half a line      ---> codes            8 columns x 4 slots, one per byte
-//     two vpshufb    ---> low, high        the bytes of the values in BF16
-//     interleave     ---> pairs[i]         i = 0, 1: columns 0 1 4 5 and 2 3 6 7, 2 slots a dword
-//     << 16, mask    ---> first, second    the slots of a pair as floats
-//   packed A block   ---> even, odd        slots 0 and 2, 1 and 3 of a row, alternating lanes
-//                         parts[v][r][i]   += first * even, += second * odd
-//     vhaddps        ---> sums (in L1)     += total * scale, at the end of a scale group
+//   packed stream        registers, for 2 vectors v of 8 columns
+//   half of lines   ---> w[v][4]    4 steps as floats (avx2_f32.h)
+//   packed A block  ---> x          a step of a row, in all lanes
+//                        part[v][r] += w[v] * x             those of both halves apart
+//   sums (in L1)    <--- sums[r][v] += part[v][r] * scale[v]    after a block (groups of 16: half)
 //
-//   4-bit codes are looked up as bytes, because BF16 holds all of their values exactly. This takes
-//   19 instructions for 64 weights; a shift, a vpermps and a sign for every 8 would take 40. 8-bit
-//   codes are shifted and converted, 8 columns x one slot at a time. Activations have a run of 2
-//   (activations.h).
+// Codes that are floats, and indices of floats, are multiplied by their scales first, and are added
+// to the sums step by step, like those of the kernel for many rows (avx2_f32.cc): a row has the
+// same bits.
 //
-//   M: a pass over the panel for each tile of kRows rows. N: 8 columns at a time (16 if kVectors is
-//   2). K: superblock, scale group, unit of 16 slots, line.
+//   M: a pass over the panel for each tile of kRows rows. N and K as memory has them: superblock,
+//   block of 32 slots, column group of 16 columns, 8 slots, 4 steps.
 //
-// Template parameters: kCode and kSparse in every combination except 8-bit codes with 2:4 sparsity;
-// kRows 1 to 4; kVectors 2 for one row of dense codes without integer zeros, else 1; kKept takes 1
-// for kept codes instead of their value, for the additive zeros of sparse weights.
+// Template parameters: Decoder; kRows 1 to 4; kScalesSums, else weights are scaled.
 //
-// Limits: 16 registers, of which 2 kRows kVectors hold sums. FMA, shuffles and shifts share three
-// ports; 64 weights take 42 instructions with one row (58 with integer zeros, whose 32 values need
-// four tables).
+// Limits: FMA, multiplications, shuffles and shifts share three ports. 32 weights of 4-bit codes
+// take 16 of these instructions with one row (NF4: 22, which take 10 cycles on Zen 3; E4M3: 20
+// among 30). Floats take 8 to 28, and memory is the limit.
 #if defined(__x86_64__)
 
 #include <algorithm>
-#include <array>
 #include <bit>
 
-#include "backends/cpu/x86/avx2.h"
-#include "formats/codecs.h"
+#include "backends/cpu/x86/avx2_f32.h"
 
 namespace metal_marlin::cpu {
 namespace {
 
-struct alignas(32) Scales {
-  float scale[8][kPanelColumns];
-  float zero[8][kPanelColumns];  ///< additive zeros
-};
-
-/// Byte kByte (0 is the low one) of the BF16 value of every code. Integer codes count from kFirst.
-template <CodeKind kCode, int kByte, int kFirst>
-constexpr auto bytes_of_values() {
-  std::array<uint8_t, 16> bytes{};
-  for (int i = 0; i < 16; ++i) {
-    const float value = kCode == CodeKind::fp4 ? kE2m1[i] : static_cast<float>(kFirst + i);
-    bytes[static_cast<size_t>(i)] =
-        static_cast<uint8_t>(std::bit_cast<uint32_t>(value) >> (16 + 8 * kByte));
-  }
-  return bytes;
-}
-
-template <CodeKind kCode, int kByte, int kFirst = kCode == CodeKind::u4 ? -8 : 0>
-MARLIN_AVX2 MARLIN_INLINE __m256i look_up(__m256i index) {
-  alignas(16) static constexpr auto kBytes = bytes_of_values<kCode, kByte, kFirst>();
-  const __m128i table = _mm_load_si128(reinterpret_cast<const __m128i*>(kBytes.data()));
-  return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), index);
-}
-
-/// Turns 4 slots x 8 columns of codes, one per byte, into pairs of BF16: columns 0 1 4 5, then 2 3
-/// 6 7.
-template <CodeKind kCode>
-MARLIN_AVX2 MARLIN_INLINE void decode(__m256i codes, __m256i (&pairs)[2]) {
-  __m256i low, high;
-  if constexpr (kCode == CodeKind::u4zero) {  // code + 16 - zero; vpshufb gives 0 where bit 7 of an
-                                              // index is set
-    const __m256i positive = _mm256_sub_epi8(codes, _mm256_set1_epi8(16));
-    const __m256i negative = _mm256_xor_si256(positive, _mm256_set1_epi8(-128));
-    low = _mm256_or_si256(look_up<kCode, 0>(positive), look_up<kCode, 0, -16>(negative));
-    high = _mm256_or_si256(look_up<kCode, 1>(positive), look_up<kCode, 1, -16>(negative));
-  } else {
-    const __m256i index = _mm256_and_si256(codes, _mm256_set1_epi8(15));
-    low = look_up<kCode, 0>(index);
-    high = look_up<kCode, 1>(index);
-  }
-  pairs[0] = _mm256_unpacklo_epi8(low, high);
-  pairs[1] = _mm256_unpackhi_epi8(low, high);
-}
-
-/// The sums of kRows rows x 8 columns, in two parts: the pairs above, or the even and odd slots of
-/// 8-bit codes.
-template <int kRows>
-using PartSums = __m256[kRows][2];
-
-/// Adds the products of 4 slots of 4-bit codes. `x` has slots 0 and 2 of every row, then 1 and 3.
-template <CodeKind kCode, int kRows>
-MARLIN_AVX2 MARLIN_INLINE void multiply_quad(__m256i codes, const uint32_t* x,
-                                             PartSums<kRows>& sum) {
-  __m256i pairs[2];
-  decode<kCode>(codes, pairs);
-  __m256 first[2], second[2];
-#pragma GCC unroll 2
-  for (int i = 0; i < 2; ++i) {
-    first[i] = _mm256_castsi256_ps(_mm256_slli_epi32(pairs[i], 16));
-    second[i] = _mm256_castsi256_ps(
-        _mm256_and_si256(pairs[i], _mm256_set1_epi32(static_cast<int>(0xffff0000))));
-  }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
-    const __m256 even =
-        _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x + 2 * r)));
-    const __m256 odd =
-        _mm256_castpd_ps(_mm256_broadcast_sd(reinterpret_cast<const double*>(x + 2 * (kRows + r))));
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) sum[r][i] = _mm256_fmadd_ps(first[i], even, sum[r][i]);
-#pragma GCC unroll 2
-    for (int i = 0; i < 2; ++i) sum[r][i] = _mm256_fmadd_ps(second[i], odd, sum[r][i]);
-  }
-}
-
-/// Adds the products of 4 slots of 8-bit codes.
-template <int kRows, int kSlot = 0>
-MARLIN_AVX2 MARLIN_INLINE void multiply_bytes(__m256i codes, const uint32_t* x,
-                                              PartSums<kRows>& sum) {
-  if constexpr (kSlot < 4) {
-    const __m256i top = kSlot == 3 ? codes : _mm256_slli_epi32(codes, 24 - 8 * kSlot);
-    const __m256 w = _mm256_cvtepi32_ps(_mm256_srai_epi32(top, 24));
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
-      const uint32_t* own = x + 2 * (kSlot % 2 * kRows + r) + kSlot / 2;
-      sum[r][kSlot % 2] = _mm256_fmadd_ps(
-          w, _mm256_castsi256_ps(_mm256_set1_epi32(static_cast<int>(*own))), sum[r][kSlot % 2]);
-    }
-    multiply_bytes<kRows, kSlot + 1>(codes, x, sum);
-  }
-}
-
-/// The sums of 8 columns, in their order.
-template <CodeKind kCode>
-MARLIN_AVX2 MARLIN_INLINE __m256 total(const __m256 (&parts)[2]) {
-  return is_eight_bits(kCode) ? _mm256_add_ps(parts[0], parts[1])
-                              : _mm256_hadd_ps(parts[0], parts[1]);
-}
-
 /// One tile and one superblock.
-struct CodeWalk {
+struct Walk {
   const uint8_t* codes;
-  const uint8_t* zeros;  ///< integer zeros
-  int units;             ///< of 16 slots, in a group
+  const float* scale;  ///< [group][kPanelColumns]
+  const float* zero;   ///< additive zeros, or offsets of integer zeros
+  bool additive;       ///< these multiply the sums of the activations of parts
+  int group_shift;     ///< from 16 slots to groups
+  int octets;          ///< of 8 slots, in a part
   int64_t ahead;
   const uint32_t* a_block;
   int64_t a_block_size;
 };
 
-/// The vectors of 8 columns at a time. Two vectors for one row hide the latency of FMA, if decoding
-/// leaves enough registers.
-template <CodeKind kCode, bool kSparse, int kRows>
-constexpr int kVectors = kRows == 1 && !kSparse && kCode != CodeKind::u4zero ? 2 : 1;
+/// The sums of 16 columns.
+template <int kRows>
+using Sums = __m256[2][kRows];
 
-/// Multiplies kRows rows by 8 columns of kVectors vectors, and adds the scaled products to the
-/// sums. With kKept, it multiplies by 1 for kept codes of 2:4 sparse weights, for their additive
-/// zeros.
-template <CodeKind kCode, bool kSparse, int kRows, bool kKept = false>
-MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const CodeWalk& walk, int first_vector,
-                                                const float (*scales)[kPanelColumns], float* sums) {
-  using Lines = CodeLines8<kCode, kSparse>;
-  constexpr int kLines = Lines::kLines / 2;  // of a unit
-  constexpr int kAtOnce = kVectors<kCode, kSparse, kRows>;
-  for (int unit = 0, group = 0; unit < 2 * kBlocksPerSuper; ++group) {
-    PartSums<kRows> parts[kAtOnce];
-    for (auto& part : parts)
-      for (auto& row : part) row[0] = row[1] = _mm256_setzero_ps();
-    for (const int end = unit + walk.units; unit < end; ++unit) {
-      const uint8_t* block = walk.codes + unit / 2 * kColumnGroups * Lines::kBytes;
-      const uint32_t* x =
-          walk.a_block + unit / 2 * walk.a_block_size + unit % 2 * (kBlockSlots / 2) * kRows;
-#pragma GCC unroll 4
-      for (int i = 0; i < kLines; ++i, x += kBlockSlots / Lines::kLines * kRows) {
-        const int line = unit % 2 * kLines + i;
-#pragma GCC unroll 2
-        for (int v = 0; v < kAtOnce; ++v) {
-          const int vector = first_vector + v;
-          const uint8_t* from = block + vector / 2 * Lines::kBytes;
-          if (vector % 2 == 0) Lines::fetch(from, line, walk.ahead);
-          const Codes8 codes = kKept ? Lines::kept(from, line, vector % 2)
-                                     : Lines::read(from, line, vector % 2,
-                                                   walk.zeros + group * kPanelColumns + 8 * vector);
-          if constexpr (is_eight_bits(kCode)) {
-            multiply_bytes<kRows>(codes.low, x, parts[v]);
-          } else {
-            multiply_quad<kCode, kRows>(Lines::template bytes<0>(codes), x, parts[v]);
-            multiply_quad<kCode, kRows>(Lines::template bytes<1>(codes), x + 4 * kRows, parts[v]);
-          }
-          fence();
-        }
-      }
+/// Adds the products of half kHalf of an octet of 16 columns. The vectors take turns: if many
+/// products wait for the one before them, they fill the queue of the multipliers. `scales` may be
+/// null.
+template <class Decoder, bool kScalesSums, int kRows, int kHalf>
+MARLIN_AVX2 MARLIN_INLINE void multiply_half(const Decoder& decoder,
+                                             const typename Decoder::Octet (&octet)[2],
+                                             const float* scales, const uint32_t* x,
+                                             Sums<kRows>& acc) {
+  const auto first = decoder.template decode<kHalf>(octet[0]),
+             second = decoder.template decode<kHalf>(octet[1]);
+  MARLIN_UNROLLED(i, 4) {
+    __m256 w[2] = {Decoder::template step<kHalf>(first, i),
+                   Decoder::template step<kHalf>(second, i)};
+    if constexpr (!kScalesSums)
+      MARLIN_UNROLLED(v, 2) w[v] = _mm256_mul_ps(w[v], _mm256_load_ps(scales + 8 * v));
+    MARLIN_UNROLLED(r, kRows) {
+      const __m256 x_r = broadcast_float(x + Decoder::step_of(kHalf, i) * kRows + r);
+      MARLIN_UNROLLED(v, 2) acc[v][r] = _mm256_fmadd_ps(w[v], x_r, acc[v][r]);
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-      for (int v = 0; v < kAtOnce; ++v) {
-        float* sum = sums + r * kPanelColumns + 8 * (first_vector + v);
-        const __m256 scale = _mm256_load_ps(&scales[group][8 * (first_vector + v)]);
-        _mm256_store_ps(sum,
-                        _mm256_fmadd_ps(total<kCode>(parts[v][r]), scale, _mm256_load_ps(sum)));
-      }
+  }
+  fence();  // else the compiler loads the activations of all steps first
+}
+
+/// What a scale is for: a block, or half of it, of 16 columns.
+struct Part {
+  const uint8_t* lines;  ///< of the block
+  int octet, end;
+  const float *scales, *zeros;
+  const uint32_t* x;  ///< of the first octet
+  int64_t ahead;
+};
+
+/// Adds the products of half 0 to one set of sums and those of half 1 to another, which may be the
+/// same; or those of one half alone.
+template <class Decoder, bool kScalesSums, bool kFirst, bool kSecond, int kRows>
+MARLIN_AVX2 MARLIN_INLINE void multiply_octets(const Decoder& decoder, const Part& part,
+                                               Sums<kRows>& first, Sums<kRows>& second) {
+  constexpr int kOctetBytes = Decoder::kBytes / 4;
+  const uint32_t* x = part.x;
+  for (int octet = part.octet; octet < part.end; ++octet, x += 8 * kRows) {
+    if (kFirst && part.ahead != 0)
+      fetch_lines(part.lines + octet * kOctetBytes + part.ahead, kOctetBytes);
+    const typename Decoder::Octet read[2] = {
+        decoder.read(part.lines, octet, Vec::load(part.zeros)),
+        decoder.read(part.lines + 32, octet, Vec::load(part.zeros + 8))};
+    if constexpr (kFirst)
+      multiply_half<Decoder, kScalesSums, kRows, 0>(decoder, read, part.scales, x, first);
+    if constexpr (kSecond)
+      multiply_half<Decoder, kScalesSums, kRows, 1>(decoder, read, part.scales, x, second);
   }
 }
 
-/// Adds additive zeros times the sums of the activations, one or two per block.
-template <int kRows>
-MARLIN_AVX2 void add_zeros(const CodeWalk& walk, int sums_per_block,
-                           const float (*zeros)[kPanelColumns], float* sums) {
-  for (int b = 0; b < kBlocksPerSuper; ++b)
-    for (int part = 0; part < sums_per_block; ++part) {
-      const float* zero = zeros[(2 * b + part) / walk.units];
-      const uint32_t* of_rows = walk.a_block + b * walk.a_block_size + (kBlockSlots + part) * kRows;
-      for (int r = 0; r < kRows; ++r) {
-        const __m256 x = _mm256_set1_ps(std::bit_cast<float>(of_rows[r]));
-        float* sum = sums + r * kPanelColumns;
-        for (int c = 0; c < kPanelColumns; c += 8)
-          _mm256_store_ps(sum + c,
-                          _mm256_fmadd_ps(x, _mm256_load_ps(zero + c), _mm256_load_ps(sum + c)));
-        fence();  // else the compiler loads the sums of all rows first
-      }
-    }
+/// sums += the sums of a part times its scales, and the sums of its activations times its zeros, if
+/// `x_sums` is not null. Halves have sums of their own, else those of one row would wait for each
+/// other. More rows have no registers for that, and take one half after the other.
+template <class Decoder, int kRows>
+MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Decoder& decoder, const Part& part,
+                                          const uint32_t* x_sums, float* sums) {
+  Sums<kRows> first, second;
+  MARLIN_UNROLLED_2(v, 2, r, kRows) first[v][r] = second[v][r] = _mm256_setzero_ps();
+  if constexpr (kRows <= 2) {
+    multiply_octets<Decoder, true, true, true>(decoder, part, first, second);
+  } else {
+    multiply_octets<Decoder, true, true, false>(decoder, part, first, first);
+    multiply_octets<Decoder, true, false, true>(decoder, part, second, second);
+  }
+  MARLIN_UNROLLED_2(r, kRows, v, 2) {
+    float* const to = sums + r * kPanelColumns + 8 * v;
+    __m256 sum = _mm256_load_ps(to);
+    if (x_sums != nullptr)
+      sum = _mm256_fmadd_ps(broadcast_float(x_sums + r), _mm256_load_ps(part.zeros + 8 * v), sum);
+    const __m256 all = _mm256_add_ps(first[v][r], second[v][r]);
+    _mm256_store_ps(to, _mm256_fmadd_ps(all, _mm256_load_ps(part.scales + 8 * v), sum));
+  }
 }
 
-/// One tile and one panel.
-template <CodeKind kCode, bool kSparse, int kRows>
+/// sums += the sums of a part with weights that are scaled.
+template <class Decoder, int kRows>
+MARLIN_AVX2 MARLIN_INLINE void add_steps(const Decoder& decoder, const Part& part, float* sums) {
+  Sums<kRows> acc;
+  MARLIN_UNROLLED_2(v, 2, r, kRows) acc[v][r] = _mm256_load_ps(sums + r * kPanelColumns + 8 * v);
+  multiply_octets<Decoder, false, true, true>(decoder, part, acc, acc);
+  MARLIN_UNROLLED_2(v, 2, r, kRows) _mm256_store_ps(sums + r * kPanelColumns + 8 * v, acc[v][r]);
+}
+
+/// Multiplies kRows rows by a block of 16 columns from `column` on, whose codes are at `lines`. The
+/// columns are two vectors, which share their lines, so that memory is read in order.
+template <class Decoder, bool kScalesSums, int kRows>
+MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Decoder& decoder, const Walk& walk,
+                                                const uint8_t* lines, int block, int column,
+                                                float* sums) {
+  const uint32_t *const x = walk.a_block + block * walk.a_block_size, *const x_sums =
+                                                                          x + kBlockSlots * kRows;
+  for (int i = 0; i < 4 / walk.octets; ++i) {
+    const int place = ((2 * block + i) >> walk.group_shift) * kPanelColumns + column;
+    const Part part{lines,
+                    i * walk.octets,
+                    (i + 1) * walk.octets,
+                    walk.scale + place,
+                    walk.zero + place,
+                    x + i * walk.octets * 8 * kRows,
+                    walk.ahead};
+    if constexpr (kScalesSums)
+      add_scaled<Decoder, kRows>(decoder, part, walk.additive ? x_sums + i * kRows : nullptr, sums);
+    else
+      add_steps<Decoder, kRows>(decoder, part, sums);
+  }
+}
+
+template <class Decoder, bool kScalesSums, int kRows>
+MARLIN_AVX2 MARLIN_INLINE void multiply_super(const Decoder& decoder, const Walk& walk,
+                                              float* sums) {
+  const uint8_t* lines = walk.codes;
+  for (int block = 0; block < kBlocksPerSuper; ++block)
+    for (int c = 0; c < kPanelColumns; c += kGroupColumns, lines += Decoder::kBytes)
+      multiply_columns<Decoder, kScalesSums, kRows>(decoder, walk, lines, block, c, sums + c);
+}
+
+/// One tile and one panel. Additive zeros of sparse weights are the scales of codes that are 1
+/// where a slot is kept.
+template <class Decoder, bool kScalesSums, int kRows, class Kept>
 MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_t* a_block,
                                             float* sums) {
+  constexpr bool kCountsKept = !std::is_same_v<Kept, Decoder>;
   const PanelLayout& layout = *args.layout;
-  const int64_t bytes = layout.super_bytes(), ahead = fetch_distance(bytes),
-                size = args.activations.a_block_size();
-  const int n = layout.groups_per_super() * kPanelColumns;
-  constexpr bool kCountsKept = CodeLines8<kCode, kSparse>::kCountsKept;
-  Scales scales;
-  ExpandedCodes<kCode> expanded;
+  const SuperShape shape(layout, args.panel);
+  const bool expands = multiplies_expanded(args);
+  const int64_t size = args.activations.a_block_size();
+  const Decoder decoder(layout, args.code);
+  const Kept kept(layout, args.code);
+  SuperScales scales;
+  ExpandedCodes<CodeKind::i8> expanded;
   std::fill_n(sums, kRows * kPanelColumns, 0.0f);
-  for (int64_t s = 0; s < layout.superblocks(); ++s) {
-    const uint8_t *super = args.panel + s * bytes, *zeros = super + layout.zeros_offset();
-    fetch_lines(super + ahead + layout.scales_offset(), bytes - layout.scales_offset());
-    decode_scales_avx2(layout.scale_type, super + layout.scales_offset(), n, 1.0f,
-                       &scales.scale[0][0]);
-    if constexpr (is_additive(kCode))
-      decode_zeros_avx2(layout, super, n, &scales.scale[0][0], &scales.zero[0][0]);
-    const uint8_t* const codes = codes_of_super<kCode>(layout, super, ahead, expanded);
-    const CodeWalk walk{codes,
-                        zeros,
-                        layout.slot_group / 16,
-                        codes == super ? ahead : 0,
-                        a_block + s * kBlocksPerSuper * size,
-                        size};
-    for (int v = 0; v < 8; v += kVectors<kCode, kSparse, kRows>) {
-      multiply_columns<kCode, kSparse, kRows>(walk, v, scales.scale, sums);
-      if constexpr (kCountsKept)
-        multiply_columns<kCode, kSparse, kRows, true>(walk, v, scales.zero, sums);
+  const uint8_t* super = args.panel;
+  for (int64_t s = 0; s < layout.superblocks(); ++s, super += shape.bytes) {
+    shape.fetch_scales(super);
+    decode_super(args.code, shape, super, scales);
+    if (expands)
+      expand_super(layout, args.code, 0, super, 0, kColumnGroups, shape.ahead, expanded.bytes);
+    Walk walk{.codes = expands ? expanded.bytes : super,
+              .scale = scales.scale[0],
+              .zero = scales.zero[0],
+              .additive = !kCountsKept && is_additive(args.code),
+              .group_shift = shape.shift,
+              .octets = shape.shift == 0 ? 2 : 4,
+              .ahead = expands ? 0 : shape.ahead,
+              .a_block = a_block + s * kBlocksPerSuper * size,
+              .a_block_size = size};
+    multiply_super<Decoder, kScalesSums, kRows>(decoder, walk, sums);
+    if constexpr (kCountsKept) {
+      walk.scale = scales.zero[0];
+      multiply_super<Kept, kScalesSums, kRows>(kept, walk, sums);
     }
-    if constexpr (is_additive(kCode) && !kCountsKept)
-      add_zeros<kRows>(walk, args.activations.sums_per_block, scales.zero, sums);
   }
 }
 
-template <int kRows>
+template <class Decoder, bool kScalesSums, int kMostRows, class Kept = Decoder>
 void run_tiles(const PanelArgs& args) {
-  with_codes(args, [&]<CodeKind kCode, bool kSparse>() {
+  const int rows = args.activations.tile_rows;
+  with_rows<kMostRows>(rows, [&]<int kRows>() {
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
-      run_tile<kCode, kSparse, kRows>(args, args.packed_a + args.activations.offset(tile, 0),
-                                      args.sums + (tile - args.tile_begin) * kRows * kPanelColumns);
+      run_tile<Decoder, kScalesSums, kRows, Kept>(
+          args, args.packed_a + args.activations.offset(tile, 0),
+          args.sums + (tile - args.tile_begin) * kRows * kPanelColumns);
   });
 }
 
 }  // namespace
 
 void cpu_avx2_gemv_any_f32(const PanelArgs& args) {
-  switch (args.activations.tile_rows) {
-    case 1:
-      return run_tiles<1>(args);
-    case 2:
-      return run_tiles<2>(args);
-    case 3:
-      return run_tiles<3>(args);
-    default:
-      return run_tiles<4>(args);
-  }
+  using enum CodeKind;
+  if (counts_kept(args))
+    return run_tiles<Codes4<fp4, true>, true, 4, Codes4<fp4, true, true>>(args);
+  with_integer_codes(args, [&]<class Decoder>() { run_tiles<Decoder, true, 4>(args); });
+}
+void cpu_avx2_gemv_real_f32(const PanelArgs& args) {
+  with_real_codes(args, [&]<class Decoder>() { run_tiles<Decoder, false, 3>(args); });
 }
 
 }  // namespace metal_marlin::cpu

@@ -21,27 +21,49 @@
 #include <bit>
 
 #include "backends/cpu/e2m1.h"
-#include "backends/cpu/x86/avx2_scales.h"
+#include "backends/cpu/x86/avx2.h"
 #include "backends/cpu/x86/scale_range.h"
 
 namespace metal_marlin::cpu {
 
-template <size_t... kIndex>
-MARLIN_AVX2 MARLIN_INLINE __m128i unsigned_e2m1(std::index_sequence<kIndex...>) {
-  constexpr auto kValues = doubled_e2m1<kE2m1Offset>();
-  return _mm_setr_epi8(kValues[kIndex]...);
-}
-
-/// Quad kQuad of 8 columns, as the unsigned bytes of the table above.
-template <CodeKind kCode, bool kSparse, int kQuad>
-MARLIN_AVX2 MARLIN_INLINE __m256i unsigned_codes(Codes8 codes) {
-  const __m256i bytes = CodeLines8<kCode, kSparse>::template bytes<kQuad>(codes);
-  if constexpr (kCode == CodeKind::u4zero) return bytes;
-  const __m256i code = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
-  if constexpr (kCode == CodeKind::fp4) {
-    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(unsigned_e2m1(CodeIndices{})), code);
+/// The scales of a superblock as floats, and its additive zeros.
+struct FloatScales : SuperScales {
+  MARLIN_AVX2 void decode(CodeKind code, const SuperShape& shape, const uint8_t* super) {
+    decode_super(code, shape, super, *this, code_factor(code));
   }
-  return code;
+  /// Those of the 8 columns of vector v, counted from a column.
+  MARLIN_AVX2 MARLIN_INLINE __m256 scale_of(int group, int column, int v) const {
+    return _mm256_load_ps(&scale[group][column] + 8 * v);
+  }
+  MARLIN_AVX2 MARLIN_INLINE __m256 zero_of(int group, int column, int v) const {
+    return _mm256_load_ps(&zero[group][column] + 8 * v);
+  }
+};
+
+/// Two-level scales of a superblock, and its additive zeros. Kernels of few rows use a scale a few
+/// times only, so its integers stay bytes until their columns are multiplied.
+struct IntegerScales {
+  TwoLevelScales scale, zero;
+  MARLIN_AVX2 void decode(CodeKind code, const SuperShape& shape, const uint8_t* super) {
+    read_two_levels(shape.layout.scale_type, super + shape.scales, shape.groups, scale);
+    if (is_additive(code))
+      read_two_levels(shape.layout.zero_type, super + shape.zeros, shape.groups, zero);
+  }
+  MARLIN_AVX2 MARLIN_INLINE __m256 scale_of(int group, int column, int v) const {
+    return product(scale, group, column + 8 * v);
+  }
+  MARLIN_AVX2 MARLIN_INLINE __m256 zero_of(int group, int column, int v) const {
+    return product(zero, group, column + 8 * v);
+  }
+  MARLIN_AVX2 MARLIN_INLINE static __m256 product(const TwoLevelScales& of, int group, int c) {
+    const __m256i q = Vec::dwords_of_signed(of.integers + group * kPanelColumns + c);
+    return _mm256_mul_ps(_mm256_cvtepi32_ps(q), _mm256_load_ps(of.factors + c));
+  }
+};
+
+/// Whether the scales of these codes, and their zeros, have two levels.
+inline bool has_two_level_scales(const PanelLayout& layout, CodeKind code) {
+  return is_two_level(layout.scale_type) && (!is_additive(code) || layout.has_two_level_zeros());
 }
 
 /// The bits of the largest magnitude of n floats, a multiple of 8.
@@ -73,16 +95,12 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
   constexpr bool kSigned = kProducts == Products::signed_bytes, kTwo = kProducts == Products::two;
   const __m256i ones = _mm256_set1_epi16(1);
   __m256i pair[kRows][kVectors];
-#pragma GCC unroll 4
-  for (int step = 0; step < 4; ++step) {
+  MARLIN_UNROLLED(step, 4) {
     __m256i w[kVectors];
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) w[v] = codes(step, v);
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r) {
+    MARLIN_UNROLLED(v, kVectors) w[v] = codes(step, v);
+    MARLIN_UNROLLED(r, kRows) {
       const __m256i b = _mm256_set1_epi32(static_cast<int>(x[step * kRows + r]));
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) {
+      MARLIN_UNROLLED(v, kVectors) {
         __m256i product =
             kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(b, w[v]))
                     : _mm256_maddubs_epi16(w[v], b);
@@ -106,10 +124,7 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
     fence();
   }
   if constexpr (kProducts == Products::four)
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_madd_epi16(dot[r][v], ones);
+    MARLIN_UNROLLED_2(r, kRows, v, kVectors) dot[r][v] = _mm256_madd_epi16(dot[r][v], ones);
 }
 
 /// scale * d, kept finite if the scale is finite: an infinite factor would give NaN if the integer
@@ -128,16 +143,13 @@ MARLIN_AVX2 MARLIN_INLINE __m256 finite_product(__m256 scale, __m256 d) {
 template <int kRows, int kVectors, class Walk>
 MARLIN_AVX2 MARLIN_INLINE void add_zeros(const Walk& walk, int group, int column, const uint32_t* d,
                                          const __m256i (&count)[kRows][kVectors], float* sums) {
-#pragma GCC unroll 3
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) {
-      float* to = sums + r * kPanelColumns + 8 * v;
-      const __m256 sum = _mm256_mul_ps(_mm256_cvtepi32_ps(count[r][v]),
-                                       _mm256_set1_ps(std::bit_cast<float>(d[r])));
-      _mm256_store_ps(
-          to, _mm256_fmadd_ps(sum, walk.scales->zero_of(group, column, v), _mm256_load_ps(to)));
-    }
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors) {
+    float* to = sums + r * kPanelColumns + 8 * v;
+    const __m256 sum =
+        _mm256_mul_ps(_mm256_cvtepi32_ps(count[r][v]), _mm256_set1_ps(std::bit_cast<float>(d[r])));
+    _mm256_store_ps(
+        to, _mm256_fmadd_ps(sum, walk.scales->zero_of(group, column, v), _mm256_load_ps(to)));
+  }
 }
 
 /// Adds the scaled integer sums of a part of a block to the sums. `extra` are the sums of the
@@ -146,11 +158,9 @@ template <int kRows, int kVectors, bool kClamp, class Walk>
 MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Walk& walk, int group, int column,
                                           const uint32_t* d, const uint32_t* extra,
                                           const __m256i (&dot)[kRows][kVectors], float* sums) {
-#pragma GCC unroll 2
-  for (int v = 0; v < kVectors; ++v) {
+  MARLIN_UNROLLED(v, kVectors) {
     const __m256 scale = walk.scales->scale_of(group, column, v);
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r) {
+    MARLIN_UNROLLED(r, kRows) {
       float* to = sums + r * kPanelColumns + 8 * v;
       const __m256 of_row = _mm256_set1_ps(std::bit_cast<float>(d[r]));
       const __m256i whole = _mm256_add_epi32(
@@ -171,11 +181,8 @@ MARLIN_AVX2 MARLIN_INLINE void add_part(const Walk& walk, int b, int part, int c
   const uint32_t *const d = a_block + 8 * kRows, *const extra = d + (1 + part) * kRows;
   if (walk.adds_zeros() && !walk.counts_kept()) {
     __m256i count[kRows][kVectors];
-#pragma GCC unroll 3
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-      for (int v = 0; v < kVectors; ++v)
-        count[r][v] = _mm256_set1_epi32(static_cast<int>(extra[r]));
+    MARLIN_UNROLLED_2(r, kRows, v, kVectors)
+      count[r][v] = _mm256_set1_epi32(static_cast<int>(extra[r]));
     add_zeros<kRows, kVectors>(walk, group, column, d, count, sums);
   }
   add_scaled<kRows, kVectors, kClamp>(walk, group, column, d, walk.corrected() ? extra : nullptr,
@@ -209,10 +216,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_int8_block(const Walk& walk, int b, int 
   }
   dot_16<kRows, kVectors, kProducts>(walk.codes(b, 1, column, (b * 2 + 1) >> walk.group_shift),
                                      a_block + 4 * kRows, half);
-#pragma GCC unroll 3
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-    for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm256_add_epi32(dot[r][v], half[r][v]);
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors) dot[r][v] = _mm256_add_epi32(dot[r][v], half[r][v]);
   add_part<kRows, kVectors, kClamp>(walk, b, halves ? 1 : 0, column, a_block, dot, sums);
 }
 
@@ -237,9 +241,5 @@ inline ScaleRange finite_scales(const PanelArgs& args, int64_t tile, int rows) {
   return ScaleRange::of<false>(
       reinterpret_cast<const float*>(args.packed_a + args.activations.rows_offset(tile)), rows);
 }
-
-/// Dequantizes a superblock and adds its products with a tile of up to 3 rows to the sums.
-void avx2_multiply_dequantized(const PanelArgs& args, int64_t tile, const uint8_t* super,
-                               const uint32_t* a_block, float* sums);
 
 }  // namespace metal_marlin::cpu

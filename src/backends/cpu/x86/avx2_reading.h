@@ -66,8 +66,8 @@ struct PlaneCodes {
   }
 };
 
-/// Half a block of codes, for dot_16.
-template <Reading kReading>
+/// Half a block of codes, for dot_16. Codes of the stream (kFetches) are prefetched.
+template <Reading kReading, bool kFetches = true>
 struct PackedCodes {
   using Planes = PlaneCodes<kReading>;
   static constexpr int kBytes = Planes::kBytes;
@@ -78,8 +78,8 @@ struct PackedCodes {
   static constexpr Products kProducts = products();
   /// sum_factor (activations.h) is that of codes 128 above their value.
   static constexpr int kSumShift = 8 - Planes::kLines;
-  const uint8_t* lines;  ///< of the block, from the first column on
-  const uint8_t* zeros;  ///< integer zeros, from the first column on
+  const uint8_t* lines;     ///< of the block, from the first column on
+  const uint32_t* offsets;  ///< of integer zeros, from the first column on
   int half;
   Ahead ahead;
 
@@ -91,33 +91,42 @@ struct PackedCodes {
 };
 
 /// The same for codes that lie in lines.
-template <CodeKind kCode>
+template <CodeKind kCode, bool kFetches, bool kUnsigned = !is_eight_bits(kCode)>
 struct CodesInLines {
-  using Lines = CodeLines8<kCode, false>;
+  using Lines = CodeLines<kCode, false>;
   static constexpr int kBytes = Lines::kBytes, kSumShift = 0;
-  static constexpr Products kProducts =
-      is_eight_bits(kCode) ? Products::signed_bytes : Products::four;
-  const uint8_t *lines, *zeros;
+  static constexpr Products kProducts = kUnsigned ? Products::four : Products::signed_bytes;
+  const uint8_t* lines;
+  const uint32_t* offsets;
   int half;
   Ahead ahead;
 
   MARLIN_AVX2 MARLIN_INLINE __m256i operator()(int step, int v) const {
     constexpr int kQuads = 8 / Lines::kLines;  // of a line
     const int quad = 4 * half + step;
-    if (v == 0) fetch_share<Lines::kLines>(lines, quad, ahead);
-    const Codes8 codes = Lines::read(lines, quad / kQuads, v, zeros + 8 * v);
+    if (kFetches && v == 0) fetch_share<Lines::kLines>(lines, quad, ahead);
+    __m256i offset{};
+    if constexpr (kCode == CodeKind::u4zero) offset = Vec::load(offsets + 8 * v);
+    const Codes codes = Lines::read(lines + 32 * v, quad / kQuads, offset);
+    const __m256i bytes =
+        quad % kQuads == 0 ? Lines::template bytes<0>(codes) : Lines::template bytes<1>(codes);
     if constexpr (is_eight_bits(kCode)) return codes.low;
-    return quad % kQuads == 0 ? unsigned_codes<kCode, false, 0>(codes)
-                              : unsigned_codes<kCode, false, 1>(codes);
+    if constexpr (kCode == CodeKind::u4zero) return bytes;
+    const __m256i code = _mm256_and_si256(bytes, _mm256_set1_epi8(15));
+    if constexpr (kCode != CodeKind::fp4) return code;
+    static constexpr auto kUnsignedFp4 = doubled_e2m1<kE2m1Offset>();
+    return Vec::shuffle(Vec::table(kUnsignedFp4.data()), code);
   }
 };
 template <>
-struct PackedCodes<Reading::nibbles> : CodesInLines<CodeKind::u4> {};
+struct PackedCodes<Reading::nibbles> : CodesInLines<CodeKind::u4, true> {};
 template <>
-struct PackedCodes<Reading::less_zeros> : CodesInLines<CodeKind::u4zero> {};
+struct PackedCodes<Reading::less_zeros> : CodesInLines<CodeKind::u4zero, true> {};
 template <>
-struct PackedCodes<Reading::looked_up> : CodesInLines<CodeKind::fp4> {};
+struct PackedCodes<Reading::looked_up> : CodesInLines<CodeKind::fp4, true> {};
+template <bool kFetches>
+struct PackedCodes<Reading::bytes, kFetches> : CodesInLines<CodeKind::i8, kFetches> {};
 template <>
-struct PackedCodes<Reading::bytes> : CodesInLines<CodeKind::i8> {};
+struct PackedCodes<Reading::expanded, false> : CodesInLines<CodeKind::i8, false, true> {};
 
 }  // namespace metal_marlin::cpu

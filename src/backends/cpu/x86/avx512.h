@@ -1,156 +1,49 @@
-// Code that the AVX-512 kernels share: scales of a superblock, and prefetching.
+// Code that the AVX-512 kernels share: sums, and prefetching.
 #pragma once
 
 #include <bit>
 #include <cstdint>
 
-#include "backends/cpu/expand.h"
-#include "backends/cpu/fetch.h"
-#include "backends/cpu/kernels.h"
-#include "backends/cpu/x86/intrinsics.h"
+#include "backends/cpu/x86/vec/avx512.h"
 
 namespace metal_marlin::cpu {
-
-/// The parts of a superblock. They are computed once, because divisions for every superblock would
-/// be noticeable.
-struct SuperShape {
-  /// Kernels of indices of floats give the panel, for nested scales.
-  explicit SuperShape(const PanelLayout& layout, const uint8_t* panel = nullptr)
-      : groups(layout.groups_per_super()),
-        shift(shift_of(layout)),
-        scale_type(layout.scale_type),
-        zero_type(layout.zero_type),
-        scales(layout.scales_offset()),
-        zeros(layout.zeros_offset()),
-        bytes(layout.super_bytes()),
-        ahead(fetch_distance(bytes)),
-        expands(layout.expansion != Expansion::none),
-        layout(layout),
-        panel(panel) {}
-  static int shift_of(const PanelLayout& layout) {
-    return std::countr_zero(static_cast<unsigned>(layout.slot_group / 16));
-  }
-  int groups;
-  int shift;  ///< part i of 16 slots of the superblock belongs to group i >> shift
-  ScaleType scale_type, zero_type;
-  int64_t scales, zeros, bytes;  ///< offsets and the size
-  int64_t ahead;                 ///< fetch_distance()
-  bool expands;                  ///< codes are expanded first
-  const PanelLayout& layout;
-  const uint8_t* panel;
-
-  /// Prefetches the scales and zeros that lie `ahead`.
-  MARLIN_INLINE void fetch_scales(const uint8_t* super) const {
-    fetch_lines(super + ahead + scales, bytes - scales);
-  }
-};
-
-/// Decodes 16 scales to floats exactly. `index` counts scales.
-template <ScaleType kType>
-MARLIN_AVX512 MARLIN_INLINE __m512 load_scales(const uint8_t* p, int64_t index) {
-  if constexpr (kType == ScaleType::f32) {
-    return _mm512_loadu_ps(p + 4 * index);
-  } else if constexpr (kType == ScaleType::f16) {
-    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2 * index)));
-  } else if constexpr (kType == ScaleType::bf16) {
-    const __m512i wide =
-        _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 2 * index)));
-    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
-  } else if constexpr (kType == ScaleType::e8m0) {
-    // The scale is 2^(e - 127), so e is the exponent field. 0 is 2^-127, a subnormal, and 255 is
-    // NaN.
-    const __m512i e =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + index)));
-    const __m512i bits = _mm512_max_epu32(_mm512_slli_epi32(e, 23), _mm512_set1_epi32(0x400000));
-    const __mmask16 nan = _mm512_cmpeq_epi32_mask(e, _mm512_set1_epi32(255));
-    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(bits, nan, _mm512_set1_epi32(0x7fc00000)));
-  } else {
-    // The bits of E4M3 in the exponent and mantissa of a half give a value that is 2^-8 too small;
-    // 0x7f and 0xff are NaN. The shift copies the sign into bit 14, which must be 0.
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + index));
-    const __m256i half = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7),
-                                          _mm256_set1_epi16(static_cast<short>(0xbfff)));
-    const __mmask16 number =
-        _mm_cmpneq_epi8_mask(_mm_and_si128(bytes, _mm_set1_epi8(0x7f)), _mm_set1_epi8(0x7f));
-    return _mm512_mask_mul_ps(_mm512_castsi512_ps(_mm512_set1_epi32(0x7fc00000)), number,
-                              _mm512_cvtph_ps(half), _mm512_set1_ps(256.0f));
-  }
-}
-
-/// The largest and the smallest magnitude in every lane, as bits. Bits have the order of the
-/// floats, and a NaN is larger than all.
-struct Magnitudes {
-  __m512i largest, smallest;
-};
-MARLIN_AVX512 MARLIN_INLINE Magnitudes no_magnitudes() {
-  return {_mm512_setzero_si512(), _mm512_set1_epi32(0x7fffffff)};
-}
-
-MARLIN_AVX512 MARLIN_INLINE void widen(Magnitudes& all, const Magnitudes& more) {
-  all = {_mm512_max_epu32(all.largest, more.largest),
-         _mm512_min_epu32(all.smallest, more.smallest)};
-}
 
 MARLIN_AVX512 MARLIN_INLINE __m512i broadcast(const uint32_t* x) {
   return _mm512_set1_epi32(static_cast<int>(*x));
 }
 
-/// Decodes `groups` rows of scales of columns of groups [v0, v0 + nv) to out[group][64], times
-/// `factor`, and returns their magnitudes; of two-level scales, bounds.
-MARLIN_AVX512 Magnitudes decode_scale_rows(ScaleType type, const uint8_t* p, int groups, int v0,
-                                           int nv, float factor, float* out);
-
-/// Decodes the additive zeros of a superblock, whose scales are decoded, for columns of groups [v0,
-/// v0 + nv).
-MARLIN_AVX512 void decode_zero_rows(const SuperShape& shape, const uint8_t* super, int v0, int nv,
-                                    const float* scales, float* out);
-
-/// Decodes nested scales. A fused multiply-add rounds each of them once.
-MARLIN_AVX512 void decode_nested_rows(const SuperShape& shape, const uint8_t* super, float* out);
-
-/// 16 - zero for the groups of a superblock, in every byte of the column's dword, as
-/// CodeLines::read takes it.
-MARLIN_AVX512 void decode_offsets(const uint8_t* zeros, int groups, int v0, int nv,
-                                  uint32_t (*out)[kPanelColumns]);
-
-/// Expands column groups [v0, v0 + nv) of a superblock (expand.h). `ahead` is the prefetch
-/// distance, or 0.
-MARLIN_AVX512 void expand_avx512(const PanelLayout& layout, const uint8_t* super, int v0, int nv,
-                                 int64_t ahead, uint8_t* to);
+/// Expands a superblock to what Reading::bytes reads: unsigned integers less 128; codes with
+/// additive zeros stay as they are.
+MARLIN_INLINE void expand_for_int8(const PanelLayout& layout, CodeKind code, const uint8_t* super,
+                                   int v0, int nv, int64_t ahead, uint8_t* out) {
+  expand_super(layout, code, is_additive(code) ? 0 : 128, super, v0, nv, ahead, out);
+}
 
 /// Loads the float sums of a tile, 64 columns wide, from the previous chunk, or 0 for the first;
 /// and stores them.
 template <int kRows>
 MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums,
                                            __m512 (&acc)[kRows][kColumnGroups]) {
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kColumnGroups; ++v)
-      acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+  MARLIN_UNROLLED_2(r, kRows, v, kColumnGroups)
+    acc[r][v] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
 }
 
 template <int kRows>
 MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kColumnGroups],
                                             float* sums) {
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kColumnGroups; ++v)
-      _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
+  MARLIN_UNROLLED_2(r, kRows, v, kColumnGroups)
+    _mm512_store_ps(sums + r * kPanelColumns + 16 * v, acc[r][v]);
 }
 
 /// The same for 16 columns.
 template <int kRows>
 MARLIN_AVX512 MARLIN_INLINE void load_sums(bool first, const float* sums, __m512 (&acc)[kRows]) {
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r)
+  MARLIN_UNROLLED(r, kRows)
     acc[r] = first ? _mm512_setzero_ps() : _mm512_load_ps(sums + r * kPanelColumns);
 }
 template <int kRows>
 MARLIN_AVX512 MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows], float* sums) {
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
+  MARLIN_UNROLLED(r, kRows) _mm512_store_ps(sums + r * kPanelColumns, acc[r]);
 }
 
 /// Calls call.operator()<kRows>() for the least even number of rows, kMost at most, that holds

@@ -102,8 +102,7 @@ MARLIN_AVX512 MARLIN_INLINE float write_int8(Block32 x, const ActivationLayout& 
   _mm_store_si128(reinterpret_cast<__m128i*>(bytes), _mm512_cvtepi32_epi8(q[0]));
   _mm_store_si128(reinterpret_cast<__m128i*>(bytes) + 1, _mm512_cvtepi32_epi8(q[1]));
   const uint32_t bias = layout.gathered ? 0x80808080u : 0;
-#pragma GCC unroll 8
-  for (int s = 0; s < 8; ++s) a_block[layout.step_index(s, row)] = bytes[s] ^ bias;
+  MARLIN_UNROLLED(s, 8) a_block[layout.step_index(s, row)] = bytes[s] ^ bias;
   a_block[8 * layout.tile_rows + row] = std::bit_cast<uint32_t>(d);
   int32_t sums[2] = {_mm512_reduce_add_epi32(q[0]), _mm512_reduce_add_epi32(q[1])};
   if (layout.sums_per_block == 1) sums[0] += sums[1];
@@ -216,8 +215,7 @@ struct Sum {
 template <class Reduction>
 MARLIN_AVX512 MARLIN_INLINE __m128i reduce_rows(const __m512i (&x)[4]) {
   __m128i row[4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
+  MARLIN_UNROLLED(i, 4) {
     const __m256i half =
         Reduction::of(_mm512_castsi512_si256(x[i]), _mm512_extracti64x4_epi64(x[i], 1));
     row[i] = Reduction::of(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
@@ -240,8 +238,7 @@ template <int kLanes>
 MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const ActivationLayout& layout,
                                             int first, int row, uint32_t* a_block) {
   if (layout.run != 1) {
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i)
+    MARLIN_UNROLLED(i, 4)
       _mm512_mask_storeu_epi32(a_block + layout.step_index(first, row + i),
                                static_cast<__mmask16>((1 << 4 * kLanes) - 1), x[i]);
     return;
@@ -252,8 +249,7 @@ MARLIN_AVX512 MARLIN_INLINE void store_rows(const __m512i (&x)[4], const Activat
   const __m512i steps[4] = {_mm512_unpacklo_epi64(a, c), _mm512_unpackhi_epi64(a, c),
                             _mm512_unpacklo_epi64(b, d), _mm512_unpackhi_epi64(b, d)};
   uint32_t* const to = a_block + first * layout.tile_rows + row;
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
+  MARLIN_UNROLLED(i, 4) {
     store_dwords(_mm512_castsi512_si128(steps[i]), to + i * layout.tile_rows);
     store_dwords(_mm512_extracti32x4_epi32(steps[i], 1), to + (4 + i) * layout.tile_rows);
     if constexpr (kLanes == 4) {
@@ -279,8 +275,7 @@ MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4],
                                                  uint32_t* a_block, DRange& range) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i largest[4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i)
+  MARLIN_UNROLLED(i, 4)
     largest[i] = _mm512_max_epu32(_mm512_and_si512(_mm512_castps_si512(x[i].low), magnitude),
                                   _mm512_and_si512(_mm512_castps_si512(x[i].high), magnitude));
   const __m128i most_of_row = reduce_rows<Largest>(largest);
@@ -291,8 +286,7 @@ MARLIN_AVX512 MARLIN_INLINE void write_int8_rows(const Block32 (&x)[4],
   add_to_range(d, row, range);
   _mm_storeu_ps(reinterpret_cast<float*>(a_block + 8 * layout.tile_rows + row), d);
   __m512i steps[4], sums[2][4];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
+  MARLIN_UNROLLED(i, 4) {
     const __m512 divisor = _mm512_broadcastss_ps(_mm_permutevar_ps(d, _mm_set1_epi32(i)));
     // If d is NaN, all values are -2^31, whose bytes are 0. 16 of them sum to 0.
     sums[0][i] = quotient(x[i].low, divisor);

@@ -35,13 +35,10 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_step(const uint8_t (&weights)[kVe
                                                     const uint32_t* x,
                                                     __m512 (&sum)[kRows][kVectors]) {
   __m512i w[kVectors];
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) w[v] = _mm512_load_si512(weights[v]);
-#pragma GCC unroll 6
-  for (int r = 0; r < kRows; ++r) {
+  MARLIN_UNROLLED(v, kVectors) w[v] = _mm512_load_si512(weights[v]);
+  MARLIN_UNROLLED(r, kRows) {
     const __m512i b = broadcast(x + r);
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
+    MARLIN_UNROLLED(v, kVectors)
       sum[r][v] = _mm512_dpbf16_ps(sum[r][v], reinterpret_cast<__m512bh>(w[v]),
                                    reinterpret_cast<__m512bh>(b));
   }
@@ -64,10 +61,7 @@ MARLIN_AVX512_BF16 void multiply_tile(const Prescaled& dequantized, int blocks, 
 }  // namespace
 
 void cpu_avx512bf16_prescaled_fp4_bf16(const PanelArgs& args) {
-  walk_chunks<Prescaled, dequantize_prescaled<false, Prescaled>, multiply_tile>(args);
-}
-void cpu_avx512bf16_prescaled_fp4_sparse_bf16(const PanelArgs& args) {
-  walk_chunks<Prescaled, dequantize_prescaled<true, Prescaled>, multiply_tile>(args);
+  walk_chunks<Prescaled, dequantize_prescaled<Prescaled>, multiply_tile>(args);
 }
 
 }  // namespace metal_marlin::cpu

@@ -98,9 +98,10 @@ struct Bf16Integers {
 inline constexpr Bf16Integers kPlainIntegers{0}, kLess16{16}, kLess32{32}, kTwosComplement{64};
 
 /// Whether BF16 kernels look expanded codes up in integers of 6 bits. Less an integer zero, a code
-/// may take 7 bits.
+/// of 6 bits may take 7.
 inline bool has_narrow_integers(const PanelLayout& layout) {
-  return layout.expansion == Expansion::integers && layout.zero_kind != ZeroKind::integer;
+  return layout.sparse ||
+         (layout.expansion == Expansion::integers && layout.zero_kind != ZeroKind::integer);
 }
 
 /// Whether the ways of reading that kernels call kNarrow leave codes in planes.
@@ -208,11 +209,11 @@ MARLIN_AVX512 MARLIN_INLINE __m512i decode_step(Codes codes, FloatTable table) {
 
 /// Decodes the four steps of an FP4 line, times scales that BF16 products hold exactly, to BF16.
 /// Steps are kStride bytes apart in `out`. The slots of a pair are 16 bits apart in a dword.
-template <bool kSparse, int kStride, int kStep = 0>
+template <int kStride, int kStep = 0>
 MARLIN_AVX512 MARLIN_INLINE void decode_prescaled_line(Codes codes, __m512 table, __m512 scale,
                                                        uint8_t* out) {
   if constexpr (kStep < 4) {
-    using Lines = CodeLines<CodeKind::fp4, kSparse>;
+    using Lines = CodeLines<CodeKind::fp4, false>;
     // The upper word of a dword, which is the second slot of the pair, is 4 steps further.
     const __m512 low =
         _mm512_mul_ps(_mm512_permutexvar_ps(Lines::template dwords<kStep>(codes), table), scale);
@@ -221,46 +222,33 @@ MARLIN_AVX512 MARLIN_INLINE void decode_prescaled_line(Codes codes, __m512 table
     const __m512i shifted = _mm512_srli_epi32(_mm512_castps_si512(low), 16);
     _mm512_store_si512(out + kStep * kStride,
                        _mm512_mask_blend_epi16(0xaaaaaaaau, shifted, _mm512_castps_si512(high)));
-    decode_prescaled_line<kSparse, kStride, kStep + 1>(codes, table, scale, out);
+    decode_prescaled_line<kStride, kStep + 1>(codes, table, scale, out);
   }
 }
-
-/// Scales and zeros of a superblock.
-struct alignas(64) FloatSuper {
-  float scale[8][kPanelColumns];
-  union {
-    float zero[8][kPanelColumns];       ///< additive zeros
-    uint32_t offset[8][kPanelColumns];  ///< u4zero: decode_offsets
-  };
-};
-
-MARLIN_AVX512 void decode_float_super(CodeKind code, const SuperShape& shape, const uint8_t* super,
-                                      FloatSuper& out);
 
 /// Decodes a chunk of FP4, times scales that BF16 products hold exactly. Chunk::line(b, v, line) is
 /// the place of the first step of a line of block b and column group v, and the other steps are
 /// Chunk::kStride bytes apart.
-template <bool kSparse, class Chunk>
+template <class Chunk>
 MARLIN_AVX512 void dequantize_prescaled(const PanelArgs& args, const uint8_t* super, int blocks,
                                         Chunk& out) {
-  using Lines = CodeLines<CodeKind::fp4, kSparse>;
+  using Lines = CodeLines<CodeKind::fp4, false>;
   const SuperShape shape(*args.layout);
   const __m512 table = float_table<CodeKind::fp4>();
-  FloatSuper scales;
+  SuperScales scales;
   for (int b = 0; b < blocks; ++b) {
     if (b % kBlocksPerSuper == 0) {
       if (b != 0) super += shape.bytes;
-      decode_float_super(CodeKind::fp4, shape, super, scales);
+      decode_super(CodeKind::fp4, shape, super, scales);
     }
     const int unit = b % kBlocksPerSuper * 2;
     for (int v = 0; v < kColumnGroups; ++v)
-#pragma GCC unroll 4
-      for (int line = 0; line < Lines::kLines; ++line) {
+      MARLIN_UNROLLED(line, Lines::kLines) {
         const uint8_t* from = super + (unit / 2 * kColumnGroups + v) * Lines::kBytes;
         const __m512 scale =
             _mm512_load_ps(&scales.scale[(unit + line / 2) >> shape.shift][16 * v]);
-        decode_prescaled_line<kSparse, Chunk::kStride>(
-            Lines::read(from, line, _mm512_setzero_si512()), table, scale, out.line(b, v, line));
+        decode_prescaled_line<Chunk::kStride>(Lines::read(from, line, _mm512_setzero_si512()),
+                                              table, scale, out.line(b, v, line));
       }
   }
 }

@@ -80,14 +80,10 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_step(const Codes (&codes)[kVector
       kRows <=
       2;  // pipes wait for the decoder; more rows have no registers for its constants either
   __m512i w[kVectors];
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v)
+  MARLIN_UNROLLED(v, kVectors)
     w[v] = decode_step<kForm, kCode, kStep, kSpare, kNarrow>(codes[v], table);
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      part[r][v] = multiply_add<kForm>(part[r][v], w[v], _mm512_set1_epi32(static_cast<int>(x[r])));
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors)
+    part[r][v] = multiply_add<kForm>(part[r][v], w[v], _mm512_set1_epi32(static_cast<int>(x[r])));
   fence();
 }
 
@@ -137,23 +133,20 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_kept(const uint8_t* codes,
   constexpr bool kBf16 = kForm == ActivationForm::bf16;
   constexpr int kShift = 2 * kQuad + 16 * kIndex;
   __m512i w[kVectors], place[kVectors];
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
+  MARLIN_UNROLLED(v, kVectors) {
     const __m512i offset =
         kCode == CodeKind::u4zero ? _mm512_load_si512(offsets + 16 * v) : table.lower;
-    w[v] = kept_value<kForm, kCode, kQuad, kIndex>(Lines::unit(codes + v * Lines::kBytes, 0), table,
-                                                   offset);
+    w[v] = kept_value<kForm, kCode, kQuad, kIndex>(Vec::load(codes + v * Lines::kBytes + 64 * (0)),
+                                                   table, offset);
     place[v] =
         kBf16 ? _mm512_srli_epi16(positions[v], kShift) : _mm512_srli_epi32(positions[v], kShift);
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
+  MARLIN_UNROLLED(r, kRows) {
     const uint32_t* quad = x + (kQuad * kRows + r) * (kBf16 ? 2 : 4);
     const __m512i all =
         kBf16 ? _mm512_set1_epi64(load<int64_t>(quad))
               : _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(quad)));
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
+    MARLIN_UNROLLED(v, kVectors) {
       const __m512i own =
           kBf16 ? _mm512_permutexvar_epi16(place[v], all) : _mm512_permutexvar_epi32(place[v], all);
       part[r][v] = multiply_add<kForm>(part[r][v], w[v], own);
@@ -182,21 +175,17 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_octet(const uint8_t* block, Float
                                                      const uint32_t* x,
                                                      __m512 (&part)[kRows][kVectors]) {
   __m512i codes[kVectors];
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
+  MARLIN_UNROLLED(v, kVectors) {
     const uint8_t* const group = block + v * kBits * 64;
     codes[v] = join_planes<kBits - 4, kOctet, kQuad>(
         _mm512_load_si512(group + 64 * kOctet),
         _mm512_load_si512(group + 64 * high_line(kBits - 4, kOctet)));
   }
-#pragma GCC unroll 2
-  for (int step = 0; step < 2; ++step) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
+  MARLIN_UNROLLED(step, 2) {
+    MARLIN_UNROLLED(v, kVectors) {
       const __m512i words = step == 0 ? codes[v] : _mm512_srli_epi16(codes[v], 8);
       const __m512i w = look_up_narrow<kBits>(words, table);
-#pragma GCC unroll 4
-      for (int r = 0; r < kRows; ++r)
+      MARLIN_UNROLLED(r, kRows)
         part[r][v] = multiply_add<kForm>(
             part[r][v], w,
             _mm512_set1_epi32(static_cast<int>(x[(4 * kOctet + kQuad + 2 * step) * kRows + r])));
@@ -213,8 +202,7 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_half(const uint8_t* block, FloatT
                                                     const uint32_t* x, int64_t ahead,
                                                     __m512 (&part)[kRows][kVectors]) {
   if (ahead != 0)
-#pragma GCC unroll 12
-    for (int line = 0; line < kVectors * kBits / 2; ++line)
+    MARLIN_UNROLLED(line, kVectors * kBits / 2)
       fetch_line(block + ahead + (kHalf * kVectors * kBits / 2 + line) * 64);
   multiply_octet<kForm, kCode, kBits, kRows, 2 * kHalf>(block, table, x, part);
   multiply_octet<kForm, kCode, kBits, kRows, 2 * kHalf + 1>(block, table, x, part);
@@ -238,8 +226,7 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_unit(const uint8_t* block, int ha
       if (half == 0) Lines::fetch(block + v * Lines::kBytes, 2, ahead);
     }
     __m512i positions[kVectors];
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
+    MARLIN_UNROLLED(v, kVectors)
       positions[v] = _mm512_srl_epi32(Lines::positions(block + v * Lines::kBytes),
                                       _mm_cvtsi32_si128(8 * half));
     constexpr int kDwords = kForm == ActivationForm::bf16 ? 8 : 16;  // of a row, in a unit
@@ -261,8 +248,7 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_unit(const uint8_t* block, int ha
 #pragma GCC unroll 1  // a line at a time has the speed of four, and half of the code
     for (int i = 0; i < Lines::kLines / 2; ++i) {
       Codes codes[kVectors];
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
+      MARLIN_UNROLLED(v, kVectors) {
         const uint8_t* group = block + v * Lines::kBytes;
         const int line = half * (Lines::kLines / 2) + i;
         const __m512i offset =
@@ -286,11 +272,9 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void multiply_unit(const uint8_t* block, int ha
 template <int kRows>
 MARLIN_AVX512_BF16 MARLIN_INLINE void add_scaled(const __m512 (&part)[kRows][kVectors],
                                                  const float* scales, float* sums) {
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
+  MARLIN_UNROLLED(v, kVectors) {
     const __m512 scale = _mm512_load_ps(scales + 16 * v);
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
+    MARLIN_UNROLLED(r, kRows) {
       float* sum = sums + r * kPanelColumns + 16 * v;
       _mm512_store_ps(sum, _mm512_fmadd_ps(part[r][v], scale, _mm512_load_ps(sum)));
     }
@@ -303,11 +287,9 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void add_zeros(const FloatPass& pass, const uin
                                                 int half, const float* zeros) {
   if (half >= pass.sums_per_block) return;
   const uint32_t* const activation_sums = a_block + (kSteps<kForm> + half) * kRows;
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
+  MARLIN_UNROLLED(r, kRows) {
     const __m512 x = _mm512_castsi512_ps(_mm512_set1_epi32(static_cast<int>(activation_sums[r])));
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
+    MARLIN_UNROLLED(v, kVectors) {
       float* sum = pass.sums + r * kPanelColumns + 16 * v;
       _mm512_store_ps(sum, _mm512_fmadd_ps(x, _mm512_load_ps(zeros + 16 * v), _mm512_load_ps(sum)));
     }
@@ -316,10 +298,7 @@ MARLIN_AVX512_BF16 MARLIN_INLINE void add_zeros(const FloatPass& pass, const uin
 
 template <int kRows>
 MARLIN_AVX512_BF16 MARLIN_INLINE void clear(__m512 (&part)[kRows][kVectors]) {
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) part[r][v] = _mm512_setzero_ps();
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors) part[r][v] = _mm512_setzero_ps();
 }
 
 /// The codes of a superblock as Lines reads them. Never inlined: g++ 12 would spill sums in the
@@ -329,8 +308,8 @@ MARLIN_AVX512_BF16 [[gnu::noinline]] const uint8_t* expanded_codes(const FloatPa
                                                                    uint8_t* expanded) {
   const PanelLayout& layout = *pass.layout;
   if (layout.expansion == Expansion::none) return bytes;
-  expand_avx512(layout, bytes, 0, kVectors, pass.alone ? fetch_distance(layout.super_bytes()) : 0,
-                expanded);
+  expand_super(layout, pass.code, 0, bytes, 0, kVectors,
+               pass.alone ? fetch_distance(layout.super_bytes()) : 0, expanded);
   return expanded;
 }
 
@@ -343,7 +322,7 @@ MARLIN_AVX512_BF16 [[gnu::noinline]] void run_pass(const FloatPass& pass) {
   const int64_t superblocks = pass.layout->superblocks();
   const int units = pass.layout->slot_group / 16;  // of a group
   const FloatTable table = table_of<kForm, kCode, kNarrow>(*pass.layout, pass.code);
-  FloatSuper super;
+  SuperScales super;
   for (int i = 0; i < kRows * kPanelColumns; i += 16)
     _mm512_store_ps(pass.sums + i,
                     _mm512_set1_ps(kSparse ? pass.nan_seed[i / kPanelColumns] : 0.0f));
@@ -354,7 +333,7 @@ MARLIN_AVX512_BF16 [[gnu::noinline]] void run_pass(const FloatPass& pass) {
   constexpr bool kZerosLast = !kSparse && kForm == ActivationForm::bf16 && is_eight_bits(kCode);
   const uint8_t* bytes = pass.panel;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
-    decode_float_super(pass.code, shape, bytes, super);
+    decode_super(pass.code, shape, bytes, super);
     if (pass.alone) shape.fetch_scales(bytes);
     const uint8_t* codes = bytes;
     if constexpr (kExpands) {

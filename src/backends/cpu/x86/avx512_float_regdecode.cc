@@ -1,4 +1,4 @@
-// Default compute of dense weights by register-decoded tiles (avx512_regdecode.h): BF16 activations
+// Default compute by register-decoded tiles (avx512_regdecode.h): BF16 activations
 // by vdpbf16ps, F32 and F16 ones by FMA.
 //
 //   packed stream         registers, for one column group (BF16, 4 rows and fewer: two)
@@ -32,7 +32,7 @@ namespace {
 
 template <CodeKind kCode>
 struct ScaleChunk {
-  FloatSuper supers[kRegdecodeBlocks / kBlocksPerSuper];
+  SuperScales supers[kRegdecodeBlocks / kBlocksPerSuper];
   const uint8_t* codes;  ///< of the first superblock
   int64_t super_bytes;   ///< from one to the next
   ExpandedChunk<kCode> expanded;
@@ -44,15 +44,18 @@ template <CodeKind kCode>
 MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int blocks,
                               ScaleChunk<kCode>& out) {
   const SuperShape shape(*args.layout, args.panel);
-  const bool expands = may_be_expanded(kCode) && shape.expands;
+  const bool sparse = args.layout->sparse,
+             expands = may_be_expanded(kCode) && (shape.expands || sparse);
+  // Sparse FP4 is twice its value in bytes.
+  const float factor = sparse && args.code == CodeKind::fp4 ? 0.5f : 1.0f;
   out.codes = expands ? out.expanded.supers[0].bytes : super;
   out.super_bytes = expands ? int64_t{sizeof(ExpandedCodes<kCode>)} : shape.bytes;
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     shape.fetch_scales(super);
-    decode_float_super(args.code, shape, super, out.supers[s]);
+    decode_super(args.code, shape, super, out.supers[s], factor);
     if (expands)
-      expand_avx512(*args.layout, super, 0, kColumnGroups, shape.ahead,
-                    out.expanded.supers[s].bytes);
+      expand_super(*args.layout, args.code, offset_of_codes(args.code), super, 0, kColumnGroups,
+                   shape.ahead, out.expanded.supers[s].bytes);
   }
 }
 
@@ -76,12 +79,10 @@ template <ActivationForm kForm, CodeKind kCode, bool kNarrow, int kRows, int kWi
 MARLIN_AVX512 MARLIN_INLINE void multiply_step(const Codes (&lines)[kWide][2], FloatTable table,
                                                const uint32_t* x, __m512 (&part)[kWide][kRows]) {
   constexpr bool kEight = is_eight_bits(kCode);
-#pragma GCC unroll 2
-  for (int i = 0; i < kWide; ++i) {
+  MARLIN_UNROLLED(i, kWide) {
     const __m512i w = decode_step<kForm, kCode, kEight ? kStep / 2 : kStep, false, kNarrow>(
         lines[i][kEight ? kStep % 2 : 0], table);
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r)
+    MARLIN_UNROLLED(r, kRows)
       multiply_broadcast<kForm>(part[i][r], w, x + kStep * kRegdecodeRows + r);
   }
   fence();
@@ -92,14 +93,12 @@ template <ActivationForm kForm, CodeKind kCode, int kRows, int kWide, int kStep>
 MARLIN_AVX512 MARLIN_INLINE void multiply_float_step(const uint8_t* codes, const uint32_t* x,
                                                      __m512 (&part)[kWide][kRows]) {
   constexpr int kLine = kStep % (CodeLines<kCode, false>::kLines / 4);
-#pragma GCC unroll 2
-  for (int i = 0; i < kWide; ++i) {
+  MARLIN_UNROLLED(i, kWide) {
     const __m512i line =
         _mm512_load_si512(codes + i * CodeLines<kCode, false>::kBytes + 64 * kLine);
     const __m512i w = decode_step<kForm, kCode, static_cast<int>(kStep != kLine)>(Codes{line, line},
                                                                                   {line, line});
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r)
+    MARLIN_UNROLLED(r, kRows)
       multiply_broadcast<kForm>(part[i][r], w, x + kStep * kRegdecodeRows + r);
   }
   fence();
@@ -151,16 +150,12 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
     const uint8_t* codes = tile.chunk.codes + v * Lines::kBytes;
     const uint32_t* packed_a = tile.a_block;
     __m512 acc[kWide][kRows];
-#pragma GCC unroll 2
-    for (int w = 0; w < kWide; ++w) load_sums(tile.first, tile.sums + 16 * (v + w), acc[w]);
+    MARLIN_UNROLLED(w, kWide) load_sums(tile.first, tile.sums + 16 * (v + w), acc[w]);
     for (int s = 0; s < tile.blocks / kBlocksPerSuper; ++s) {
-      const FloatSuper& super = tile.chunk.supers[s];
+      const SuperScales& super = tile.chunk.supers[s];
       for (int unit = 0, group = 0; unit < 2 * kBlocksPerSuper; unit += units, ++group) {
         __m512 part[kWide][kRows];
-#pragma GCC unroll 2
-        for (int w = 0; w < kWide; ++w)
-#pragma GCC unroll 12
-          for (int r = 0; r < kRows; ++r) part[w][r] = _mm512_setzero_ps();
+        MARLIN_UNROLLED_2(w, kWide, r, kRows) part[w][r] = _mm512_setzero_ps();
         for (int i = 2 * unit; i < 2 * (unit + units); ++i) {  // of 8 slots
           const uint32_t* const x =
               packed_a + i / 4 * a_block_size + i % 4 * kSteps * kRegdecodeRows;
@@ -178,14 +173,12 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
                                                              octet, x, part);
           } else {
             Codes lines[kWide][2];
-#pragma GCC unroll 2
-            for (int w = 0; w < kWide; ++w) {
+            MARLIN_UNROLLED(w, kWide) {
               const uint8_t* const block = codes + (i / 4 * kColumnGroups + w) * Lines::kBytes;
               const __m512i offset = kCode == CodeKind::u4zero
                                          ? _mm512_load_si512(&super.offset[group][16 * (v + w)])
                                          : table.lower;
-#pragma GCC unroll 2
-              for (int j = 0; j < kLines; ++j) {
+              MARLIN_UNROLLED(j, kLines) {
                 lines[w][j] = Lines::read(block, i % 4 * kLines + j, offset);
                 if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
               }
@@ -194,27 +187,23 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
                                                                 lines, table, x, part);
           }
         }
-#pragma GCC unroll 2
-        for (int w = 0; w < kWide; ++w) {
+        MARLIN_UNROLLED(w, kWide) {
           if (additive)
             for (int i = unit; i < unit + units; i += 2) {
               const uint32_t* const sum =
                   packed_a + i / 2 * a_block_size + (4 * kSteps + i % 2) * kRegdecodeRows;
               const __m512i zero = _mm512_load_si512(&super.zero[group][16 * (v + w)]);
-#pragma GCC unroll 12
-              for (int r = 0; r < kRows; ++r)
+              MARLIN_UNROLLED(r, kRows)
                 multiply_broadcast<ActivationForm::f32>(acc[w][r], zero, sum + r);
             }
           const __m512 scale = _mm512_load_ps(&super.scale[group][16 * (v + w)]);
-#pragma GCC unroll 12
-          for (int r = 0; r < kRows; ++r) acc[w][r] = _mm512_fmadd_ps(part[w][r], scale, acc[w][r]);
+          MARLIN_UNROLLED(r, kRows) acc[w][r] = _mm512_fmadd_ps(part[w][r], scale, acc[w][r]);
         }
       }
       codes += super_bytes;
       packed_a += kBlocksPerSuper * a_block_size;
     }
-#pragma GCC unroll 2
-    for (int w = 0; w < kWide; ++w) store_sums(acc[w], tile.sums + 16 * (v + w));
+    MARLIN_UNROLLED(w, kWide) store_sums(acc[w], tile.sums + 16 * (v + w));
   }
 }
 // NOLINTEND(readability-function-size)
@@ -229,11 +218,15 @@ void multiply_tile(const PanelArgs& args, const Tile<kCode>& tile, int rows, con
   });
 }
 
+template <ActivationForm kForm, CodeKind kCode>
+void walk_lines(const PanelArgs& args) {
+  walk_regdecode<ScaleChunk<kCode>, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
+}
+
 template <ActivationForm kForm>
 void walk(const PanelArgs& args) {
   with_any_code(kind_of_lines(args), [&]<CodeKind kCode>() {
-    if constexpr (is_read_by<kForm>(kCode))
-      walk_regdecode<ScaleChunk<kCode>, dequantize<kCode>, multiply_tile<kForm, kCode>>(args);
+    if constexpr (is_read_by<kForm>(kCode)) walk_lines<kForm, kCode>(args);
   });
 }
 
@@ -241,6 +234,12 @@ void walk(const PanelArgs& args) {
 
 void cpu_avx512bf16_regdecode_any_bf16(const PanelArgs& args) { walk<ActivationForm::bf16>(args); }
 void cpu_avx512_regdecode_any_f32(const PanelArgs& args) { walk<ActivationForm::f32>(args); }
+void cpu_avx512bf16_regdecode_any_sparse_bf16(const PanelArgs& args) {
+  walk_lines<ActivationForm::bf16, CodeKind::i8>(args);
+}
+void cpu_avx512_regdecode_any_sparse_f32(const PanelArgs& args) {
+  walk_lines<ActivationForm::f32, CodeKind::i8>(args);
+}
 
 }  // namespace metal_marlin::cpu
 

@@ -9,13 +9,6 @@
 
 namespace metal_marlin::cpu {
 
-/// The decoded scales and zeros of one superblock, in rows of groups.
-struct alignas(64) Int8Super {
-  float scale[8][kPanelColumns];
-  float zero[8][kPanelColumns];       ///< additive zeros
-  uint32_t offset[8][kPanelColumns];  ///< u4zero: decode_offsets
-};
-
 MARLIN_AVX512 MARLIN_INLINE bool holds(const ScaleRange& range, const Magnitudes& scales) {
   return (_mm512_cmpgt_epu32_mask(scales.largest, _mm512_set1_epi32(static_cast<int>(range.most))) |
           _mm512_cmplt_epu32_mask(scales.smallest,
@@ -29,53 +22,6 @@ MARLIN_AVX512 MARLIN_INLINE __m512 add_exponents(__m512 power, __m512i d_less_on
 }
 MARLIN_AVX512 MARLIN_INLINE __m512i less_one(__m512 d) {
   return _mm512_sub_epi32(_mm512_castps_si512(d), _mm512_set1_epi32(0x3f800000));
-}
-
-/// Decodes the scales and zeros of a superblock for column groups [v0, v0 + nv), a row of 64 for
-/// each of its groups. Returns the magnitudes of the scales.
-MARLIN_AVX512 inline Magnitudes decode_int8_scales(CodeKind code, const SuperShape& shape,
-                                                   const uint8_t* super, int v0, int nv,
-                                                   float* scale, float* zero) {
-  // FP4 codes are multiplied as 2 * value.
-  const Magnitudes all = decode_scale_rows(shape.scale_type, super + shape.scales, shape.groups, v0,
-                                           nv, code == CodeKind::fp4 ? 0.5f : 1.0f, scale);
-  if (is_additive(code)) decode_zero_rows(shape, super, v0, nv, scale, zero);
-  return all;
-}
-MARLIN_AVX512 inline Magnitudes decode_int8_super(CodeKind code, const SuperShape& shape,
-                                                  const uint8_t* super, int v0, int nv,
-                                                  Int8Super& out) {
-  if (code == CodeKind::u4zero)
-    decode_offsets(super + shape.zeros, shape.groups, v0, nv, out.offset);
-  return decode_int8_scales(code, shape, super, v0, nv, out.scale[0], out.zero[0]);
-}
-
-/// The integer that the scale multiplies for every 4-bit code (FP4: 2 * value), plus kOffset.
-template <CodeKind kCode, int kOffset, size_t... kIndex>
-MARLIN_AVX512 MARLIN_INLINE __m128i integers_of_codes(std::index_sequence<kIndex...>) {
-  constexpr auto kDoubled = doubled_e2m1<kOffset>();
-  if constexpr (kCode == CodeKind::fp4) return _mm_setr_epi8(kDoubled[kIndex]...);
-  return _mm_setr_epi8(static_cast<char>(static_cast<int>(kIndex) + kOffset)...);
-}
-
-/// Quad kQuad of a 4-bit line of sparse weights as unsigned bytes.
-template <CodeKind kCode, int kQuad>
-MARLIN_AVX512 MARLIN_INLINE __m512i unsigned_codes(Codes codes) {
-  const __m512i code = CodeLines<kCode, true>::template bytes<kQuad>(codes);
-  if constexpr (kCode != CodeKind::fp4) return code;
-  // vpermb uses 6 bits. The table is repeated 4 times, so that the bits of the neighbor do not
-  // matter.
-  return _mm512_permutexvar_epi8(
-      code, _mm512_broadcast_i32x4(integers_of_codes<kCode, kE2m1Offset>(CodeIndices{})));
-}
-
-/// Codes as the signed integers that the scale multiplies (FP4: 2 * value), from the low bits of
-/// bytes.
-template <CodeKind kCode>
-MARLIN_AVX512 MARLIN_INLINE __m512i signed_codes(__m512i nibbles) {
-  constexpr int kOffset = kCode == CodeKind::u4 ? -8 : 0;
-  return _mm512_permutexvar_epi8(
-      nibbles, _mm512_broadcast_i32x4(integers_of_codes<kCode, kOffset>(CodeIndices{})));
 }
 
 /// The activation, of 8, by which each byte of a dword of kept codes is multiplied. These are the

@@ -41,8 +41,7 @@ MARLIN_AVX512 inline bool pair_scales(const SuperShape& shape, const uint8_t* su
     const uint8_t* const from = super + b / kBlocksPerSuper * shape.bytes + shape.scales;
     for (int v = 0; v < kColumnGroups; ++v) {
       __m512i whole[2];
-#pragma GCC unroll 2
-      for (int part = 0; part < 2; ++part) {
+      MARLIN_UNROLLED(part, 2) {
         const int row = b % kBlocksPerSuper * 2 + part;
         const __m512 scaled = _mm512_mul_ps(
             load_scales<ScaleType::e4m3>(from, row * kPanelColumns + 16 * v), to_integer);
@@ -102,7 +101,7 @@ template <Reading kReading>
 MARLIN_AVX512 void dequantize_int8_chunk(const PanelArgs& args, const uint8_t* super, int blocks,
                                          Int8ScaleChunk& out) {
   const SuperShape shape(*args.layout);
-  out.has_bytes = kReading == Reading::bytes && shape.expands;
+  out.has_bytes = kReading == Reading::bytes && (shape.expands || args.layout->sparse);
   out.super = super;
   out.codes = out.has_bytes ? out.expanded.supers[0].bytes : super;
   out.super_bytes = out.has_bytes ? int64_t{sizeof(ExpandedCodes<CodeKind::i8>)} : shape.bytes;
@@ -110,22 +109,20 @@ MARLIN_AVX512 void dequantize_int8_chunk(const PanelArgs& args, const uint8_t* s
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s) {
     shape.fetch_scales(super + s * shape.bytes);
     if (out.has_bytes)
-      expand_avx512(*args.layout, super + s * shape.bytes, 0, kColumnGroups, 0,
-                    out.expanded.supers[s].bytes);
+      expand_for_int8(*args.layout, args.code, super + s * shape.bytes, 0, kColumnGroups, 0,
+                      out.expanded.supers[s].bytes);
   }
   float power = 0;
-  out.paired = !args.block_by_block && args.code == CodeKind::fp4 &&
-               shape.scale_type == ScaleType::e4m3 && shape.shift == 0 &&
-               pair_scales(shape, super, blocks, out.pairs, power);
+  out.paired = kReading == Reading::looked_up && !args.block_by_block &&
+               args.code == CodeKind::fp4 && args.layout->scale_type == ScaleType::e4m3 &&
+               shape.shift == 0 && pair_scales(shape, super, blocks, out.pairs, power);
   out.smallest = out.largest = std::bit_cast<uint32_t>(power);
   if (out.paired) return;
   Magnitudes all = no_magnitudes();
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     const int row = s * shape.groups;
-    widen(all, decode_int8_scales(args.code, shape, super, 0, kColumnGroups, out.scale[row],
-                                  out.zero[row]));
-    if constexpr (kReading == Reading::less_zeros)
-      decode_offsets(super + shape.zeros, shape.groups, 0, kColumnGroups, out.offset + row);
+    widen(all, decode_super(args.code, shape, super, 0, kColumnGroups, code_factor(args.code),
+                            out.scale[row], out.zero[row]));
   }
   out.smallest = _mm512_reduce_min_epu32(all.smallest);
   out.largest = _mm512_reduce_max_epu32(all.largest);
@@ -136,7 +133,7 @@ inline ChunkCodes bytes_of(const PanelArgs& args, Int8ScaleChunk& chunk, int blo
   const SuperShape shape(*args.layout);
   const bool packed = is_eight_bits(args.code) && !shape.expands;
   for (int s = 0; !packed && !chunk.has_bytes && s < blocks / kBlocksPerSuper; ++s)
-    expand_to_bytes(*args.layout, args.code, chunk.super + s * shape.bytes, 0, kColumnGroups,
+    expand_for_int8(*args.layout, args.code, chunk.super + s * shape.bytes, 0, kColumnGroups,
                     shape.ahead, chunk.expanded.supers[s].bytes);
   chunk.has_bytes = !packed;
   return {packed ? chunk.super : chunk.expanded.supers[0].bytes,

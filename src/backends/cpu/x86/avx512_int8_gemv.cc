@@ -77,7 +77,7 @@ MARLIN_AVX512 MARLIN_INLINE __m512i table_of(const PanelLayout& layout, CodeKind
 /// A block of a pass, and the decoded scales of its superblock.
 template <Reading kReading, Zeros kZeros>
 struct BlockOfPass {
-  const Int8Super& super;
+  const SuperScales& super;
   const uint8_t* codes;  ///< of column group v0
   const uint32_t* a_block;
   __m512i table;
@@ -105,8 +105,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_quad(const Block& block, int half,
   const uint32_t* const offsets = block.offsets(half);
   const uint32_t* const x = block.a_block + (4 * half + 2 * kOctet + kQuad) * kRows;
   __m512i w[kVectors];
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
+  MARLIN_UNROLLED(v, kVectors) {
     const uint8_t* const from = block.codes + v * Dense::kBytes;
     const __m512i offset = _mm512_load_si512(offsets + 16 * v);
     w[v] = Dense::template quad<kOctet, kQuad>(
@@ -115,11 +114,9 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_quad(const Block& block, int half,
     if (block.ahead.far != 0) Dense::fetch(from, 2 * half + kOctet, block.ahead.far);
     if (block.ahead.near != 0) Dense::fetch(from, 2 * half + kOctet, block.ahead.near);
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
+  MARLIN_UNROLLED(r, kRows) {
     const __m512i b = broadcast(x + r);
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[v], b);
+    MARLIN_UNROLLED(v, kVectors) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], w[v], b);
   }
   if constexpr (kQuad == 1 || kRows > 2) fence();
 }
@@ -144,21 +141,18 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_kept(const Block& block, int unit,
   using Lines = CodeLines<CodeKind::u4, true>;
   const uint32_t* const offsets = block.offsets(unit);
   __m512i w[kVectors], control[kVectors];
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
+  MARLIN_UNROLLED(v, kVectors) {
     const uint8_t* const from = block.codes + v * Lines::kBytes;
-    const __m512i codes = Lines::unit(from, unit);
+    const __m512i codes = Vec::load(from + 64 * (unit));
     w[v] = kept_codes<kReading>(kHalf == 0 ? codes : _mm512_srli_epi16(codes, 4),
                                 _mm512_load_si512(offsets + 16 * v), block.table);
     control[v] = gather_control<kHalf>(unit, Lines::positions(from));
     bias[v] = _mm512_dpbusd_epi32(bias[v], _mm512_set1_epi8(static_cast<char>(128)), w[v]);
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
+  MARLIN_UNROLLED(r, kRows) {
     const __m512i eight =
         _mm512_set1_epi64(load<int64_t>(block.a_block + ((2 * unit + kHalf) * kRows + r) * 2));
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
+    MARLIN_UNROLLED(v, kVectors) {
       const __m512i own = _mm512_shuffle_epi8(eight, control[v]);
       dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], own, w[v]);
       if constexpr (counts_kept(kReading, true))
@@ -175,8 +169,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_unit(const Block& block, int unit,
                                                __m512i (&kept)[kRows][kVectors],
                                                __m512i (&bias)[kVectors]) {
   using Lines = CodeLines<CodeKind::u4, true>;
-#pragma GCC unroll 4
-  for (int v = 0; v < kVectors; ++v) {
+  MARLIN_UNROLLED(v, kVectors) {
     if (block.ahead.far == 0) continue;
     Lines::fetch(block.codes + v * Lines::kBytes, unit, block.ahead.far);
     if (unit == 0) Lines::fetch(block.codes + v * Lines::kBytes, 2, block.ahead.far);
@@ -193,13 +186,11 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void start_part(const Block& block, int part,
                                                  __m512i (&bias)[kVectors]) {
 #pragma GCC unroll 4
   for (__m512i& sum : bias) sum = _mm512_setzero_si512();
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
+  MARLIN_UNROLLED(r, kRows) {
     __m512i start = _mm512_setzero_si512();
     if constexpr (!kSparse)
       start = block.correction.start(broadcast(block.a_block + (9 + part) * kRows + r));
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
+    MARLIN_UNROLLED(v, kVectors) {
       dot[r][v] = start;
       kept[r][v] = _mm512_setzero_si512();
     }
@@ -216,12 +207,10 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const Block& block, int part, i
   const float *const scales = block.scales(part), *const zeros = block.zeros(part);
   const uint32_t* const extras = block.a_block + 8 * kRows;  // d and the sums of the activations
   if (block.correction.additive()) {
-#pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
+    MARLIN_UNROLLED(r, kRows) {
       const __m512 d = _mm512_castsi512_ps(broadcast(extras + r));
       __m512i sum = broadcast(extras + (1 + part) * kRows + r);
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
+      MARLIN_UNROLLED(v, kVectors) {
         if constexpr (kSparse)  // of every 4 activations two are in
           sum = _mm512_sub_epi32(kept[r][v], _mm512_set1_epi32(units * 8 * 128));
         acc[r][v] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(sum), d),
@@ -229,12 +218,10 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const Block& block, int part, i
       }
     }
   }
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
+  MARLIN_UNROLLED(r, kRows) {
     const __m512 d = _mm512_castsi512_ps(broadcast(extras + r));
     const __m512i d_less_one = less_one(d);
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
+    MARLIN_UNROLLED(v, kVectors) {
       const __m512 scale = _mm512_load_ps(scales + 16 * v);
       __m512 factor = kFactor == Factor::exponents ? add_exponents(scale, d_less_one)
                                                    : factor_of<kFactor>(scale, d);
@@ -251,8 +238,7 @@ template <Reading kReading, bool kSparse, Factor kFactor, class Block, int kRows
 MARLIN_AVX512_VNNI MARLIN_INLINE void multiply_block(const Block& block, int parts,
                                                      __m512 (&acc)[kRows][kVectors]) {
   __m512i dot[kRows][kVectors], kept[kRows][kVectors], bias[kVectors];
-#pragma GCC unroll 2
-  for (int half = 0; half < 2; ++half) {
+  MARLIN_UNROLLED(half, 2) {
     if (half == 0 || parts == 2) start_part<kSparse>(block, half, dot, kept, bias);
     if constexpr (kSparse) {
       dot_unit<kReading>(block, half, dot, kept, bias);
@@ -270,38 +256,32 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void multiply_block(const Block& block, int par
 
 template <int kRows, int kVectors>
 MARLIN_AVX512_VNNI MARLIN_INLINE void load_sums(const float* sums, __m512 (&acc)[kRows][kVectors]) {
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v)
-      acc[r][v] = _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors)
+    acc[r][v] = _mm512_load_ps(sums + r * kPanelColumns + 16 * v);
 }
 template <int kRows, int kVectors>
 MARLIN_AVX512_VNNI MARLIN_INLINE void store_sums(const __m512 (&acc)[kRows][kVectors],
                                                  bool passed_over_blocks, float* sums) {
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      // Idle blocks would have added 0, which turns a sum of -0 to 0.
-      const __m512 sum =
-          passed_over_blocks ? _mm512_add_ps(acc[r][v], _mm512_setzero_ps()) : acc[r][v];
-      _mm512_store_ps(sums + r * kPanelColumns + 16 * v, sum);
-    }
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors) {
+    // Idle blocks would have added 0, which turns a sum of -0 to 0.
+    const __m512 sum =
+        passed_over_blocks ? _mm512_add_ps(acc[r][v], _mm512_setzero_ps()) : acc[r][v];
+    _mm512_store_ps(sums + r * kPanelColumns + 16 * v, sum);
+  }
 }
 
 /// Multiplies by `blocks` blocks of a superblock whose scales and d have products that may
 /// overflow, as bytes. All columns have their sums in memory.
 template <int kRows>
 MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_rare(const Int8Pass& pass, const uint8_t* bytes,
-                                                        const Int8Super& super, int blocks,
+                                                        const SuperScales& super, int blocks,
                                                         const uint32_t* a_block) {
   constexpr Reading kBytes = Reading::bytes;
   const SuperShape shape(*pass.layout);
   const int parts = shape.shift == 0 ? 2 : 1;
   ExpandedCodes<CodeKind::i8> expanded;
   if (!is_eight_bits(pass.code) || shape.expands) {
-    expand_to_bytes(*pass.layout, pass.code, bytes, 0, kColumnGroups, 0, expanded.bytes);
+    expand_for_int8(*pass.layout, pass.code, bytes, 0, kColumnGroups, 0, expanded.bytes);
     bytes = expanded.bytes;
   }
   const Correction<kBytes> correction(is_additive(pass.code));
@@ -335,12 +315,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   const int v0 = pass.v0;
   const int64_t superblocks = pass.layout->superblocks();
   const ScaleRange range = ScaleRange::of<kExponents>(pass.row_stats, kRows);
-  Int8Super super;
+  SuperScales super;
   __m512 acc[kRows][kVectors];
-#pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) acc[r][v] = _mm512_setzero_ps();
+  MARLIN_UNROLLED_2(r, kRows, v, kVectors) acc[r][v] = _mm512_setzero_ps();
   const bool expands = kReading == Reading::bytes && shape.expands;
   const bool fetches = pass.alone && !expands;
   // Adding products of exponents needs scales that are not 0.
@@ -351,13 +328,14 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   const uint32_t* a_block = pass.packed_a;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
     const bool clamp =
-        !holds(range, decode_int8_super(pass.code, shape, bytes, v0, kVectors, super));
+        !holds(range, decode_super(pass.code, shape, bytes, v0, kVectors, code_factor(pass.code),
+                                   super.scale[0], super.zero[0]));
     if (pass.alone) shape.fetch_scales(bytes);
     if (fetches) fetch_lines(bytes + kSecondChance + shape.scales, shape.bytes - shape.scales);
     const uint8_t* of_super = bytes;
     if (expands) {
-      expand_avx512(*pass.layout, bytes, v0, kVectors, pass.alone ? shape.ahead : 0,
-                    expanded.bytes);
+      expand_super(*pass.layout, pass.code, 0, bytes, v0, kVectors, pass.alone ? shape.ahead : 0,
+                   expanded.bytes);
       of_super = expanded.bytes;
     }
     const int used_blocks = kBlocksPerSuper - (s + 1 == superblocks ? idle_blocks : 0);

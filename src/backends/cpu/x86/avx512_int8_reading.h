@@ -3,7 +3,7 @@
 // IQ4 is looked up there. The shifts of this use pipes that dot products do not use.
 //
 // Each kernel names the readings that it has for the groups and zeros of files. Other weights are
-// expanded to bytes in L1 (expand_to_bytes), and one more reading serves them all.
+// expanded to bytes in L1 (expand_super), and one more reading serves them all.
 #pragma once
 
 #include "backends/cpu/chunks.h"
@@ -135,50 +135,5 @@ struct DenseCodes {
     if (octet < kHigh) fetch_line(group + ahead + 64 * (4 + octet));
   }
 };
-
-/// Expands 4-bit lines of column groups [v0, v0 + nv) of a superblock.
-template <Reading kReading>
-MARLIN_AVX512 inline void expand_nibbles(const PanelLayout& layout, CodeKind code,
-                                         const uint8_t* super, int v0, int nv, int64_t ahead,
-                                         uint8_t* out) {
-  using Dense = DenseCodes<kReading>;
-  const SuperShape shape(layout);
-  alignas(64) uint32_t offsets[8][kPanelColumns];
-  if constexpr (kReading == Reading::less_zeros)
-    decode_offsets(super + shape.zeros, shape.groups, v0, nv, offsets);
-  const __m512i table = _mm512_load_si512(table_of_bytes(layout));
-  const __m512i less = _mm512_set1_epi8(static_cast<char>(is_additive(code) ? 0 : 128));
-  for (int b = 0; b < kBlocksPerSuper; ++b)
-    for (int v = v0; v < v0 + nv; ++v) {
-      const int place = b * kColumnGroups + v;
-      const uint8_t* const group = super + place * Dense::kBytes;
-      uint8_t* const to = out + place * kExpandedGroupBytes;
-      for (int octet = 0; octet < 4; ++octet) {
-        const uint32_t* const offset = &offsets[(2 * b + octet / 2) >> shape.shift][16 * v];
-        const uint8_t* const line = group + 64 * octet;
-        if (ahead != 0) fetch_line(line + ahead);
-        const Codes codes = Dense::template read<0>(line, _mm512_load_si512(offset));
-        _mm512_store_si512(to + 128 * octet,
-                           _mm512_xor_si512(Dense::template quad<0, 0>(codes, table), less));
-        _mm512_store_si512(to + 128 * octet + 64,
-                           _mm512_xor_si512(Dense::template quad<0, 1>(codes, table), less));
-      }
-    }
-}
-
-/// Expands column groups [v0, v0 + nv) of a superblock to what Reading::bytes reads: codes with
-/// additive zeros, else integers that the sums of activations correct, less 128. `ahead` is the
-/// prefetch distance, or 0.
-MARLIN_AVX512 [[gnu::noinline]] inline void expand_to_bytes(const PanelLayout& layout,
-                                                            CodeKind code, const uint8_t* super,
-                                                            int v0, int nv, int64_t ahead,
-                                                            uint8_t* out) {
-  if (layout.expansion != Expansion::none) return expand_avx512(layout, super, v0, nv, ahead, out);
-  if (code == CodeKind::u4zero)
-    return expand_nibbles<Reading::less_zeros>(layout, code, super, v0, nv, ahead, out);
-  code == CodeKind::fp4
-      ? expand_nibbles<Reading::looked_up>(layout, code, super, v0, nv, ahead, out)
-      : expand_nibbles<Reading::nibbles>(layout, code, super, v0, nv, ahead, out);
-}
 
 }  // namespace metal_marlin::cpu

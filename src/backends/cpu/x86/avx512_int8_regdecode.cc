@@ -87,8 +87,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const OctetArgs& args, IntegerSu
   using Dense = DenseCodes<kReading>;
   constexpr auto kAll = std::make_integer_sequence<int, kRows>{};
   constexpr int kFirst = 2 * kOctet * kRegdecodeRows;
-#pragma GCC unroll 2
-  for (int i = 0; i < kWide<kRows>; ++i) {
+  MARLIN_UNROLLED(i, kWide<kRows>) {
     const uint8_t* const from = args.group + i * Dense::kBytes;
     const Codes codes =
         Dense::template read<kOctet>(from, _mm512_load_si512(args.offsets + i * kGroupColumns));
@@ -106,11 +105,9 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octet(const OctetArgs& args, IntegerSu
 template <Reading kReading, int kRows, int kParts, int kPart>
 MARLIN_AVX512_VNNI MARLIN_INLINE void dot_octets(const OctetArgs& args, const uint32_t* start,
                                                  IntegerSums<kRows>& dot) {
-#pragma GCC unroll 12
-  for (int r = 0; r < kRows; ++r) {
+  MARLIN_UNROLLED(r, kRows) {
     const __m512i first = broadcast(start + r);
-#pragma GCC unroll 2
-    for (int i = 0; i < kWide<kRows>; ++i) dot[i][r] = first;
+    MARLIN_UNROLLED(i, kWide<kRows>) dot[i][r] = first;
   }
   constexpr int kFirst = 2 * kPart;
   dot_octet<kReading, kRows, kFirst>(args, dot);
@@ -162,9 +159,7 @@ struct BlockOfTile {
   MARLIN_AVX512 MARLIN_INLINE void add_zeros(int i, FloatSums<kRows>& acc) const {
     if (!tile.codes.additive) return;
     const __m512 zero = _mm512_load_ps(&tile.chunk.zero[scale_row(kPart)][16 * (v + i)]);
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r)
-      add_broadcast(acc[i][r], zero, &sums.times_d[kParts * b + kPart][r]);
+    MARLIN_UNROLLED(r, kRows) add_broadcast(acc[i][r], zero, &sums.times_d[kParts * b + kPart][r]);
   }
   MARLIN_AVX512 MARLIN_INLINE __m512 scale(int part, int i) const {
     return _mm512_load_ps(&tile.chunk.scale[scale_row(part)][16 * (v + i)]);
@@ -176,12 +171,10 @@ template <int kPart, Factor kFactor, int kRows, class Block>
 MARLIN_AVX512_VNNI MARLIN_INLINE void multiply_part(const Block& block, FloatSums<kRows>& acc) {
   IntegerSums<kRows> dot;
   block.template dot_part<kPart, kRows>(dot);
-#pragma GCC unroll 2
-  for (int i = 0; i < kWide<kRows>; ++i) {
+  MARLIN_UNROLLED(i, kWide<kRows>) {
     block.template add_zeros<kPart, kRows>(i, acc);
     const RowFactor<kFactor> factor(block.scale(kPart, i));
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r)
+    MARLIN_UNROLLED(r, kRows)
       acc[i][r] =
           _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i][r]), factor.times(block.d() + r), acc[i][r]);
   }
@@ -195,20 +188,16 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void multiply_both(const Block& block, FloatSum
   FloatSums<kRows> scaled;
   IntegerSums<kRows> dot;
   block.template dot_part<0, kRows>(dot);
-#pragma GCC unroll 2
-  for (int i = 0; i < kWide<kRows>; ++i) {
+  MARLIN_UNROLLED(i, kWide<kRows>) {
     block.template add_zeros<0, kRows>(i, acc);
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r)
+    MARLIN_UNROLLED(r, kRows)
       scaled[i][r] = _mm512_mul_ps(_mm512_cvtepi32_ps(dot[i][r]), block.scale(0, i));
   }
   fence();
   block.template dot_part<1, kRows>(dot);
-#pragma GCC unroll 2
-  for (int i = 0; i < kWide<kRows>; ++i) {
+  MARLIN_UNROLLED(i, kWide<kRows>) {
     block.template add_zeros<1, kRows>(i, acc);
-#pragma GCC unroll 12
-    for (int r = 0; r < kRows; ++r) {
+    MARLIN_UNROLLED(r, kRows) {
       scaled[i][r] =
           _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i][r]), block.scale(1, i), scaled[i][r]);
       add_broadcast(acc[i][r], scaled[i][r], reinterpret_cast<const float*>(block.d() + r));
@@ -227,8 +216,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
   for (int v = 0; v < kColumnGroups; v += kWide<kRows>) {
     BlockOfTile<kReading, kParts> block{tile, sums, table, 0, v, tile.a_block, sums.first, nullptr};
     FloatSums<kRows> acc;
-#pragma GCC unroll 2
-    for (int i = 0; i < kWide<kRows>; ++i) load_sums(tile.first, tile.sums + 16 * (v + i), acc[i]);
+    MARLIN_UNROLLED(i, kWide<kRows>) load_sums(tile.first, tile.sums + 16 * (v + i), acc[i]);
     for (; block.b < tile.blocks; ++block.b) {
       if (block.b % kBlocksPerSuper == 0) block.group = tile.codes.group(block.b, v, kBytes);
       fetch_later_a_blocks<kABlock>(block.a_block, tile.blocks * kABlock, v);
@@ -244,8 +232,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_blocks(const Tile& tile) {
       block.a_block += kABlock;
       block.start += sums.stride;
     }
-#pragma GCC unroll 2
-    for (int i = 0; i < kWide<kRows>; ++i) store_sums(acc[i], tile.sums + 16 * (v + i));
+    MARLIN_UNROLLED(i, kWide<kRows>) store_sums(acc[i], tile.sums + 16 * (v + i));
   }
 }
 
@@ -262,17 +249,13 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
   for (int v = 0; v < kColumnGroups; v += kSets) {
     const uint32_t *a_block = tile.a_block, *start = sums.first;
     FloatSums<kRows> acc;
-#pragma GCC unroll 2
-    for (int i = 0; i < kSets; ++i) load_sums(tile.first, tile.sums + 16 * (v + i), acc[i]);
+    MARLIN_UNROLLED(i, kSets) load_sums(tile.first, tile.sums + 16 * (v + i), acc[i]);
     for (int b = 0; b < tile.blocks;) {
       const int row = b >> chunk.shift;
       const uint8_t* codes = tile.codes.group(b, v, kBytes);
       const uint32_t* const offsets = &chunk.offset[row][16 * v];
       FloatSums<kRows> part;
-#pragma GCC unroll 2
-      for (int i = 0; i < kSets; ++i)
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) part[i][r] = _mm512_setzero_ps();
+      MARLIN_UNROLLED_2(i, kSets, r, kRows) part[i][r] = _mm512_setzero_ps();
       for (const int end = b + length; b < end; ++b) {
         const uint32_t* const d = a_block + 8 * kRegdecodeRows;
         IntegerSums<kRows> dot;
@@ -280,31 +263,24 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
         if constexpr (kReading == Reading::bytes)
           for (int i = 0; i < kSets; ++i) tile.later.fetch(b, v + i);
         dot_octets<kReading, kRows, 1, 0>({codes, offsets, a_block, tile.ahead, table}, start, dot);
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 2
-          for (int i = 0; i < kSets; ++i)
-            part[i][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i][r]),
-                                         _mm512_castsi512_ps(broadcast(d + r)), part[i][r]);
+        MARLIN_UNROLLED_2(r, kRows, i, kSets)
+          part[i][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i][r]),
+                                       _mm512_castsi512_ps(broadcast(d + r)), part[i][r]);
         fence();
         codes += kColumnGroups * kBytes;
         a_block += kABlock;
         start += sums.stride;
       }
-#pragma GCC unroll 2
-      for (int i = 0; i < kSets; ++i) {
+      MARLIN_UNROLLED(i, kSets) {
         if (tile.codes.additive) {
           const __m512 zero = _mm512_load_ps(&chunk.zero[row][16 * (v + i)]);
-#pragma GCC unroll 8
-          for (int r = 0; r < kRows; ++r) add_broadcast(acc[i][r], zero, &sums.times_d[row][r]);
+          MARLIN_UNROLLED(r, kRows) add_broadcast(acc[i][r], zero, &sums.times_d[row][r]);
         }
         const __m512 scale = _mm512_load_ps(&chunk.scale[row][16 * (v + i)]);
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) acc[i][r] = _mm512_fmadd_ps(part[i][r], scale, acc[i][r]);
+        MARLIN_UNROLLED(r, kRows) acc[i][r] = _mm512_fmadd_ps(part[i][r], scale, acc[i][r]);
       }
     }
-#pragma GCC unroll 2
-    for (int i = 0; i < kSets; ++i) store_sums(acc[i], tile.sums + 16 * (v + i));
+    MARLIN_UNROLLED(i, kSets) store_sums(acc[i], tile.sums + 16 * (v + i));
   }
 }
 
@@ -321,8 +297,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
   for (int v = 0; v < kColumnGroups; v += kSets) {
     const uint32_t* a_block = tile.a_block;
     FloatSums<kRows> acc;
-#pragma GCC unroll 2
-    for (int i = 0; i < kSets; ++i) load_sums(tile.first, tile.sums + 16 * (v + i), acc[i]);
+    MARLIN_UNROLLED(i, kSets) load_sums(tile.first, tile.sums + 16 * (v + i), acc[i]);
     for (int b = 0; b < tile.blocks; ++b, a_block += kABlock) {
       const OctetArgs octets{tile.codes.group(b, v, DenseCodes<kReading>::kBytes), chunk.pairs[0],
                              a_block, tile.ahead, table};
@@ -331,11 +306,9 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
       IntegerSums<kRows> low, high;
       dot_octets<kReading, kRows, 2, 0>(octets, d + kRegdecodeRows, low);
       dot_octets<kReading, kRows, 2, 1>(octets, d + 2 * kRegdecodeRows, high);
-#pragma GCC unroll 2
-      for (int i = 0; i < kSets; ++i) {
+      MARLIN_UNROLLED(i, kSets) {
         const __m512i integers = _mm512_load_si512(&chunk.pairs[b][16 * (v + i)]);
-#pragma GCC unroll 8
-        for (int r = 0; r < kRows; ++r) {
+        MARLIN_UNROLLED(r, kRows) {
           const __m512i both =
               _mm512_mask_blend_epi16(0xaaaaaaaau, low[i][r], _mm512_slli_epi32(high[i][r], 16));
           acc[i][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(_mm512_madd_epi16(both, integers)),
@@ -344,8 +317,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_paired(const Tile& tile) {
       }
       fence();
     }
-#pragma GCC unroll 2
-    for (int i = 0; i < kSets; ++i) store_sums(acc[i], tile.sums + 16 * (v + i));
+    MARLIN_UNROLLED(i, kSets) store_sums(acc[i], tile.sums + 16 * (v + i));
   }
 }
 
@@ -453,6 +425,11 @@ void cpu_avx512vnni_regdecode_any_i8(const PanelArgs& args) {
   with_reading(reading, [&]<Reading kReading>() {
     walk_regdecode<Int8ScaleChunk, dequantize_int8_chunk<kReading>, multiply_tile<kReading>>(args);
   });
+}
+
+void cpu_avx512vnni_regdecode_any_sparse_i8(const PanelArgs& args) {
+  constexpr Reading kBytes = Reading::bytes;
+  walk_regdecode<Int8ScaleChunk, dequantize_int8_chunk<kBytes>, multiply_tile<kBytes>>(args);
 }
 
 }  // namespace metal_marlin::cpu

@@ -15,6 +15,7 @@ enum class Reading : uint8_t {
   five_bits,   ///< a plane of 4 bits and one of 1 bit
   six_bits,    ///< a plane of 4 bits and one of 2 bits
   bytes,       ///< lines of signed bytes, which may be expanded ones
+  expanded,    ///< AVX2: lines of unsigned bytes, expanded ones of 4-bit codes
 };
 
 /// The reading that leaves codes packed, if there is one.

@@ -54,8 +54,8 @@ typedef long NSInteger;
 typedef unsigned long NSUInteger;
 #endif
 #ifndef __APPLE__
-// To clang, @available is true on a system that is not Apple's. Here the test says which macOS it is (metal_test::Settings): the @
-// in front becomes that of a string, which is true.
+// To clang, @available is true on a system that is not Apple's. Here the test says which macOS it is (metal_test::Settings):
+// the @ in front becomes that of a string, which is true.
 #define available(...) encode(int) && metal_framework_has(#__VA_ARGS__)
 FOUNDATION_EXPORT bool metal_framework_has(const char* platforms);
 #endif

@@ -4,7 +4,12 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
-typedef NS_ENUM(NSInteger, MTLGPUFamily) { MTLGPUFamilyApple1 = 1001, MTLGPUFamilyApple6 = 1006, MTLGPUFamilyApple7 = 1007, MTLGPUFamilyMetal4 = 5002 };
+typedef NS_ENUM(NSInteger, MTLGPUFamily) {
+  MTLGPUFamilyApple1 = 1001,
+  MTLGPUFamilyApple6 = 1006,
+  MTLGPUFamilyApple7 = 1007,
+  MTLGPUFamilyMetal4 = 5002
+};
 
 @interface MTLArchitecture : NSObject
 @property(nonatomic, readonly) NSString* name;

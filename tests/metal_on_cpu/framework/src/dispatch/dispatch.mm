@@ -81,7 +81,8 @@ dispatch_data_t dispatch_data_create(const void* bytes, size_t size, dispatch_qu
   return data;
 }
 
-// --- what is to be done later: time passes as a test wants --------------------------------------------------------------------
+// --- what is to be done later: time passes as a test wants
+// --------------------------------------------------------------------
 
 namespace {
 
