@@ -8,7 +8,6 @@
 //               | "e4m3_" float                                   CUDA
 //               | "group_sums_" ( "f16" | "bf16" )                CUDA, Hopper
 //   product     = "gemv_" codes "_" activation "_m" rows
-//               | "gemv_" codes "_" activation "_m" rows "_n" columns "_s" simdgroups   Metal
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns             CUDA
 //               | "ring_" codes "_" activation "_m" rows                          CUDA, Hopper
 //               | ( "mma_" | "wgmma_" ) [ "w16_" ] codes "_" activation "_m" rows "_n" columns
@@ -27,8 +26,7 @@
 //   activation  = float | "i8"                              i8: from quantize, with a_scales
 //   float       = "f32" | "f16" | "bf16"
 //   bytes       = "b2" | "b4"
-//   rows: rows of A that a threadgroup takes; columns: columns of C that it makes; simdgroups:
-//   those that share the K of 32 columns (4 where a name has none)
+//   rows: rows of A that a threadgroup takes; columns: columns of C that it makes
 #pragma once
 
 #include "layout.h"

@@ -19,7 +19,8 @@
       const device int *routes [[buffer(MARLIN_BUFFER_ROUTES), function_constant(routed)]],     \
       constant ProductArgs &args [[buffer(MARLIN_BUFFER_ARGS)]],                                \
       uint3 group [[threadgroup_position_in_grid]], ushort lane [[thread_index_in_simdgroup]],  \
-      ushort simdgroup [[simdgroup_index_in_threadgroup]]
+      ushort simdgroup [[simdgroup_index_in_threadgroup]],                                      \
+      ushort sharers [[simdgroups_per_threadgroup]]
 
 /// The work of a simdgroup: the codes of its row block, and the blocks of K of this split.
 template <typename Codes>

@@ -179,7 +179,7 @@ TEST(Unrouted, AKernelMayNeedAllThreads) {
     ON_CALL(*world.mock, kernel(testing::_, testing::_))
         .WillByDefault([&](std::string_view name, std::span<const dv::Constant> constants) {
           auto kernel = std::make_shared<IdleKernel>(name, constants);
-          kernel->threads = gpu::simdgroup_policy().kernels.front().threads - missing;
+          kernel->threads = gpu::simdgroup_policy().kernels.front().wide_threads - missing;
           return Result<dv::KernelRef>(dv::KernelRef(std::move(kernel)));
         });
     Product p(world, 1);

@@ -86,11 +86,11 @@ uint64_t read(const Counters& c, int buffer) {
   return found == c.buffers.end() ? 0 : found->second.bytes_read;
 }
 
-/// Rows that a kernel multiplies of a tile that has so many: eights of them or, with tiles of up to eight, as many as are left
-/// when the tile has been halved while half of it has room for them.
+/// Rows that a kernel multiplies of a tile that has so many: eights of them or, with tiles of less than eight, as many as are
+/// left when the tile has been halved while half of it has room for them.
 int64_t multiplied(int64_t rows, int64_t tile_rows) {
   if (rows == 0) return 0;
-  if (tile_rows > 8) return (rows + 7) / 8 * 8;
+  if (tile_rows >= 8) return (rows + 7) / 8 * 8;
   while (rows <= tile_rows / 2) tile_rows /= 2;
   return tile_rows;
 }

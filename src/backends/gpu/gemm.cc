@@ -87,12 +87,12 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
 
 /// A kernel cannot run if its registers leave room for fewer threads than its tile needs, or if the
 /// device has simdgroups of another size.
-Status check_kernel(const device::Kernel& compiled, const ProductKernel& kernel) {
-  if (compiled.max_threads() >= kernel.threads && compiled.simd_width() == kLanes) return {};
+Status check_kernel(const device::Kernel& compiled, const GemmPlan& plan) {
+  if (compiled.max_threads() >= plan.threads() && compiled.simd_width() == kLanes) return {};
   return Status::error(
       MARLIN_E_UNSUPPORTED,
       "it runs with up to %u threads in simdgroups of %u, expected %u in simdgroups of %d",
-      compiled.max_threads(), compiled.simd_width(), kernel.threads, kLanes);
+      compiled.max_threads(), compiled.simd_width(), plan.threads(), kLanes);
 }
 
 }  // namespace
@@ -158,7 +158,7 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
     MARLIN_ASSIGN(product.sum_groups, kernels_.get(group_sums_variant(problem, plan, aligned)));
   }
   MARLIN_ASSIGN(product.multiply, kernels_.get(multiply_variant(problem, plan, aligned)));
-  MARLIN_RETURN_IF_ERROR(check_kernel(*product.multiply, *plan.kernel));
+  MARLIN_RETURN_IF_ERROR(check_kernel(*product.multiply, plan));
   if (plan.partial) {
     MARLIN_ASSIGN(product.finish, kernels_.get(finish_variant(problem)));
   }
@@ -362,7 +362,7 @@ Status GemmCall::record_multiply(const Target& to, const Product& product, Rows 
   }
   bindings.value(MARLIN_BUFFER_ARGS, args);
   return to.stream.dispatch(product.multiply, bindings, plan.grid(rows.count, layout.n),
-                            plan.kernel->threads, "metal-marlin: multiply");
+                            plan.threads(), "metal-marlin: multiply");
 }
 
 Status GemmCall::record_finish(const Target& to, const Product& product, Rows rows) {
