@@ -117,6 +117,7 @@ enum { kExpandWarps = 8, kExpandChunks = 4 };
 #define MARLIN_CONSTANT_ROW_LIST 13   // bool: unpack's rows are listed
 #define MARLIN_CONSTANT_ROUTING 15    // uint: enum MarlinRouting
 #define MARLIN_CONSTANT_CODE_FORM 16  // uint: enum MarlinCodeForm
+#define MARLIN_CONSTANT_SORTS_ROWS 17  // bool: a product finds the routed rows itself (Metal)
 
 /// The group shift of groups of 128 slots and more: quads of quad_blocks blocks.
 enum { kLongGroupShift = 7 };
@@ -203,7 +204,7 @@ struct ProductArgs {
   MARLIN_INT64 expert_stride;  // bytes from the weights of one expert to those of the next
   MARLIN_INT64 bias_stride;    // elements from the bias of one expert to the next; 0: all share one
   // Few routed rows, without route: every threadgroup reads the ids, and the first one writes the
-  // experts and scales of the table.
+  // experts and scales of the table, which finish reads.
   marlin_int experts;                    // 0: route has written the table
   marlin_int ring_rows;                  // ring: routed rows of A that there is room for
   MARLIN_INT64 id_stride, scale_stride;  // in elements

@@ -132,7 +132,7 @@ struct Part {
       const int column = k0 + kUnitSlots * units * fragment_column(lane);
       float d[ROWS];
       UNROLL for (ushort m = 0; m < ROWS; m++) d[m] =
-          Activation<T>::kQuantized ? activation_scale(of.a_scales, args, tile.of_a(m), column)
+          Activation<T>::kQuantized ? of.a_scales[(row[m] - of.a + column) / kActivationBlock]
                                     : 1.0f;
       typename Codes::Span span;
       span.open(walk.codes + Codes::Span::words(k0), units, lane);
@@ -156,7 +156,11 @@ struct Part<Codes, T, 0, ALL> {
 template <typename Codes, typename T, ushort ROWS>
 kernel void gemv(PRODUCT_PARAMETERS(T)) {
   threadgroup float shared[kMostSharers][ROWS][kRowBlock];
-  const TileRows tile(routes, args, group.y, ROWS);
+  const int expert = sorts_rows ? named_expert(ids, args, lane) : 0;
+  if (sorts_rows && simdgroup == 0 && group.x == 0 && group.y == 0)
+    tell_finish(routes, id_scales, expert, args, lane);
+  const TileRows tile = sorts_rows ? TileRows(expert, args, group.y, ROWS, lane)
+                                   : TileRows(routes, args, group.y, ROWS);
   if (tile.empty) return;
   const long row_block = group.x;
   const Operands<T> operands = {codes, scales, zeros, a, a_scales};

@@ -245,7 +245,7 @@ uint32_t float_constant(marlin_dtype dtype);
 /// they do not multiply the number of compiled kernels.
 class Variant {
  public:
-  static constexpr uint32_t kConstants = 17;
+  static constexpr uint32_t kConstants = 18;
 
   explicit Variant(std::string_view name) : name_(name) {
     set(MARLIN_CONSTANT_BIAS_TYPE, kFloatNone);
