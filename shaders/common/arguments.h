@@ -8,7 +8,6 @@
 //               | "e4m3_" float                                   CUDA
 //               | "group_sums_" ( "f16" | "bf16" )                CUDA, Hopper
 //   product     = "gemv_" codes "_" activation "_m" rows
-//               | "gemv_" codes "_" activation "_m" rows "_n" columns "_s" simdgroups   Metal
 //               | "gemm_" codes "_" activation "_m" rows "_n" columns             CUDA
 //               | "ring_" codes "_" activation "_m" rows                          CUDA, Hopper
 //               | ( "mma_" | "wgmma_" ) [ "w16_" ] codes "_" activation "_m" rows "_n" columns
@@ -27,8 +26,7 @@
 //   activation  = float | "i8"                              i8: from quantize, with a_scales
 //   float       = "f32" | "f16" | "bf16"
 //   bytes       = "b2" | "b4"
-//   rows: rows of A that a threadgroup takes; columns: columns of C that it makes; simdgroups:
-//   those that share the K of 32 columns (4 where a name has none)
+//   rows: rows of A that a threadgroup takes; columns: columns of C that it makes
 #pragma once
 
 #include "layout.h"
@@ -119,6 +117,7 @@ enum { kExpandWarps = 8, kExpandChunks = 4 };
 #define MARLIN_CONSTANT_ROW_LIST 13   // bool: unpack's rows are listed
 #define MARLIN_CONSTANT_ROUTING 15    // uint: enum MarlinRouting
 #define MARLIN_CONSTANT_CODE_FORM 16  // uint: enum MarlinCodeForm
+#define MARLIN_CONSTANT_SORTS_ROWS 17  // bool: a product finds the routed rows itself (Metal)
 
 /// The group shift of groups of 128 slots and more: quads of quad_blocks blocks.
 enum { kLongGroupShift = 7 };
@@ -205,7 +204,7 @@ struct ProductArgs {
   MARLIN_INT64 expert_stride;  // bytes from the weights of one expert to those of the next
   MARLIN_INT64 bias_stride;    // elements from the bias of one expert to the next; 0: all share one
   // Few routed rows, without route: every threadgroup reads the ids, and the first one writes the
-  // experts and scales of the table.
+  // experts and scales of the table, which finish reads.
   marlin_int experts;                    // 0: route has written the table
   marlin_int ring_rows;                  // ring: routed rows of A that there is room for
   MARLIN_INT64 id_stride, scale_stride;  // in elements

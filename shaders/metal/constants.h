@@ -33,6 +33,7 @@ MARLIN_CONSTANT(bool, quantized, MARLIN_CONSTANT_QUANTIZED)
 MARLIN_CONSTANT(bool, has_row_list, MARLIN_CONSTANT_ROW_LIST)
 MARLIN_CONSTANT(uint, routing, MARLIN_CONSTANT_ROUTING)
 MARLIN_CONSTANT(uint, code_form, MARLIN_CONSTANT_CODE_FORM)
+MARLIN_CONSTANT(bool, sorts_rows, MARLIN_CONSTANT_SORTS_ROWS)
 
 constant bool has_codebook = zero_kind == kZeroCodebook;
 constant bool has_zeros = zero_kind != kZeroNone;  // or a codebook in their place
@@ -47,6 +48,7 @@ constant bool has_row_factor = row_factor != kRowFactorNone;
 constant bool has_bias = bias_type != kFloatNone;
 constant bool finished = !partial;  // the kernel writes C; otherwise it writes raw sums
 constant bool routed = routing != kRoutingNone;
+constant bool sorts_scales = sorts_rows && has_bias;  // then bias_type is that of the scales
 constant bool finishes_factor = finished && has_row_factor;
 constant bool finishes_bias = finished && has_bias;
 

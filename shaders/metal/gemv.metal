@@ -7,8 +7,8 @@
 // kernels.
 #include "product.h"
 
-/// The simdgroups of a threadgroup.
-constant constexpr ushort kSharers = 4;
+/// The most simdgroups of a threadgroup.
+constant constexpr ushort kMostSharers = 8;
 
 /// total + sum * scale * d, for sums of INT8 codes times activations of scale d. `sum` lacks a
 /// factor of `range`, which `scale` contains. The order keeps the intermediate product in the range
@@ -106,14 +106,15 @@ struct Operands {
   const device float* a_scales;
 };
 
-/// The part of a simdgroup in the sums of the first ROWS rows of a tile.
+/// The part of a simdgroup in the sums of the first ROWS rows of a tile. It is number sharer.x of
+/// sharer.y.
 template <typename Codes, typename T, ushort ROWS, ushort ALL>
 struct Part {
   /// Tiles of experts are seldom full. One that has half of the rows or less is summed as a tile of
   /// half the rows, and so on. All threads of a threadgroup do the same.
   static void sum(thread const Operands<T>& of, thread const TileRows& tile,
                   constant ProductArgs& args, long row_block, uint split, ushort lane,
-                  ushort sharer, threadgroup float (&to)[kSharers][ALL][kRowBlock]) {
+                  ushort2 sharer, threadgroup float (&to)[kMostSharers][ALL][kRowBlock]) {
     if (routed && !tile.has(ROWS / 2)) {
       Part<Codes, T, ROWS / 2, ALL>::sum(of, tile, args, row_block, split, lane, sharer, to);
       return;
@@ -125,13 +126,13 @@ struct Part {
     sums.clear();
     GroupScales<Codes> scale(of_expert(of.scales, tile), of_expert(of.zeros, tile), args, row_block,
                              lane);
-    for (int b = walk.begin + sharer; b < walk.end; b += kSharers) {
+    for (int b = walk.begin + sharer.x; b < walk.end; b += sharer.y) {
       const int k0 = block_begin(args.slots, b);
       const ushort units = block_slots(args.slots, b) / kLanes;
       const int column = k0 + kUnitSlots * units * fragment_column(lane);
       float d[ROWS];
       UNROLL for (ushort m = 0; m < ROWS; m++) d[m] =
-          Activation<T>::kQuantized ? activation_scale(of.a_scales, args, tile.of_a(m), column)
+          Activation<T>::kQuantized ? of.a_scales[(row[m] - of.a + column) / kActivationBlock]
                                     : 1.0f;
       typename Codes::Span span;
       span.open(walk.codes + Codes::Span::words(k0), units, lane);
@@ -142,31 +143,35 @@ struct Part {
       }
     }
     UNROLL for (ushort m = 0; m < ROWS; m++)
-        to[sharer][m][8 * fragment_column(lane) + fragment_row(lane)] = sums.reduce(m, lane);
+        to[sharer.x][m][8 * fragment_column(lane) + fragment_row(lane)] = sums.reduce(m, lane);
   }
 };
 /// Every tile has a row.
 template <typename Codes, typename T, ushort ALL>
 struct Part<Codes, T, 0, ALL> {
   static void sum(thread const Operands<T>&, thread const TileRows&, constant ProductArgs&, long,
-                  uint, ushort, ushort, threadgroup float (&)[kSharers][ALL][kRowBlock]) {}
+                  uint, ushort, ushort2, threadgroup float (&)[kMostSharers][ALL][kRowBlock]) {}
 };
 
 template <typename Codes, typename T, ushort ROWS>
 kernel void gemv(PRODUCT_PARAMETERS(T)) {
-  threadgroup float shared[kSharers][ROWS][kRowBlock];
-  const TileRows tile(routes, args, group.y, ROWS);
+  threadgroup float shared[kMostSharers][ROWS][kRowBlock];
+  const int expert = sorts_rows ? named_expert(ids, args, lane) : 0;
+  if (sorts_rows && simdgroup == 0 && group.x == 0 && group.y == 0)
+    tell_finish(routes, id_scales, expert, args, lane);
+  const TileRows tile = sorts_rows ? TileRows(expert, args, group.y, ROWS, lane)
+                                   : TileRows(routes, args, group.y, ROWS);
   if (tile.empty) return;
-  const ushort sharer = simdgroup;
   const long row_block = group.x;
   const Operands<T> operands = {codes, scales, zeros, a, a_scales};
-  Part<Codes, T, ROWS, ROWS>::sum(operands, tile, args, row_block, group.z, lane, sharer, shared);
+  Part<Codes, T, ROWS, ROWS>::sum(operands, tile, args, row_block, group.z, lane,
+                                  ushort2(simdgroup, sharers), shared);
   threadgroup_barrier(mem_flags::mem_threadgroup);
   const int n = int(row_block) * kRowBlock + lane;
-  for (ushort m = sharer; m < ROWS; m += kSharers) {
+  for (ushort m = simdgroup; m < ROWS; m += sharers) {
     if (routed && !tile.has(m)) break;
     float sum = shared[0][m][lane];  // in a fixed order
-    UNROLL for (ushort s = 1; s < kSharers; s++) sum += shared[s][m][lane];
+    for (ushort s = 1; s < sharers; s++) sum += shared[s][m][lane];
     if (tile.has(m) && n < args.n)
       write_sum(sum, tile.of_c(m), n, group.z, factors, bias, c, partials, args);
   }

@@ -26,11 +26,11 @@
 #ifndef MARLIN_GEMV_ROWS
 #define MARLIN_GEMV_ROWS(X, ...) \
   X(__VA_ARGS__, 1)              \
-  X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4) X(__VA_ARGS__, 6) X(__VA_ARGS__, 8)
+  X(__VA_ARGS__, 2) X(__VA_ARGS__, 3) X(__VA_ARGS__, 4) X(__VA_ARGS__, 6)
 #endif
 
 // DIRECT(..., rows, columns) and THREADGROUP(..., rows, columns).
 #ifndef MARLIN_REGDECODE_TILES
 #define MARLIN_REGDECODE_TILES(DIRECT, THREADGROUP, ...) \
-  DIRECT(__VA_ARGS__, 16, 32) THREADGROUP(__VA_ARGS__, 32, 128)
+  DIRECT(__VA_ARGS__, 8, 32) DIRECT(__VA_ARGS__, 16, 32) THREADGROUP(__VA_ARGS__, 32, 128)
 #endif

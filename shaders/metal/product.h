@@ -4,22 +4,26 @@
 #include "epilogue.h"
 #include "scales.h"
 
-#define PRODUCT_PARAMETERS(T)                                                                   \
-  const device uint4 *codes [[buffer(MARLIN_BUFFER_CODES)]],                                    \
-      const device void *scales [[buffer(MARLIN_BUFFER_SCALES)]],                               \
-      const device void *zeros [[buffer(MARLIN_BUFFER_ZEROS), function_constant(has_zeros)]],   \
-      const device RowFactor *factors                                                           \
-      [[buffer(MARLIN_BUFFER_ROWS), function_constant(finishes_factor)]],                       \
-      const device T *a [[buffer(MARLIN_BUFFER_A)]],                                            \
-      const device float *a_scales                                                              \
-      [[buffer(MARLIN_BUFFER_A_SCALES), function_constant(quantized)]],                         \
-      const device void *bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(finishes_bias)]], \
-      device void *c [[buffer(MARLIN_BUFFER_C), function_constant(finished)]],                  \
-      device float *partials [[buffer(MARLIN_BUFFER_PARTIALS), function_constant(partial)]],    \
-      const device int *routes [[buffer(MARLIN_BUFFER_ROUTES), function_constant(routed)]],     \
-      constant ProductArgs &args [[buffer(MARLIN_BUFFER_ARGS)]],                                \
-      uint3 group [[threadgroup_position_in_grid]], ushort lane [[thread_index_in_simdgroup]],  \
-      ushort simdgroup [[simdgroup_index_in_threadgroup]]
+#define PRODUCT_PARAMETERS(T)                                                                    \
+  const device uint4 *codes [[buffer(MARLIN_BUFFER_CODES)]],                                     \
+      const device void *scales [[buffer(MARLIN_BUFFER_SCALES)]],                                \
+      const device void *zeros [[buffer(MARLIN_BUFFER_ZEROS), function_constant(has_zeros)]],    \
+      const device RowFactor *factors                                                            \
+      [[buffer(MARLIN_BUFFER_ROWS), function_constant(finishes_factor)]],                        \
+      const device T *a [[buffer(MARLIN_BUFFER_A)]],                                             \
+      const device float *a_scales                                                               \
+      [[buffer(MARLIN_BUFFER_A_SCALES), function_constant(quantized)]],                          \
+      const device void *bias [[buffer(MARLIN_BUFFER_BIAS), function_constant(finishes_bias)]],  \
+      device void *c [[buffer(MARLIN_BUFFER_C), function_constant(finished)]],                   \
+      device float *partials [[buffer(MARLIN_BUFFER_PARTIALS), function_constant(partial)]],     \
+      device int *routes [[buffer(MARLIN_BUFFER_ROUTES), function_constant(routed)]],            \
+      const device int *ids [[buffer(MARLIN_BUFFER_ROUTED_IDS), function_constant(sorts_rows)]], \
+      const device void *id_scales                                                               \
+      [[buffer(MARLIN_BUFFER_ROUTED_SCALES), function_constant(sorts_scales)]],                  \
+      constant ProductArgs &args [[buffer(MARLIN_BUFFER_ARGS)]],                                 \
+      uint3 group [[threadgroup_position_in_grid]], ushort lane [[thread_index_in_simdgroup]],   \
+      ushort simdgroup [[simdgroup_index_in_threadgroup]],                                       \
+      ushort sharers [[simdgroups_per_threadgroup]]
 
 /// The work of a simdgroup: the codes of its row block, and the blocks of K of this split.
 template <typename Codes>
@@ -46,7 +50,8 @@ struct TileRows {
         first(tile * rows),
         last(args.m - 1),
         rows_of_a(1),
-        sorted(nullptr) {
+        sorted(nullptr),
+        few(0) {
     if (!routed) return;
     empty = tile >= routes[0];
     if (empty) return;
@@ -57,19 +62,70 @@ struct TileRows {
     rows_of_a = args.rows_of_a;
     sorted = routes + route_sorted_at(args.items);
   }
+  /// The same where no kernel has sorted the rows, of which each lane has one: `expert` is that of
+  /// its own. All lanes of a simdgroup call it.
+  TileRows(int expert, constant ProductArgs& args, int tile, int rows, ushort lane)
+      : weights(0),
+        empty(false),
+        first(0),
+        last(0),
+        rows_of_a(args.rows_of_a),
+        sorted(nullptr),
+        few(0) {
+    int before = 0;  // rows of the lane's expert
+    for (ushort i = 0; i < args.m; i++) {
+      const bool same = simd_shuffle(expert, i) == expert;
+      before += same && i < lane ? 1 : 0;
+    }
+    const bool begins = expert >= 0 && before % rows == 0;
+    const int item = simd_prefix_exclusive_sum(begins ? 1 : 0);
+    const uint beginner = simd_sum(begins && item == tile ? 1u << lane : 0u);
+    empty = beginner == 0;
+    if (empty) return;
+    const int own = simd_shuffle(expert, ushort(ctz(beginner)));
+    const int from = simd_shuffle(before, ushort(ctz(beginner)));
+    few = simd_sum(expert == own && before >= from ? 1u << lane : 0u);  // and of later tiles
+    weights = own * args.expert_stride;
+    last = min(int(popcount(few)), rows) - 1;
+  }
   /// The row of A of row i of the tile.
   int of_a(int i) const {
     const int at = min(first + i, last);
-    return routed && rows_of_a != 0 ? sorted[at] / rows_of_a : at;
+    return routed && rows_of_a != 0 ? routed_row(at) / rows_of_a : at;
   }
   bool has(int i) const { return first + i <= last; }
   /// The row of C, or of the partials, of row i of the tile, which must be there.
-  int of_c(int i) const { return routed ? sorted[first + i] : first + i; }
+  int of_c(int i) const { return routed ? routed_row(first + i) : first + i; }
 
  private:
   int first, last, rows_of_a;
   const device int* sorted;
+  uint few;  // the routed rows of the tile, where it has found them itself
+
+  int routed_row(int place) const {
+    if (!sorts_rows) return sorted[place];
+    uint left = few;
+    for (int i = 0; i < place; i++) left &= left - 1;
+    return int(ctz(left));
+  }
 };
+
+/// The expert of the routed row of each lane, as the caller's ids have it, or -1.
+static inline int named_expert(const device int* ids, constant ProductArgs& args, ushort lane) {
+  if (lane >= args.m) return -1;
+  const int id = ids[lane / args.top_k * args.id_stride + lane % args.top_k];
+  return id >= 0 && id < args.experts ? id : -1;
+}
+/// Writes what finish reads of the routed rows.
+static inline void tell_finish(device int* routes, const device void* scales, int expert,
+                               constant ProductArgs& args, ushort lane) {
+  if (lane >= args.m) return;
+  routes[route_experts_at(args.items, args.m) + lane] = expert;
+  if (!sorts_scales || expert < 0) return;
+  const long at = lane / args.top_k * args.scale_stride + lane % args.top_k;
+  ((device float*)routes)[route_scales_at(args.items, args.m) + lane] =
+      read_float(scales, at, bias_type);
+}
 
 /// The memory of the tile's weights, given that of the first expert's.
 template <typename T>

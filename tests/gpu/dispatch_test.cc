@@ -39,7 +39,7 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       World world({.probe = false}, {.kernel = name});
       world.device->change().tensor = true;
       const bool int8 = activation == 3;
-      const int64_t n = 200, k = 416, m = kernel.rows + 1;  // K too short to be split
+      const int64_t n = 200, k = 416, m = kernel.rows + 1;  // K too short to be split, N for many threadgroups
       const mm::weights w = pack(world.context, n, k, codes);
       const Matrix a(world.context, m, k, kDtypes[activation]), c(world.context, m, n, MARLIN_F16);
       const mm::stream stream = stream_of(world);
@@ -50,7 +50,7 @@ TEST_P(EveryRow, IsDispatchedByItsContract) {
       ASSERT_EQ(outline(commands), int8 ? (Lines{"quantize_f32", "barrier", name}) : Lines{name});
       const Command& p = commands.back();
       EXPECT_EQ(p.groups, (dv::Size3{static_cast<uint32_t>((n + kernel.columns - 1) / kernel.columns), 2, 1}));
-      EXPECT_EQ(p.threads, (dv::Size3{kernel.threads, 1, 1}));
+      EXPECT_EQ(p.threads, (dv::Size3{kernel.wide_threads != 0 ? kernel.wide_threads : kernel.threads, 1, 1}));
       const gpu::RowBlockLayout& layout = layout_of(w);
       const uint32_t form = floats ? kFormBf16 : kCodes[codes] == std::string("planes") ? kForm5Bits : kFormOwn;
       EXPECT_EQ(p.constants, all({{MARLIN_CONSTANT_SCALE_TYPE, floats ? kScaleE8m0 : kScaleF16},
@@ -99,12 +99,14 @@ INSTANTIATE_TEST_SUITE_P(Kernels, EveryRow, testing::ValuesIn(gpu::simdgroup_pol
   return name;
 });
 
+/// Of two rows of one range the first serves.
 TEST(Choice, FollowsTheRangesOfM) {
   World world;
   const mm::weights w = pack(world.context, 8192, 64, 1);
   const mm::stream stream = stream_of(world);
   for (const gpu::ProductKernel& kernel : gpu::simdgroup_policy().kernels)
     for (const int64_t m : {kernel.m_min, kernel.m_max != 0 ? kernel.m_max : kernel.m_min + 500}) {
+      if (kernel.rows == 8 && m < 7) continue;  // six rows serve
       const Matrix a(world.context, m, 64, MARLIN_F16), c(world.context, m, 8192, MARLIN_F16);
       const auto d = gemm_desc(w, a, c);
       // Tensor operations go before the other kernels of the same range, which do without.
@@ -135,7 +137,7 @@ TEST(Choice, WithoutMatricesTheNearestOtherKernelServes) {
   const Matrix a(world.context, 100, 64, MARLIN_F16), c(world.context, 100, 64, MARLIN_F16);
   const auto d = gemm_desc(w, a, c);
   EXPECT_OK(marlin_gemm, stream.get(), &d);
-  EXPECT_EQ(world.record.take().back().kernel, "gemv_u4_f16_m8");
+  EXPECT_EQ(world.record.take().back().kernel, "gemv_u4_f16_m6");
 }
 
 TEST(Choice, RefusesWhatTheDeviceDoesNotKnow) {
@@ -178,13 +180,13 @@ TEST(Sequence, FewColumnsSplitK) {
   World world;
   const mm::weights w = pack(world.context, 64, 8192, 1);
   const mm::stream stream = stream_of(world);
-  const Matrix a(world.context, 1, 8192, MARLIN_F16), c(world.context, 1, 64, MARLIN_F32),
+  const Matrix a(world.context, 9, 8192, MARLIN_F16), c(world.context, 9, 64, MARLIN_F32),
       bias(world.context, 1, 64, MARLIN_F32);
   auto d = gemm_desc(w, a, c);
   d.bias = bias.view;
   d.flags = MARLIN_GEMM_ACCUMULATE;
   const auto commands = recorded(world, stream, {d});
-  ASSERT_EQ(outline(commands), (Lines{"gemv_u4_f16_m1", "barrier", "finish"}));
+  ASSERT_EQ(outline(commands), (Lines{"regdecode_u4_f16_m16_n32_direct", "barrier", "finish"}));
   EXPECT_EQ(commands[0].groups, (dv::Size3{2, 1, 8}));
   EXPECT_EQ(commands[0].constants.at(MARLIN_CONSTANT_PARTIAL), 1u);
   EXPECT_EQ(commands[0].constants.at(MARLIN_CONSTANT_ACCUMULATE), 0u);
@@ -195,13 +197,50 @@ TEST(Sequence, FewColumnsSplitK) {
   EXPECT_EQ(value_of<ProductArgs>(finish, MARLIN_BUFFER_ARGS).splits, 8);
   EXPECT_EQ(finish.arguments.at(MARLIN_BUFFER_PARTIALS).buffer, commands[0].arguments.at(MARLIN_BUFFER_PARTIALS).buffer);
   EXPECT_TRUE(finish.arguments.contains(MARLIN_BUFFER_BIAS));
-  EXPECT_EQ(finish.groups, (dv::Size3{1, 1, 1}));
+  EXPECT_EQ(finish.groups, (dv::Size3{1, 9, 1}));
   EXPECT_EQ(finish.constants, all({{MARLIN_CONSTANT_ROW_FACTOR, kRowFactorNone},
                                    {MARLIN_CONSTANT_OUTPUT_TYPE, kFloat32},
                                    {MARLIN_CONSTANT_BIAS_TYPE, kFloat32},
                                    {MARLIN_CONSTANT_EPILOGUE, 0},
                                    {MARLIN_CONSTANT_ACCUMULATE, 1},
                                    {MARLIN_CONSTANT_INTERLEAVED, 0}}));
+}
+
+/// Up to half of the threadgroups that few rows of A want, these have more simdgroups. The sums of all stay in one.
+TEST(Sequence, FewColumnsOfFewRowsHaveMoreSimdgroups) {
+  World world;
+  for (const auto& [n, threads] : {std::pair<int64_t, uint32_t>{32, 256}, {2048, 256}, {2080, 128}, {4096, 128}})
+    for (const int64_t m : {1, 4, 6}) {
+      const mm::weights w = pack(world.context, n, 8192, 1);
+      const mm::stream stream = stream_of(world);
+      const Matrix a(world.context, m, 8192, MARLIN_F16), c(world.context, m, n, MARLIN_F32);
+      const auto d = gemm_desc(w, a, c);
+      world.record.take();
+      EXPECT_OK(marlin_gemm, stream.get(), &d);
+      const auto commands = world.record.take();
+      ASSERT_EQ(outline(commands), Lines{"gemv_u4_f16_m" + std::to_string(m)});
+      EXPECT_EQ(commands[0].threads, (dv::Size3{threads, 1, 1})) << n;
+      EXPECT_EQ(commands[0].groups, (dv::Size3{static_cast<uint32_t>(n / 32), 1, 1}));
+    }
+}
+
+/// Six rows of what takes more registers than they leave are eight rows by matrices, or rows in two passes where all rows
+/// must add in one order.
+TEST(Choice, TakesSixRowsWhereRegistersHoldThem) {
+  World world;
+  const mm::weights w = pack(world.context, 4096, 64, 1);
+  const mm::stream stream = stream_of(world);
+  const Matrix a(world.context, 6, 64, MARLIN_F32), c(world.context, 6, 4096, MARLIN_F32);
+  auto d = gemm_desc(w, a, c);
+  EXPECT_OK(marlin_gemm, stream.get(), &d);
+  EXPECT_EQ(world.record.take().back().kernel, "gemv_u4_f32_m6");
+  const mm::weights planes = pack(world.context, 4096, 64, 5);
+  d.weights = planes.get();
+  EXPECT_OK(marlin_gemm, stream.get(), &d);
+  EXPECT_EQ(world.record.take().back().kernel, "regdecode_planes_f32_m8_n32_direct");
+  d.flags = MARLIN_GEMM_ROW_INVARIANT;
+  EXPECT_OK(marlin_gemm, stream.get(), &d);
+  EXPECT_EQ(world.record.take().back().kernel, "gemv_planes_f32_m4");
 }
 
 TEST(Sequence, GateAndUpAreFinishedInBlocksOfRows) {

@@ -126,7 +126,7 @@ TEST_F(Experts, RunInTheScratchThatPreparingAsksFor) {
 /// A mistake in a shader, and the product that shows it.
 struct Planted {
   const char *name, *file, *from, *to;
-  enum What : uint8_t { gemv, zeros, permuted, direct, shared } what = gemv;
+  enum What : uint8_t { gemv, zeros, permuted, few, direct, shared } what = gemv;
 };
 void PrintTo(const Planted& planted, std::ostream* out) { *out << planted.name; }
 constexpr Planted kPlanted[] = {
@@ -147,8 +147,8 @@ constexpr Planted kPlanted[] = {
     {"codes_of_the_expert_before", "product.h", "weights = item[0] *", "weights = max(item[0] - 1, 0) *"},
     {"row_behind_an_item", "product.h", "item[1] + item[2] - 1", "item[1] + item[2]"},
     {"first_row_of_another_item", "product.h", "first = item[1]", "first = 0"},
-    {"routed_row_for_row_of_a", "product.h", "sorted[at] / rows_of_a", "sorted[at]"},
-    {"stored_by_place", "product.h", "return routed ? sorted[first + i]", "return routed ? first + i"},
+    {"routed_row_for_row_of_a", "product.h", "routed_row(at) / rows_of_a", "routed_row(at)"},
+    {"stored_by_place", "product.h", "return routed ? routed_row(first + i)", "return routed ? first + i"},
     {"another_experts_codes", "gemv.metal", "of_expert(of.codes, tile)", "of.codes"},
     {"another_experts_scales", "gemv.metal", "of_expert(of.scales, tile)", "of.scales"},
     {"another_experts_zeros", "gemv.metal", "of_expert(of.zeros, tile)", "of.zeros", Planted::zeros},
@@ -166,6 +166,16 @@ constexpr Planted kPlanted[] = {
     {"only_the_last_slot", "finish.metal", "fma(scales[row], result, v)", "scales[row] * result"},
     {"scale_of_another_slot", "finish.metal", "scales[row]", "scales[m]"},
     {"sum_of_too_few_slots", "finish.metal", "row < (m + 1) * of_row", "row < (m + 1) * of_row - 1"},
+    {"few_ids_of_the_first_token", "product.h", "lane / args.top_k * args.id_stride", "0", Planted::few},
+    {"few_id_past_the_stack", "product.h", "id < args.experts ?", "id <= args.experts ?", Planted::few},
+    {"few_rows_of_no_expert", "product.h", "expert >= 0 && before", "before", Planted::few},
+    {"few_lost_later_tiles", "product.h", "before % rows == 0", "before == 0", Planted::few},
+    {"few_item_of_another_expert", "product.h", "begins && item == tile", "begins && item <= tile", Planted::few},
+    {"few_rows_of_earlier_tiles", "product.h", "expert == own && before >= from", "expert == own", Planted::few},
+    {"few_rows_past_a_tile", "product.h", "min(int(popcount(few)), rows) - 1", "rows - 1", Planted::few},
+    {"few_rows_in_another_order", "product.h", "left &= left - 1", "left >>= 1", Planted::few},
+    {"few_unknown_to_finish", "gemv.metal", "group.x == 0 && group.y == 0)", "group.x == 1)", Planted::few},
+    {"few_scales_of_the_first_token", "product.h", "lane / args.top_k * args.scale_stride", "0", Planted::few},
     {"another_experts_columns", "prepare.metal", "expert * args.expert_stride", "0", Planted::permuted},
     {"lost_last_gathered_row", "prepare.metal", "m < routes[1]", "m < routes[1] - 1", Planted::permuted},
     {"place_for_routed_row", "prepare.metal", "row = routed_row / args.rows_of_a", "row = m / args.rows_of_a",
@@ -176,7 +186,11 @@ class PlantedInExperts : public testing::TestWithParam<Planted> {};
 
 /// What the product of this kind comes to, of tiles of which some are full and some are not.
 testing::AssertionResult run(Planted::What what, const std::vector<TestbedOptions::Change>& changes) {
-  constexpr const char* kKernels[] = {"gemv_fp4_f16_m2", "gemv_u4_f16_m2", "gemv_u4_f16_m2", "regdecode_fp4_f16_m16_n32_direct",
+  constexpr const char* kKernels[] = {"gemv_fp4_f16_m2",
+                                      "gemv_u4_f16_m2",
+                                      "gemv_u4_f16_m2",
+                                      "gemv_fp4_f16_m2",
+                                      "regdecode_fp4_f16_m16_n32_direct",
                                       "regdecode_fp4_f16_m32_n128_threadgroup"};
   const Gpu device(std::make_shared<TestbedDevice>(TestbedOptions{.seed = 3, .changes = changes}), {.probe = false},
                    {.kernel = kKernels[what]});
@@ -186,14 +200,15 @@ testing::AssertionResult run(Planted::What what, const std::vector<TestbedOption
   c.a_type = MARLIN_F16;
   c.bias_type = MARLIN_F32;
   c.seed = 3;
-  Mixture m(c, {what >= Planted::direct ? 40 : 11, 5, 4, Pick::outside, false, MARLIN_F32});
+  const int64_t tokens = what == Planted::few ? 8 : what >= Planted::direct ? 40 : 11;  // 8: as few rows as lanes
+  Mixture m(c, {tokens, 5, 4, Pick::outside, false, MARLIN_F32});
   if (m.pack(1) != MARLIN_OK) return testing::AssertionFailure() << "packing";
   const auto ran = m.run();
   return ran ? m.check() : ran;
 }
 
 TEST(ExpertsWithMistakes, AreRightWithoutThem) {
-  for (const auto what : {Planted::gemv, Planted::zeros, Planted::permuted, Planted::direct, Planted::shared})
+  for (const auto what : {Planted::gemv, Planted::zeros, Planted::permuted, Planted::few, Planted::direct, Planted::shared})
     EXPECT_TRUE(run(what, {})) << int{what};
 }
 
@@ -219,6 +234,34 @@ TEST_F(Experts, WhoseLayoutsDifferAreRefused) {
   EXPECT_NE(std::string(ran.message()).find("the packed layouts of the experts differ"), std::string::npos) << ran.message();
 }
 
+/// The kernels that the two products of a layer's experts dispatch.
+std::vector<std::string> dispatches_of_layer(int64_t tokens, int64_t top_k) {
+  std::vector<std::string> names;
+  TestbedOptions options{.seed = 5, .changes = {}};
+  options.counted = [&](const std::string& kernel, const metal_on_cpu::Counters&) { names.push_back(kernel); };
+  const Gpu device(std::make_shared<TestbedDevice>(options), {.probe = false});
+  Case up = trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 1, 128, 96);
+  up.a_type = MARLIN_F16;
+  Case down = up;
+  up.epilogue = MARLIN_EPILOGUE_SWIGLU;
+  up.interleaved = true;
+  Mixture of_up(up, {tokens, 16, top_k, Pick::random, false, 0});
+  Mixture of_down(down, {tokens, 16, top_k, Pick::random, true, MARLIN_F32});
+  for (Mixture* m : {&of_up, &of_down}) {
+    EXPECT_EQ(m->pack(1), MARLIN_OK);
+    EXPECT_TRUE(m->run());
+    EXPECT_TRUE(m->check());
+  }
+  return names;
+}
+
+/// Products of up to 32 routed rows sort them: gate and up, their activation, down, and the sums of a token's rows.
+TEST_F(Experts, OfOneTokenTakeFourDispatchesALayer) {
+  EXPECT_EQ(dispatches_of_layer(1, 4), (std::vector<std::string>{"gemv_fp4_f16_m1", "finish", "gemv_fp4_f16_m1", "finish"}));
+  EXPECT_EQ(dispatches_of_layer(4, 8).size(), 4u);
+  EXPECT_EQ(dispatches_of_layer(11, 3).size(), 6u) << "33 rows are sorted first";
+}
+
 TEST_F(Experts, AreExplained) {
   const Gpu device = gpu();
   Case c = trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 1, 70, 64);
@@ -230,7 +273,8 @@ TEST_F(Experts, AreExplained) {
   EXPECT_OK(marlin_explain, &d, text_of, sizeof text_of, nullptr);
   const std::string text = text_of;
   EXPECT_NE(text.find("kernel: gemv_fp4_f16_m6"), std::string::npos) << text;
-  EXPECT_NE(text.find("experts: 12, 3 a token, sorted on the device into up to 13 tiles of rows"), std::string::npos) << text;
+  EXPECT_NE(text.find("experts: 12, 3 a token, sorted by each threadgroup into up to 13 tiles of rows"), std::string::npos)
+      << text;
 }
 
 }  // namespace

@@ -189,7 +189,7 @@ struct LongWork {
 };
 
 TEST(Submissions, HoldNoMoreThanTheirTime) {
-  const std::string tile = "regdecode_u4_f16_m32_n128_threadgroup", small = "gemv_u4_f16_m8";
+  const std::string tile = "regdecode_u4_f16_m32_n128_threadgroup", small = "regdecode_u4_f16_m8_n32_direct";
   LongWork work;
   EXPECT_EQ(work.product(200), (Lines{tile, "commit", tile, "commit", tile})) << "96, 96 and 8 rows";
   EXPECT_EQ(work.product(8), (Lines{"barrier", small})) << "8 and 8";
@@ -261,6 +261,7 @@ mm::GemmProblem problem_of(const gpu::GpuWeights& weights) {
 /// A kernel that splits K whatever N is: it has room for one block of it.
 TEST(PartialSums, StayWithinTheirBudget) {
   gpu::ProductKernel kernel = gpu::simdgroup_policy().kernels[3];  // four rows
+  kernel.wide_threads = 0;
   kernel.activation_bytes = kernel.rows * 2 * kBlockSlots;
   const gpu::GpuWeights weights = unpacked_weights(65536, 8 * kBlockSlots);
   for (const int64_t m : {4, 32, 33, 1000}) {

@@ -65,6 +65,31 @@ TEST(Routed, BlocksOfTokensHaveTheirIdsAndScales) {
   }
 }
 
+/// Gate and up in matrices of their own, in one call.
+TEST(Routed, RowsOfTheSameIdsAreSortedOnce) {
+  World world;
+  Sums one(world, 20), other(world, 20);
+  const mm::stream stream = stream_of(world);
+  const auto sorts = [&](const marlin_gemm_desc& second) {
+    const marlin_gemm_desc* const both[] = {&one.desc, &second};
+    world.record.take();
+    EXPECT_OK(marlin_gemm_many, stream.get(), both, 2u);
+    const auto commands = world.record.take();
+    std::set<uint64_t> tables;
+    for (const Command& command : commands)
+      if (command.kernel.starts_with("regdecode")) tables.insert(command.arguments.at(MARLIN_BUFFER_ROUTES).offset);
+    const auto times = std::ranges::count(commands, "route", &Command::kernel);
+    EXPECT_EQ(static_cast<int64_t>(tables.size()), times);
+    return times;
+  };
+  EXPECT_EQ(sorts(other.desc), 2);
+  auto same = other.desc;
+  same.expert_ids = one.desc.expert_ids;
+  EXPECT_EQ(sorts(same), 2) << "the table has scales, too";
+  same.expert_scales = one.desc.expert_scales;
+  EXPECT_EQ(sorts(same), 1);
+}
+
 TEST(Routed, ABiasOfOneRowIsThatOfAllExperts) {
   World world;
   Sums sums(world, 3);
@@ -168,7 +193,7 @@ TEST(Unrouted, AKernelMayNeedAllThreads) {
     ON_CALL(*world.mock, kernel(testing::_, testing::_))
         .WillByDefault([&](std::string_view name, std::span<const dv::Constant> constants) {
           auto kernel = std::make_shared<IdleKernel>(name, constants);
-          kernel->threads = gpu::simdgroup_policy().kernels.front().threads - missing;
+          kernel->threads = gpu::simdgroup_policy().kernels.front().wide_threads - missing;
           return Result<dv::KernelRef>(dv::KernelRef(std::move(kernel)));
         });
     Product p(world, 1);

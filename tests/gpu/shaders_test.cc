@@ -115,7 +115,7 @@ TEST(APlantedMistake, IsFoundByTheProbeAndTheNextKernelServes) {
   ASSERT_TRUE(t.pack());
   ASSERT_TRUE(t.run());
   EXPECT_TRUE(t.check());
-  EXPECT_EQ(t.explained("kernel").find("regdecode_u4_bf16_m16"), 0u) << t.explain();
+  EXPECT_EQ(t.explained("kernel").find("regdecode_u4_bf16_m8"), 0u) << t.explain();
   EXPECT_NE(t.explained("unusable_here").find("gemv_u4_bf16_m1"), std::string::npos) << t.explain();
   EXPECT_EQ(t.explained("probe"), "agrees with the CPU on this device");
   ASSERT_FALSE(gpu.log.lines.empty());
@@ -129,7 +129,7 @@ TEST(APlantedMistake, InMatrixKernelsLeavesTheOthers) {
   ASSERT_TRUE(t.pack());
   ASSERT_TRUE(t.run());
   EXPECT_TRUE(t.check());
-  EXPECT_EQ(t.explained("kernel"), "gemv_u4_bf16_m8");
+  EXPECT_EQ(t.explained("kernel"), "gemv_u4_bf16_m6");
 }
 
 TEST(APlantedMistake, OfSyntaxIsLoggedInTheCompilersWordsAndTheNextKernelServes) {
@@ -138,7 +138,7 @@ TEST(APlantedMistake, OfSyntaxIsLoggedInTheCompilersWordsAndTheNextKernelServes)
   ASSERT_TRUE(t.pack());
   ASSERT_TRUE(t.run());
   EXPECT_TRUE(t.check());
-  EXPECT_EQ(t.explained("kernel").find("regdecode_u4_bf16_m16"), 0u) << t.explain();
+  EXPECT_EQ(t.explained("kernel").find("regdecode_u4_bf16_m8"), 0u) << t.explain();
   ASSERT_FALSE(gpu.log.lines.empty());
   EXPECT_NE(gpu.log.lines[0].find("/metal/gemv.metal:"), std::string::npos) << gpu.log.lines[0];
 }

@@ -122,7 +122,7 @@ TEST(Memory, MoreThanTheWorkingSetIsWarnedOfOnceAndMoreThanTheMostRefused) {
 /// Scratch of calls without a stream is kept for the next of them, but not while somebody else lacks memory.
 TEST(Memory, ThatIsKeptForLaterCallsIsFreedInNeed) {
   World world;
-  Product p(world, 5, 64, 8192);  // which splits K
+  Product p(world, 9, 64, 8192);  // which splits K
   EXPECT_OK(marlin_gemm, nullptr, &p.desc);
   const int with_scratch = world.record.buffers;
   world.device->change().most_bytes = 1;
@@ -160,10 +160,10 @@ TEST(Memory, WithoutUnifiedMemoryWeightsAreCopied) {
 
 TEST(Scratch, OfTheHostIsUsedOrTooSmall) {
   World world;
-  Product p(world, 1, 64, 8192);
+  Product p(world, 9, 64, 8192);  // which splits K
   uint64_t needed = 0;
   const marlin_gemm_desc* const descs[] = {&p.desc};
-  EXPECT_OK(marlin_prepare, nullptr, descs, 1u, int64_t{1}, &needed);
+  EXPECT_OK(marlin_prepare, nullptr, descs, 1u, int64_t{9}, &needed);
   EXPECT_GE(needed, 8u * 64 * 4);
   for (const uint64_t bytes : {needed, needed - 256}) {
     mm::buffer memory;
@@ -344,7 +344,7 @@ TEST(Probe, AKernelWithTooManyRegistersIsReplaced) {
   });
   Product p(world, 1);
   EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no kernel", marlin_gemm, nullptr, &p.desc);
-  EXPECT_TRUE(abi_test::contains(log.lines.at(0), "up to 64 threads in simdgroups of 32, expected 128")) << log.lines.at(0);
+  EXPECT_TRUE(abi_test::contains(log.lines.at(0), "up to 64 threads in simdgroups of 32, expected 256")) << log.lines.at(0);
 }
 
 /// What a host hands over and the device does not take.

@@ -39,7 +39,7 @@ inline constexpr int64_t kExpertN = 128, kExpertK = 512;
 ///   MMAs          8x8x8 simdgroup matrix products / (rows that are multiplied N K / 512)
 ///   FMAs          multiply-adds of float32 outside of these / (rows that are multiplied N K)
 ///   prepared      bytes of activations that quantize or gather writes / those of each row once; 0: nobody prepares
-///   ids           bytes of ids that route asks for / bytes of ids
+///   ids           bytes of ids that route asks for / bytes of ids; without goal where the product sorts
 ///   written       bytes of partial sums that the product writes / those of each routed row once
 ///   sums          bytes of partial sums that finish asks for / the same
 ///   route         lines that the loads and stores of route touch / those of the loads of codes and scales; finish likewise

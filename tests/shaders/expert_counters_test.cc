@@ -58,8 +58,9 @@ INSTANTIATE_TEST_SUITE_P(Drawn, ExpertWork, testing::ValuesIn(drawn_cases()), []
 
 /// However uneven the routes are: with a tile of eight rows, no expert of up to eight rows is read twice.
 TEST(ExpertsOfUpToEightRows, AreReadOnce) {
-  for (const auto& [weights, kernel] :
-       {std::pair{"mxfp4", "gemv_fp4_f16_m8"}, {"nvfp4", "gemv_fp4_f16_m8"}, {"int4", "gemv_u4_f16_m8"}})
+  for (const auto& [weights, kernel] : {std::pair{"mxfp4", "regdecode_fp4_f16_m8_n32_direct"},
+                                        {"nvfp4", "regdecode_fp4_f16_m8_n32_direct"},
+                                        {"int4", "regdecode_u4_f16_m8_n32_direct"}})
     for (const auto& [top_k, skew] : {std::pair{1, 3.0}, {4, 0.0}, {4, 2.0}, {16, 1.0}}) {
       CountedExperts counted;
       ASSERT_TRUE(count({.weights = weights, .tokens = 8, .top_k = top_k, .experts = kExperts, .skew = skew, .kernel = kernel},
@@ -71,7 +72,8 @@ TEST(ExpertsOfUpToEightRows, AreReadOnce) {
 }
 
 TEST(ExpertsWithAllTokens, AreReadOnceATile) {
-  for (const auto& [tokens, kernel, items] : {std::tuple{8, "gemv_fp4_f16_m8", 1}, {9, "gemv_fp4_f16_m8", 2}, {16, "", 0}}) {
+  for (const auto& [tokens, kernel, items] :
+       {std::tuple{8, "regdecode_fp4_f16_m8_n32_direct", 1}, {9, "regdecode_fp4_f16_m8_n32_direct", 2}, {16, "", 0}}) {
     CountedExperts counted;
     ASSERT_TRUE(
         count({.weights = "mxfp4", .tokens = tokens, .top_k = 1, .experts = kExperts, .routes = Routes::last, .kernel = kernel},
@@ -129,13 +131,14 @@ TEST(ExpertsOnTensorOperations, AreDecodedOnceATile) {
 /// Mistakes that change no result: only their work shows them.
 struct Waste {
   const char *name, *file, *from, *to, *quantity;
-  const char* kernel = "gemv_fp4_f16_m8";
+  const char* kernel = "gemv_fp4_f16_m6";
 };
 void PrintTo(const Waste& waste, std::ostream* out) { *out << waste.name; }
 constexpr Waste kWaste[] = {
-    {"tiles_of_one_row", "route.metal", "#include \"epilogue.h\"", "#include \"epilogue.h\"\n#define tile_rows top_k", "codes"},
-    {"weights_read_twice", "gemv.metal", "for (int b = walk.begin + sharer;",
-     "for (ushort twice = 0; twice < 2; twice++)\n    for (int b = (sums.clear(), walk.begin + sharer);", "codes"},
+    {"tiles_of_one_row", "route.metal", "#include \"epilogue.h\"", "#include \"epilogue.h\"\n#define tile_rows top_k", "codes",
+     "regdecode_fp4_f16_m16_n32_direct"},
+    {"weights_read_twice", "gemv.metal", "for (int b = walk.begin + sharer.x;",
+     "for (ushort twice = 0; twice < 2; twice++)\n    for (int b = (sums.clear(), walk.begin + sharer.x);", "codes"},
     {"rows_stored_twice", "gemv.metal", "if (tile.has(m) && n < args.n)",
      "if (tile.has(m) && n < args.n) write_sum(0.0f, tile.of_c(m), n, group.z, factors, bias, c, partials, args);\n    "
      "if (tile.has(m) && n < args.n)",

@@ -134,7 +134,7 @@ oracle::Weights Problem::expected() const {
   return w;
 }
 
-bool Problem::is_partial() const { return spec.splits > 1 || spec.epilogue >= MARLIN_EPILOGUE_SWIGLU; }
+bool Problem::is_partial() const { return splits() > 1 || spec.epilogue >= MARLIN_EPILOGUE_SWIGLU; }
 
 Constants Problem::constants() const {
   const auto number = [](auto value) { return static_cast<uint64_t>(value); };
@@ -169,8 +169,8 @@ ProductArgs Problem::product_args() const {
   args.k = static_cast<int32_t>(prepared_.empty() ? spec.k : layout.slots);
   args.quads = static_cast<int32_t>(layout.quads);
   args.quad_blocks = static_cast<int32_t>(layout.quad_blocks);
-  args.split_blocks = static_cast<int32_t>((block_count(args.slots) + spec.splits - 1) / spec.splits);
-  args.splits = static_cast<int32_t>(spec.splits);
+  args.split_blocks = static_cast<int32_t>((block_count(args.slots) + splits() - 1) / splits());
+  args.splits = static_cast<int32_t>(splits());
   args.lda = prepared_.empty() ? lda_ : layout.slots;
   args.ldc = ldc_;
   return args;
@@ -267,7 +267,7 @@ AssertionResult Problem::multiply(const Setting& setting) {
   dispatch.buffer(MARLIN_BUFFER_A, std::as_const(prepared_.empty() ? a_memory_ : prepared_));
   if (int8()) dispatch.buffer(MARLIN_BUFFER_A_SCALES, std::as_const(a_scales_));
   if (is_partial()) {
-    partials_.assign(at(spec.splits * spec.m * spec.n), NAN);
+    partials_.assign(at(splits() * spec.m * spec.n), NAN);
     dispatch.output(MARLIN_BUFFER_PARTIALS, partials_);
   } else {
     if (spec.bias_type != 0) dispatch.buffer(MARLIN_BUFFER_BIAS, std::as_const(bias_memory_));
@@ -275,8 +275,8 @@ AssertionResult Problem::multiply(const Setting& setting) {
   }
   dispatch.value(MARLIN_BUFFER_ARGS, product_args());
   dispatch.groups(static_cast<uint32_t>((spec.n + row.columns - 1) / row.columns),
-                  static_cast<uint32_t>((spec.m + row.rows - 1) / row.rows), static_cast<uint32_t>(spec.splits));
-  dispatch.threads(row.threads);
+                  static_cast<uint32_t>((spec.m + row.rows - 1) / row.rows), static_cast<uint32_t>(splits()));
+  dispatch.threads(is_wide() ? row.wide_threads : row.threads);
   return run_dispatch(dispatch, setting, name, &counters);
 }
 

@@ -82,6 +82,9 @@ class Problem : public problem::Weights, public problem::Operands {
   void bind_weights(metal_on_cpu::Dispatch& dispatch) const;
   ProductArgs product_args() const;
   bool is_partial() const;
+  /// Of K; and whether more simdgroups of a threadgroup share it instead.
+  int64_t splits() const { return is_wide() ? 1 : spec.splits; }
+  bool is_wide() const { return spec.splits > 1 && kernel_row(spec).wide_threads != 0; }
   bool int8() const { return spec.compute == MARLIN_COMPUTE_INT8; }
 
   std::vector<uint8_t> a_memory_, prepared_, bias_memory_, c_memory_;

@@ -14,7 +14,7 @@ T pick(Engine& random, const T (&from)[N]) {
   return from[random() % N];
 }
 
-/// What the test does not enumerate, drawn by seed: types, groups, order, epilogue, strides. Each third product has splits.
+/// What the test does not enumerate, drawn by seed: types, groups, order, epilogue, strides. Each third product has splits, or more simdgroups.
 problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   Engine random(seed);
   const int64_t m_max = row.m_max == 0 ? row.rows + 5 : row.m_max;

@@ -236,6 +236,7 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   size_t count = 0;
   for (const ProductKernel& kernel : rules.policy.kernels)
     if (serves(kernel, problem) && serves_order(kernel, problem) &&
+        is_choice(kernel, layout, activation) &&
         (features_of(kernel, activation) & ~available(rules.device)) == 0 &&
         can_share(kernel, product_rows(problem, size), layout) &&
         health.of(decoder_of(kernel, activation, layout)) != KernelHealth::bad)

@@ -23,7 +23,8 @@ std::string names_of_order(const GemmProblem& problem, const PlanRules& rules) {
   const ActivationKind activation = activation_of(problem);
   std::string names;
   for (const ProductKernel& kernel : rules.policy.kernels)
-    if (kernel.row_invariant && kernel.takes(activation, layout))
+    if (kernel.row_invariant && kernel.takes(activation, layout) &&
+        is_choice(kernel, layout, activation))
       names.append(names.empty() ? "" : ", ").append(kernel.name(layout.codes, activation));
   return names;
 }
@@ -104,7 +105,7 @@ std::string explain_gemm(const GemmPlan& plan, const GemmProblem& problem, const
   append(text, "device: %s (%s)\n", rules.device.name.c_str(), rules.device.architecture.c_str());
   append(text, "tile: %" PRId64 " rows x %" PRId64 " columns\n", kernel.rows, kernel.columns);
   const device::Size3 grid = plan.grid(plan.m_block, layout.n);
-  append(text, "grid: %u x %u x %u threadgroups of %u%s\n", grid.x, grid.y, grid.z, kernel.threads,
+  append(text, "grid: %u x %u x %u threadgroups of %u%s\n", grid.x, grid.y, grid.z, plan.threads(),
          plan.groups != 0 ? ", which take tiles in turn" : "");
   append(text, "k_splits: %" PRId64 " of %" PRId64 " blocks of %d\n", plan.splits,
          plan.split_blocks, kBlockSlots);

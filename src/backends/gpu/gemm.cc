@@ -87,12 +87,12 @@ ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
 
 /// A kernel cannot run if its registers leave room for fewer threads than its tile needs, or if the
 /// device has simdgroups of another size.
-Status check_kernel(const device::Kernel& compiled, const ProductKernel& kernel) {
-  if (compiled.max_threads() >= kernel.threads && compiled.simd_width() == kLanes) return {};
+Status check_kernel(const device::Kernel& compiled, const GemmPlan& plan) {
+  if (compiled.max_threads() >= plan.threads() && compiled.simd_width() == kLanes) return {};
   return Status::error(
       MARLIN_E_UNSUPPORTED,
       "it runs with up to %u threads in simdgroups of %u, expected %u in simdgroups of %d",
-      compiled.max_threads(), compiled.simd_width(), kernel.threads, kLanes);
+      compiled.max_threads(), compiled.simd_width(), plan.threads(), kLanes);
 }
 
 }  // namespace
@@ -128,6 +128,20 @@ bool GemmCall::share_activations(const Product& one, const Product& other) {
          v.slot_to_k == w.slot_to_k;
 }
 
+/// Whether the tables of both are the same, in each block of rows.
+bool GemmCall::share_routes(const Product& one, const Product& other) {
+  const Routing &r = one.problem->routing, &s = other.problem->routing;
+  const auto same = [](const Matrix& x, const Matrix& y) {
+    return x.place.address() == y.place.address() && x.stride == y.stride;
+  };
+  return one.plan.routes == other.plan.routes && one.plan.items == other.plan.items &&
+         one.plan.m_block == other.plan.m_block &&
+         one.plan.kernel->rows == other.plan.kernel->rows && r.stack->size() == s.stack->size() &&
+         r.ids.rows == s.ids.rows && r.ids.cols == s.ids.cols &&
+         same(one.operands.ids, other.operands.ids) && r.scales.dtype == s.scales.dtype &&
+         (!r.scales.present() || same(one.operands.scales, other.operands.scales));
+}
+
 Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
                      const ProductOperands& operands) {
   Product product{.problem = &problem, .plan = plan, .operands = operands};
@@ -150,7 +164,11 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
   }
   product.partials_at = area(plan.partial_bytes);
   product.shared_at = area(plan.shared_bytes);
-  product.routes_at = area(plan.route_bytes);
+  const auto sorted = std::ranges::find_if(products_, [&](const Product& earlier) {
+    return plan.routes == Routes::before && share_routes(earlier, product);
+  });
+  product.sorts = plan.routes == Routes::before && sorted == products_.end();
+  product.routes_at = sorted == products_.end() ? area(plan.route_bytes) : sorted->routes_at;
   product.group_sums_at = area(plan.group_sum_bytes);
   product.expanded_at = area(plan.expanded_bytes);
   if (plan.kernel->expands()) {
@@ -160,11 +178,11 @@ Status GemmCall::add(const GemmProblem& problem, const GemmPlan& plan,
     MARLIN_ASSIGN(product.sum_groups, kernels_.get(group_sums_variant(problem, plan, aligned)));
   }
   MARLIN_ASSIGN(product.multiply, kernels_.get(multiply_variant(problem, plan, aligned)));
-  MARLIN_RETURN_IF_ERROR(check_kernel(*product.multiply, *plan.kernel));
+  MARLIN_RETURN_IF_ERROR(check_kernel(*product.multiply, plan));
   if (plan.partial) {
     MARLIN_ASSIGN(product.finish, kernels_.get(finish_variant(problem)));
   }
-  if (plan.routes == Routes::before) {
+  if (product.sorts) {
     MARLIN_ASSIGN(product.route, kernels_.get(route_variant(problem)));
   }
   products_.push_back(std::move(product));
@@ -368,7 +386,7 @@ Status GemmCall::record_multiply(const Target& to, const Product& product, Rows 
   }
   bindings.value(MARLIN_BUFFER_ARGS, args);
   return to.stream.dispatch(product.multiply, bindings, plan.grid(rows.count, layout.n),
-                            plan.kernel->threads, "metal-marlin: multiply");
+                            plan.threads(), "metal-marlin: multiply");
 }
 
 Status GemmCall::record_finish(const Target& to, const Product& product, Rows rows) {
@@ -396,14 +414,14 @@ Status GemmCall::record_finish(const Target& to, const Product& product, Rows ro
       "metal-marlin: finish");
 }
 
-/// Records a step of block number `round` of the rows of every product whose plan `does` it and has
-/// this many blocks.
-Status GemmCall::record_step(const Target& to, int64_t round, bool (*does)(const GemmPlan& plan),
+/// Records a step of block number `round` of the rows of every product that `does` it and has this
+/// many blocks.
+Status GemmCall::record_step(const Target& to, int64_t round, bool (*does)(const Product& product),
                              Record record, bool& recorded) const {
   for (const Product& product : products_) {
     const int64_t first = round * product.plan.m_block;
     const int64_t left = product_rows(*product.problem, problem_size(*product.problem)) - first;
-    if (left <= 0 || !does(product.plan)) continue;
+    if (left <= 0 || !does(product)) continue;
     MARLIN_RETURN_IF_ERROR(record(to, product, {first, std::min(left, product.plan.m_block)}));
     recorded = true;
   }
@@ -428,20 +446,22 @@ Result<bool> GemmCall::record_round(const Target& to, int64_t round) const {
   }
   // The steps before a product. What waits for a step waits at a barrier.
   struct Step {
-    bool (*does)(const GemmPlan& plan);
+    bool (*does)(const Product& product);
     Record record;
   };
   constexpr Step kSteps[] = {
-      {[](const GemmPlan& plan) { return plan.routes == Routes::before; }, record_route},
-      {[](const GemmPlan& plan) { return plan.dispatches(plan.gathers); }, record_prepare},
-      {[](const GemmPlan& plan) { return plan.dispatches(plan.sums_groups); }, record_group_sums},
+      {[](const Product& product) { return product.sorts; }, record_route},
+      {[](const Product& product) { return product.plan.dispatches(product.plan.gathers); },
+       record_prepare},
+      {[](const Product& product) { return product.plan.dispatches(product.plan.sums_groups); },
+       record_group_sums},
   };
   for (const Step& step : kSteps) {
     MARLIN_RETURN_IF_ERROR(record_step(to, round, step.does, step.record, recorded));
     if (recorded) MARLIN_RETURN_IF_ERROR(to.stream.barrier());
     recorded = false;
   }
-  const auto every = [](const GemmPlan&) { return true; };
+  const auto every = [](const Product&) { return true; };
   MARLIN_RETURN_IF_ERROR(record_step(to, round, every, record_multiply, recorded));
   bool more = false, partial = false;
   for (const Product& product : products_) {
@@ -452,7 +472,7 @@ Result<bool> GemmCall::record_round(const Target& to, int64_t round) const {
   }
   if (!partial) return more;
   MARLIN_RETURN_IF_ERROR(to.stream.barrier());
-  const auto has_partials = [](const GemmPlan& plan) { return plan.partial; };
+  const auto has_partials = [](const Product& product) { return product.plan.partial; };
   MARLIN_RETURN_IF_ERROR(record_step(to, round, has_partials, record_finish, recorded));
   // The next block's partial sums take the place of these.
   if (more) MARLIN_RETURN_IF_ERROR(to.stream.barrier());

@@ -32,7 +32,7 @@ device::Size3 helper_grid(const HelperKernel& helper, int64_t columns, int64_t r
 ///   | the next block of rows | ...
 ///
 /// Steps and barriers that no product needs are left out. Products that share an A in the same form
-/// prepare it once.
+/// prepare it once, and those of experts with the same ids sort once.
 class GemmCall {
  public:
   explicit GemmCall(KernelCache& kernels) : kernels_(kernels) {}
@@ -62,7 +62,7 @@ class GemmCall {
     // In scratch:
     uint64_t activations_at = 0, scales_at = 0, partials_at = 0, shared_at = 0, routes_at = 0;
     uint64_t group_sums_at = 0, expanded_at = 0;
-    bool prepares = false;  // itself, and not through another product
+    bool prepares = false, sorts = false;  // itself, and not through another product
   };
   /// Some rows of A or, of experts, routed rows of whole tokens.
   struct Rows {
@@ -77,6 +77,7 @@ class GemmCall {
   using Record = Status (*)(const Target& to, const Product& product, Rows rows);
 
   static bool share_activations(const Product& one, const Product& other);
+  static bool share_routes(const Product& one, const Product& other);
   static void bind_ids(Bindings& bindings, uint32_t to_ids, uint32_t to_scales,
                        const Product& product, Rows rows);
   static DevicePointer source_rows(const Product& product, Rows rows);
@@ -90,7 +91,7 @@ class GemmCall {
   static Status record_expand(const Target& to, const Product& product, Rows rows);
   static Status record_multiply(const Target& to, const Product& product, Rows rows);
   static Status record_finish(const Target& to, const Product& product, Rows rows);
-  Status record_step(const Target& to, int64_t round, bool (*does)(const GemmPlan& plan),
+  Status record_step(const Target& to, int64_t round, bool (*does)(const Product& product),
                      Record record, bool& recorded) const;
   Result<bool> record_round(const Target& to, int64_t round) const;
 

@@ -22,6 +22,23 @@ constexpr bool metal_kernels(KernelCodes codes, ActivationKind activation) {
 constexpr bool tensor_kernels(KernelCodes codes, ActivationKind activation) {
   return codes <= KernelCodes::planes && are_halves(activation);
 }
+SortedRows few_rows(const RowBlockLayout&) { return SortedRows::few; }
+
+/// Whether 128 registers hold the sums of six rows (tests/shaders/registers_test.cc): beside one
+/// thing that takes more of them than 4-bit codes by float16 activations do. Where they do not,
+/// eight rows by matrices take the place.
+bool registers_hold_six_rows(const RowBlockLayout& layout, ActivationKind activation) {
+  const bool wide_codes = layout.codes != KernelCodes::fp4 && layout.codes != KernelCodes::u4;
+  return (layout.zero_kind == ZeroKind::additive) + wide_codes +
+             (activation != ActivationKind::f16) <=
+         1;
+}
+/// The same of 32 rows by matrices, or else 16 at a time serve.
+bool registers_hold_32_rows(const RowBlockLayout& layout, ActivationKind activation) {
+  const bool planes = layout.codes == KernelCodes::planes;
+  if (activation == ActivationKind::i8) return !layout.sparse() && !planes;
+  return activation != ActivationKind::f32 || !(layout.sparse() || (planes && !layout.two_level()));
+}
 
 constexpr ProductKernel kProducts[] = {
 #define MARLIN_GPU_KERNEL(names, ...) {.pattern = names, __VA_ARGS__},
@@ -33,7 +50,7 @@ constexpr ProductKernel kProducts[] = {
 constexpr uint32_t kBooleans[] = {
     MARLIN_CONSTANT_ALIGNED,     MARLIN_CONSTANT_RAGGED,    MARLIN_CONSTANT_ACCUMULATE,
     MARLIN_CONSTANT_PARTIAL,     MARLIN_CONSTANT_ROW_LIST,  MARLIN_CONSTANT_SLOT_TO_K,
-    MARLIN_CONSTANT_INTERLEAVED, MARLIN_CONSTANT_QUANTIZED,
+    MARLIN_CONSTANT_INTERLEAVED, MARLIN_CONSTANT_QUANTIZED, MARLIN_CONSTANT_SORTS_ROWS,
 };
 
 }  // namespace

@@ -110,7 +110,9 @@ struct ProductKernel {
   /// It serves row-invariant products: all such kernels of a policy add the products of an element
   /// of C in one order, whatever their tile.
   bool row_invariant = false;
-  int64_t groups_wanted = 1;      ///< K is split when a product has fewer threadgroups than this
+  int64_t groups_wanted = 1;  ///< K is split when a product has fewer threadgroups than this
+  /// Instead, a threadgroup has so many threads, whose simdgroups share K; 0: K is split.
+  uint32_t wide_threads = 0;
   int64_t m_min = 1;              ///< the fewest rows of A for which it is chosen; any number works
   int64_t m_max = 0;              ///< the most; 0: no limit
   int64_t rows = 0, columns = 0;  ///< of a tile of C
@@ -122,6 +124,8 @@ struct ProductKernel {
   /// Nanoseconds that a threadgroup takes for 64 slots of a shared tile, by ChunkKind; 0: it does
   /// not serve such weights.
   std::array<int64_t, kChunkKinds> chunk_ns{};
+  /// The weights and activations for which it is chosen if none is forced; null: all.
+  bool (*is_chosen_for)(const RowBlockLayout& layout, ActivationKind activation) = nullptr;
   KernelNames names{pattern, compiled_for};
 
   constexpr bool has_ring() const { return schedule == Schedule::ring; }
@@ -147,6 +151,11 @@ struct ProductKernel {
            (serves == nullptr || serves(*this, layout, activation));
   }
 };
+/// Whether nothing is against the choice of a kernel.
+inline bool is_choice(const ProductKernel& kernel, const RowBlockLayout& layout,
+                      ActivationKind activation) {
+  return kernel.is_chosen_for == nullptr || kernel.is_chosen_for(layout, activation);
+}
 inline constexpr size_t kMostProductKernels = 32;
 /// Elements that a threadgroup makes of the largest tile that is shared, and rows of the smallest.
 inline constexpr int64_t kLargestSharedTile = 256 * 128, kLeastTileRows = 16;
@@ -160,7 +169,7 @@ constexpr bool serves_some_m(const ProductKernel& row) {
 }
 constexpr bool makes_row_blocks(const ProductKernel& row) {
   return row.rows > 0 && row.columns > 0 && row.columns % kRowBlock == 0 && row.threads > 0 &&
-         row.threads % kLanes == 0;
+         row.threads % kLanes == 0 && row.wide_threads % kLanes == 0;
 }
 constexpr bool shares_tiles_that_fit(const ProductKernel& row) {
   const bool has_times = std::ranges::count(row.chunk_ns, 0) < kChunkKinds;
@@ -236,7 +245,7 @@ uint32_t float_constant(marlin_dtype dtype);
 /// they do not multiply the number of compiled kernels.
 class Variant {
  public:
-  static constexpr uint32_t kConstants = 17;
+  static constexpr uint32_t kConstants = 18;
 
   explicit Variant(std::string_view name) : name_(name) {
     set(MARLIN_CONSTANT_BIAS_TYPE, kFloatNone);

@@ -90,7 +90,7 @@ int64_t tiles_to_split_for(const ProductKernel& kernel, const GemmProblem& probl
 int64_t split_blocks(const ProductKernel& kernel, const RowBlockLayout& layout, int64_t m,
                      int64_t tiles) {
   const int64_t blocks = block_count(static_cast<marlin_int>(layout.slots));
-  if (kernel.shares_tiles()) return blocks;
+  if (kernel.shares_tiles() || kernel.wide_threads != 0) return blocks;
   int64_t parts =
       std::clamp<int64_t>(kernel.groups_wanted / tiles, 1,
                           std::clamp<int64_t>(blocks / kLeastSplitBlocks, 1, kMostSplits));
@@ -146,7 +146,8 @@ uint8_t team_shift(const GemmPlan& plan, const RowBlockLayout& layout, int64_t t
 /// reserved for many tokens serves fewer.
 int64_t partial_rows(const GemmPlan& plan, int64_t n) {
   const ProductKernel& kernel = *plan.kernel;
-  if (plan.routes == Routes::none || kernel.shares_tiles()) return plan.splits * plan.m_block;
+  if (plan.routes == Routes::none || kernel.shares_tiles() || kernel.wide_threads != 0)
+    return plan.splits * plan.m_block;
   const int64_t most = kernel.groups_wanted * kernel.rows * kernel.columns / n;
   return std::max(
       {plan.m_block, plan.splits * plan.m_block, std::min(kMostSplits * plan.m_block, most)});
@@ -335,6 +336,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
       kernel.shares_tiles() && layout.zero_kind == ZeroKind::additive && !kernel.rounds;
 
   const int64_t tiles = tiles_to_split_for(kernel, problem, m);
+  plan.wide = kernel.wide_threads != 0 && kernel.groups_wanted / tiles > 1;
   plan.split_blocks = split_blocks(kernel, layout, all_rows, tiles);
   plan.splits = ceil_div(block_count(static_cast<marlin_int>(layout.slots)), plan.split_blocks);
   plan.partial = plan.splits > 1 || !finishes(kernel, problem);

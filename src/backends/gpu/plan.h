@@ -93,7 +93,8 @@ struct GemmPlan {
   bool prepared = false;     ///< A is quantized, rounded or gathered into scratch first
   bool gathers = false;      ///< of experts: A is prepared for each routed row, with its block
   bool sums_groups = false;  ///< A is added up over groups first, for additive zeros
-  bool partial = false;      ///< FP32 sums go to scratch, and `finish` makes C of them
+  bool partial : 1 = false;  ///< FP32 sums go to scratch, and `finish` makes C of them
+  bool wide : 1 = false;     ///< threadgroups have the kernel's wide_threads
   /// Parts of K, in threadgroups of their own, and the blocks of a part.
   int64_t splits = 1, split_blocks = 1;
   int64_t groups = 0;  ///< threadgroups along x that take tiles in turn; 0: one for each tile
@@ -115,6 +116,8 @@ struct GemmPlan {
   bool quantizes_for_tiles() const {
     return kernel->shares_tiles() && activation == ActivationKind::i8;
   }
+  /// Of a threadgroup.
+  uint32_t threads() const { return wide ? kernel->wide_threads : kernel->threads; }
   /// The grid of `rows` rows of A and n rows of W.
   device::Size3 grid(int64_t rows, int64_t n) const;
 };

@@ -32,7 +32,8 @@ Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool 
       .set(MARLIN_CONSTANT_INTERLEAVED, whole && interleaves(problem))
       .set(MARLIN_CONSTANT_PARTIAL, plan.partial)
       .set(MARLIN_CONSTANT_QUANTIZED, plan.activation == ActivationKind::i8)
-      .set(MARLIN_CONSTANT_ROUTING, routing_of(problem));
+      .set(MARLIN_CONSTANT_ROUTING, routing_of(problem))
+      .set(MARLIN_CONSTANT_SORTS_ROWS, plan.routes == Routes::by_groups);
   // What finds the routed rows reads their scales. (Sums with scales are partial: no bias here.)
   if (problem.routing.scales.present() && plan.routes != Routes::before)
     v.set(MARLIN_CONSTANT_BIAS_TYPE, float_constant(problem.routing.scales.dtype));

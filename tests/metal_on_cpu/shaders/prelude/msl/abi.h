@@ -17,6 +17,7 @@ enum Builtin : uint8_t {
   kThreadIndexInThreadgroup,
   kThreadIndexInSimdgroup,
   kSimdgroupIndexInThreadgroup,
+  kSimdgroupsPerThreadgroup,
   kThreadsPerThreadgroup,
   kThreadgroupsPerGrid,
   kBuiltinCount

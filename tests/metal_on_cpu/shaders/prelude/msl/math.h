@@ -200,4 +200,5 @@ MSL_INLINE T dot(vec<T, N> a, vec<T, N> b) {
   MSL_VECTORS_1(name)
 MSL_BITS_1(clz, u ? __builtin_clzl(u) - (64 - bits) : bits)
 MSL_BITS_1(ctz, u ? __builtin_ctzl(u) : bits)
+MSL_BITS_1(popcount, __builtin_popcountl(u))
 }  // namespace metal

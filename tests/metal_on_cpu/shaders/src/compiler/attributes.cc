@@ -15,6 +15,7 @@ constexpr std::pair<std::string_view, const char*> kBuiltins[] = {
     {"thread_index_in_threadgroup", "kThreadIndexInThreadgroup"},
     {"thread_index_in_simdgroup", "kThreadIndexInSimdgroup"},
     {"simdgroup_index_in_threadgroup", "kSimdgroupIndexInThreadgroup"},
+    {"simdgroups_per_threadgroup", "kSimdgroupsPerThreadgroup"},
     {"threads_per_threadgroup", "kThreadsPerThreadgroup"},
     {"threadgroups_per_grid", "kThreadgroupsPerGrid"},
 };

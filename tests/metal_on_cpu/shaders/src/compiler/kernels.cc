@@ -115,7 +115,9 @@ class Reader {
       if (const Attribute* b = find(attributes, "buffer")) {
         add("kBufferParam", "kBuiltinCount", enabled(attributes), index(parameter[0], *b), name);
       } else if (const char* builtin = builtin_among(attributes)) {
-        if (std::string_view(builtin).find("Index") == std::string_view::npos) check_components(parameter, name);
+        const std::string_view asked = builtin;
+        const bool number = asked.find("Index") != asked.npos || asked == "kSimdgroupsPerThreadgroup";
+        if (!number) check_components(parameter, name);
         add("kBuiltinParam", builtin, "nullptr", "0", name);
       } else if (refers(s_, parameter)) {
         while (given.contains(std::to_string(free_index))) free_index++;

@@ -73,6 +73,7 @@ void Worker::place_arguments() {
   const auto triple = [](const Size3& s) { return msl::Uint3{s.x, s.y, s.z}; };
   msl::Uint3* v = arguments_.builtins;
   v[msl::kThreadgroupPositionInGrid] = triple(group_);
+  v[msl::kSimdgroupsPerThreadgroup] = {static_cast<uint32_t>((job_->threads.count() + kSimdWidth - 1) / kSimdWidth), 0, 0};
   v[msl::kThreadsPerThreadgroup] = triple(job_->threads);
   v[msl::kThreadgroupsPerGrid] = triple(job_->groups);
   variables_.clear();
