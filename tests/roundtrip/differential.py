@@ -7,7 +7,6 @@ refuses. It may refuse more of GGUF, whose package checks little, and tensors wi
 tensors, and the key-values of GGUF, must agree. Prints the counts, and "passed NAME" or "FAILED NAME: why" a format.
 """
 
-import ctypes
 import json
 import pathlib
 import random
@@ -18,65 +17,31 @@ import sys
 import tempfile
 
 import numpy as np
-from gguf import GGUFReader, GGUFValueType, GGUFWriter
-from safetensors import SafetensorError, safe_open
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bindings/python"))
+import metal_marlin as mm  # noqa: E402
+from gguf import GGUFReader, GGUFValueType, GGUFWriter  # noqa: E402
+from safetensors import SafetensorError, safe_open  # noqa: E402
 
 DTYPES = {"F32": 4, "F16": 2, "I32": 4, "U8": 1, "I8": 1, "I16": 2, "I64": 8}
 MOST_MEMORY = 2 << 30  # of this process: the package gguf believes the counts of a file
 
 
-class Matrix(ctypes.Structure):
-    _fields_ = [
-        ("data", ctypes.c_void_p),
-        ("offset_bytes", ctypes.c_uint64),
-        ("rows", ctypes.c_int64),
-        ("cols", ctypes.c_int64),
-        ("row_stride", ctypes.c_int64),
-        ("dtype", ctypes.c_int32),
-        ("memory", ctypes.c_int32),
-    ]
+def opened(library, path):
+    """The file as the library opens it; None where it refuses."""
+    try:
+        return mm.Checkpoint(path, library=library)
+    except mm.MarlinError:
+        return None
 
 
-class Value(ctypes.Structure):
-    _fields_ = [
-        ("struct_size", ctypes.c_uint32),
-        ("kind", ctypes.c_int32),
-        ("element_type", ctypes.c_int32),
-        ("reserved", ctypes.c_uint32),
-        ("key", ctypes.c_void_p),
-        ("key_bytes", ctypes.c_uint64),
-        ("i64", ctypes.c_int64),
-        ("u64", ctypes.c_uint64),
-        ("f64", ctypes.c_double),
-        ("data", ctypes.c_void_p),
-        ("bytes", ctypes.c_uint64),
-        ("count", ctypes.c_uint64),
-    ]
-
-
-class Checkpoint:
-    """A file as the library opens it."""
-
-    def __init__(self, library, path):
-        self.library, self.handle = library, ctypes.c_void_p()
-        self.status = library.marlin_checkpoint_open(str(path).encode(), None, ctypes.byref(self.handle), None)
-
-    def tensor(self, name, size):
-        """Rows, columns and bytes, or None."""
-        view = Matrix()
-        if self.library.marlin_checkpoint_tensor(self.handle, name.encode(), ctypes.byref(view), None) != 0:
-            return None
-        count = view.rows * view.cols * size
-        return view.rows, view.cols, ctypes.string_at(view.data, count) if count else b""
-
-    def value(self, key):
-        value = Value(struct_size=ctypes.sizeof(Value))
-        if self.library.marlin_checkpoint_value(self.handle, key.encode(), ctypes.byref(value), None) != 0:
-            return None
-        return ctypes.string_at(value.data, value.bytes) if value.kind == 5 else (value.f64 if value.kind == 4 else value.i64)
-
-    def close(self):
-        self.library.marlin_checkpoint_destroy(self.handle)
+def tensor_of(file, name):
+    """Rows, columns and bytes; or why there are none."""
+    try:
+        found = file.tensor(name)
+    except mm.MarlinError as why:
+        return why
+    return *found.shape, found.tobytes()
 
 
 def matrix_of(shape):
@@ -154,22 +119,19 @@ def safetensors_of(path):
 
 
 def compare_safetensors(library, path):
-    theirs, ours = safetensors_of(path), Checkpoint(library, path)
-    try:
-        if theirs is not None and ours.status != 0 and any(size_wraps(shape) for _, shape, _ in theirs.values()):
-            return ""  # a tensor without elements, whose other dimensions the library still counts
-        if theirs is None or ours.status != 0:
-            return "" if (theirs is None) == (ours.status != 0) else f"status {ours.status}, and the package says {theirs is not None}"
+    theirs, ours = safetensors_of(path), opened(library, path)
+    if theirs is not None and ours is None and any(size_wraps(shape) for _, shape, _ in theirs.values()):
+        return ""  # a tensor without elements, whose other dimensions the library still counts
+    if theirs is None or ours is None:
+        return "" if theirs is ours else f"the library says {ours}, and the package says {theirs is not None}"
+    with ours:
         for name, (dtype, shape, content) in theirs.items():
-            rows, cols = matrix_of(shape)
-            if size_wraps(shape):
+            if dtype not in DTYPES or size_wraps(shape):
                 continue
-            found = ours.tensor(name, DTYPES.get(dtype, 0))
-            if dtype in DTYPES and found != (rows, cols, content):
+            found = tensor_of(ours, name)
+            if found != (*matrix_of(shape), content):
                 return f"tensor {name!r}: {found}, and the package has {shape}"
-        return ""
-    finally:
-        ours.close()
+    return ""
 
 
 def make_gguf(r, path):
@@ -206,30 +168,28 @@ def gguf_of(path):
 
 
 def compare_gguf(library, path, sound):
-    ours = Checkpoint(library, path)
-    try:
-        if ours.status != 0:
-            return f"status {ours.status} of a sound file" if sound else ""
-        theirs = gguf_of(path)
-        if theirs is None or theirs is False:
-            return "" if theirs is False else "it was opened, and the package refuses it"
+    ours = opened(library, path)
+    if ours is None:
+        return "the library refuses a sound file" if sound else ""
+    theirs = gguf_of(path)
+    if theirs is None or theirs is False:
+        return "" if theirs is False else "it was opened, and the package refuses it"
+    with ours:
         for tensor in theirs.tensors:
             if tensor.tensor_type.name != "F16":
                 continue
             shape = [int(size) for size in reversed(tensor.shape)]
-            found = ours.tensor(tensor.name, 2)
+            found = tensor_of(ours, tensor.name)
             if found != (*matrix_of(shape), tensor.data.tobytes()):
                 return f"tensor {tensor.name!r}: {found}, and the package has {shape}"
         for name, field in theirs.fields.items():
             if name.startswith("GGUF.") or field.types[0] == GGUFValueType.ARRAY:
                 continue
             text = field.types[0] == GGUFValueType.STRING
-            want = field.parts[-1].tobytes() if text else field.contents()
-            if ours.value(name) != want:
-                return f"key {name!r}: {ours.value(name)}, and the package has {want!r}"
-        return ""
-    finally:
-        ours.close()
+            want = field.parts[-1].tobytes().decode(errors="surrogateescape") if text else field.contents()
+            if ours.values.get(name) != want:
+                return f"key {name!r}: {ours.values.get(name)!r}, and the package has {want!r}"
+    return ""
 
 
 def campaign(name, files, make, compare, scratch):
@@ -250,7 +210,7 @@ def main(library, files="1000", seed=None):
     print(f"seed {seed}")
     r = random.Random(seed)
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
-    library = ctypes.CDLL(library)
+    library = mm.Library(library)
     with tempfile.TemporaryDirectory() as folder:
         scratch = pathlib.Path(folder)
 
