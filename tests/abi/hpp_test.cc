@@ -1,6 +1,12 @@
 // metal_marlin.hpp, as a C++17 program uses it.
 #include "metal_marlin/metal_marlin.hpp"
-#include "test.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace mm = metal_marlin;
 
