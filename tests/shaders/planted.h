@@ -15,6 +15,7 @@ struct Mutation {
   enum What : uint8_t {
     product,
     int8,
+    float32,  // activations
     splits,
     gated,
     gelu,

@@ -149,8 +149,8 @@ struct PrepareArgs {
       nullptr;  ///< the row of A of each row of the product; null: the same row
   const int32_t* slot_to_k = nullptr;  ///< [slots], or null: slot s is k s
   ActivationLayout layout;
-  int64_t group_blocks = 1;  ///< int8: blocks of a row that share d; may be more than it has
   uint32_t* out = nullptr;
+  int64_t group_blocks = 1;  ///< int8: blocks of a row that share d; may be more than it has
 
   int64_t row_of_a(int64_t row) const {
     return rows_of_a != nullptr ? rows_of_a[first_row + row] : first_row + row;
