@@ -97,7 +97,7 @@ def size_wraps(shape):
     size = 1
     for dimension in shape:
         size *= max(dimension, 1)
-    return size >= 2**60 or max(shape, default=0) >= 2**63
+    return size >= 2**60 or max(shape, default=0) >= (2**31 if 0 in shape else 2**63)
 
 
 def bytes_of(file, name):
@@ -108,18 +108,20 @@ def bytes_of(file, name):
 
 
 def safetensors_of(path):
-    """What the package finds, or None where it refuses."""
+    """What the package finds; None where it refuses, and False where it does not get to the tensors: a type has another name."""
     try:
         with safe_open(path, "np") as file:
             names = list(file.keys())
             slices = {name: file.get_slice(name) for name in names}
             return {name: (part.get_dtype(), part.get_shape(), bytes_of(file, name)) for name, part in slices.items()}
-    except (SafetensorError, OverflowError):
-        return None
+    except (SafetensorError, OverflowError) as why:
+        return False if "unknown variant" in str(why) else None
 
 
 def compare_safetensors(library, path):
     theirs, ours = safetensors_of(path), opened(library, path)
+    if theirs is False:
+        return ""
     if theirs is not None and ours is None and any(size_wraps(shape) for _, shape, _ in theirs.values()):
         return ""  # a tensor without elements, whose other dimensions the library still counts
     if theirs is None or ours is None:
@@ -158,13 +160,14 @@ def make_gguf(r, path):
 
 
 def gguf_of(path):
-    """What the package finds; None where it refuses, and False where it does not get to the file: names need not be UTF-8 here."""
+    """What the package finds; None where it refuses, and False where it does not get to the file: names need not be UTF-8 here, and
+    a type may be unknown."""
     try:
         return GGUFReader(path)
     except (UnicodeDecodeError, MemoryError):
         return False
-    except Exception:  # it has no error of its own
-        return None
+    except Exception as why:  # it has no error of its own
+        return False if "is not a valid GGMLQuantizationType" in str(why) else None
 
 
 def compare_gguf(library, path, sound):
@@ -183,7 +186,7 @@ def compare_gguf(library, path, sound):
             if found != (*matrix_of(shape), tensor.data.tobytes()):
                 return f"tensor {tensor.name!r}: {found}, and the package has {shape}"
         for name, field in theirs.fields.items():
-            if name.startswith("GGUF.") or field.types[0] == GGUFValueType.ARRAY:
+            if name.startswith("GGUF.") or "\0" in name or field.types[0] == GGUFValueType.ARRAY:
                 continue
             text = field.types[0] == GGUFValueType.STRING
             want = field.parts[-1].tobytes().decode(errors="surrogateescape") if text else field.contents()
