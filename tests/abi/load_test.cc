@@ -1,6 +1,5 @@
 // Loading from files through the C ABI: names, shards, several layers as one handle, quantizing on load, borrowed tensors. The
 // values themselves are compared in tests/unit; here rows of one handle are compared with rows of another.
-#include <ctime>
 
 #include "model_files.h"
 #include "support.h"

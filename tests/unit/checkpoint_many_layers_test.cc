@@ -10,9 +10,9 @@ constexpr size_t kMany = 100'000;
 
 /// What is done for each layer takes far below a millisecond. Looking at all layers for each one takes minutes.
 void expect_quick(const char* what, const std::function<void()>& work) {
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // of this process, so that other programs do not count
   work();
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(20)) << what;
+  EXPECT_LT(std::clock() - begin, 20 * std::clock_t{CLOCKS_PER_SEC}) << what;
 }
 
 std::unique_ptr<Checkpoint> open_many(const std::string& file, const std::string& content) {
