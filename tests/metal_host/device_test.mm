@@ -22,6 +22,8 @@ TEST_F(DeviceTest, DevicesAreListed) {
   EXPECT_GT(found.working_set_bytes, 0u);
   EXPECT_LE(found.working_set_bytes, found.memory_bytes);
   EXPECT_EQ(found.most_bytes, found.memory_bytes / 20 * 19) << "and not half as much again as the working set";
+  metal_test::settings()->working_set_quarters = 1;
+  EXPECT_EQ(must(describe(0)).most_bytes, found.memory_bytes / 4 / 2 * 3);
   EXPECT_EQ(found.submission_seconds, 1) << "the system ends longer work";
   EXPECT_EQ(found.max_threads, 1024u);
   EXPECT_EQ(found.threadgroup_bytes, 32768u);
@@ -95,7 +97,9 @@ TEST_F(DeviceTest, DevicesByIndexAndOfTheHost) {
   @autoreleasepool {
     DeviceOptions other = options();
     other.index = 1;
-    EXPECT_CODE(create_device(other).status(), MARLIN_E_NO_DEVICE);
+    const Status none = create_device(other).status();
+    EXPECT_CODE(none, MARLIN_E_NO_DEVICE);
+    EXPECT_THAT(none.message(), HasSubstr("there is no device 1"));
     id<MTLDevice> hosts = MTLCreateSystemDefaultDevice();
     other.native = (__bridge void*)hosts;
     EXPECT_EQ(open(other).capabilities().name, hosts.name.UTF8String);

@@ -3,6 +3,7 @@
 #include <iterator>
 #include <regex>
 
+#include "backends/metal/errors.h"
 #include "backends/metal/objects.h"
 #include "fixture.h"
 
@@ -216,6 +217,11 @@ TEST_F(Faults, ResidencyIsNoNeed) {
   expect_fills();
 }
 
+TEST_F(Faults, MayHaveNoReason) {
+  EXPECT_CODE(to_status(nil, "it"), MARLIN_E_DEVICE);
+  EXPECT_STREQ(to_status(nil, "it").message(), "it: failed without saying why");
+}
+
 // --- the cache of compiled pipelines ----------------------------------------------------------------------------------------
 
 class Cache : public DeviceTest {
@@ -300,6 +306,15 @@ TEST_F(Cache, MayBeDamagedOrDeleted) {
   EXPECT_NE(kernel("narrow"), nullptr);
   device.reset();
   EXPECT_EQ(files().size(), 1u);
+}
+
+TEST_F(Cache, MayHaveAFolderInItsPlace) {
+  make("scale", cached());
+  const auto place = files()[0];
+  std::filesystem::remove(place);
+  std::filesystem::create_directory(place);
+  make("scale", cached());
+  EXPECT_EQ(files().size(), 0u) << "nothing is left of the attempt";
 }
 
 TEST_F(Cache, CannotBeMadeAddedToOrWritten) {

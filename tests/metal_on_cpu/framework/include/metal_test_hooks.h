@@ -36,12 +36,13 @@ struct Settings {
   long refusal = 0;
   /// Called once, amid the next newComputePipelineState..., on its thread.
   std::function<void()> in_pipeline;
-  bool removed = false;         ///< nothing can be made, and command buffers end with MTLCommandBufferErrorDeviceRemoved
-  bool lists_devices = true;    ///< false: MTLCopyAllDevices lists none, as in a session without a window server
-  bool captures = false;        ///< what the capture manager says
-  double completion_delay = 0;  ///< seconds by which a command buffer completes later than its last command
-  double compile_seconds = 0;   ///< by which each compilation by completion handler takes longer
-  double wait_timeout = 5;      ///< seconds that a queue waits for room for one more command buffer
+  bool removed = false;             ///< nothing can be made, and command buffers end with MTLCommandBufferErrorDeviceRemoved
+  size_t working_set_quarters = 3;  ///< of the memory, that are the recommended working set
+  bool lists_devices = true;        ///< false: MTLCopyAllDevices lists none, as in a session without a window server
+  bool captures = false;            ///< what the capture manager says
+  double completion_delay = 0;      ///< seconds by which a command buffer completes later than its last command
+  double compile_seconds = 0;       ///< by which each compilation by completion handler takes longer
+  double wait_timeout = 5;          ///< seconds that a queue waits for room for one more command buffer
   /// Whether compiling a source without MTLMathModeSafe and MTLMathFloatingPointFunctionsPrecise (or fastMathEnabled = NO,
   /// which is both) is a finding of kind "fast-math". The shader is compiled as with safe math all the same.
   bool requires_safe_math = false;

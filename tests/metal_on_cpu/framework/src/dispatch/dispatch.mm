@@ -6,6 +6,7 @@
 #include <map>
 
 #include "dispatch/serial_thread.h"
+#include "metal/checks.h"
 #include "metal_test_hooks.h"
 
 using Clock = std::chrono::steady_clock;
@@ -103,7 +104,10 @@ dispatch_time_t dispatch_time(dispatch_time_t when, int64_t nanoseconds) {
   return (when == DISPATCH_TIME_NOW ? later().now : when) + static_cast<uint64_t>(nanoseconds);
 }
 
-dispatch_queue_t dispatch_get_global_queue(intptr_t, uintptr_t) { return nil; }
+dispatch_queue_t dispatch_get_global_queue(intptr_t, uintptr_t flags) {
+  if (flags != 0) metal_framework::find("out-of-range", "dispatch_get_global_queue: flags, which are reserved");
+  return nil;
+}
 
 void dispatch_after(dispatch_time_t when, dispatch_queue_t, dispatch_block_t block) {
   const std::lock_guard<std::mutex> lock(later().mutex);

@@ -100,7 +100,7 @@ double seconds_now() { return std::chrono::duration<double>(std::chrono::steady_
   return metal_framework::kMaxBufferLength;
 }
 - (uint64_t)recommendedMaxWorkingSetSize {
-  return [NSProcessInfo processInfo].physicalMemory / 4 * 3;
+  return [NSProcessInfo processInfo].physicalMemory / 4 * metal_test::settings()->working_set_quarters;
 }
 - (BOOL)hasUnifiedMemory {
   return YES;
