@@ -206,21 +206,20 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   S pieces(simdgroup * kLanes + lane);
   const int full_end = min(walk.end, args.slots / kBlockSlots), end = full_end * S::kOfBlock;
   int stage = walk.begin * S::kOfBlock;
-  // Planes, sparse codes, nested scales and float32 activations leave no registers for pieces while
-  // fragments are multiplied.
-  const bool ahead =
-      !nested && sizeof(T) < 4 &&
-      (is_same_v<typename Codes::Span, NibbleSpan> || is_same_v<typename Codes::Span, ByteSpan>);
-  if (ahead && stage < end) pieces.load(a, args, rows, stage);
+  // Planes, sparse codes and float32 activations leave no registers for pieces while fragments are
+  // multiplied.
+  constexpr bool kAhead = sizeof(T) < 4 && (is_same_v<typename Codes::Span, NibbleSpan> ||
+                                            is_same_v<typename Codes::Span, ByteSpan>);
+  if (kAhead && stage < end) pieces.load(a, args, rows, stage);
   for (; stage < end; stage++) {
     threadgroup typename S::Buffer& buffer = shared[stage % S::kBuffers];
     // With two buffers, the barrier below says that all threads have finished with the other
     // buffer.
     if (S::kBuffers == 1) threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (!ahead) pieces.load(a, args, rows, stage);
+    if (!kAhead) pieces.load(a, args, rows, stage);
     pieces.store(buffer, rows);
     threadgroup_barrier(mem_flags::mem_threadgroup);
-    if (ahead && stage + 1 < end) pieces.load(a, args, rows, stage + 1);
+    if (kAhead && stage + 1 < end) pieces.load(a, args, rows, stage + 1);
     if (!live) continue;
     const int k0 = stage / S::kOfBlock * kBlockSlots;
     const ushort first = stage % S::kOfBlock * S::kUnits;

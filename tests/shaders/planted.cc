@@ -137,7 +137,7 @@ Problem problem_of(const Mutation& mutation) {
       case_of(mutation.kind, mutation.m, 44, mutation.of_packer() ? 150 : 360);  // 150: the last block has 32 slots
   if (mutation.what == Mutation::int8) s.compute = MARLIN_COMPUTE_INT8;
   if (mutation.what == Mutation::float32) s.a_type = MARLIN_F32;
-  if (mutation.what == Mutation::splits) s.splits = 2;
+  if (mutation.what == Mutation::splits) s.splits = 2, s.k = 1100;  // a block for each of eight simdgroups
   if (mutation.what == Mutation::tensor) {
     s.suffix = "m64_n64_tensor";
     s.k = 352;  // ends with a block of 32 slots

@@ -37,6 +37,7 @@ bool registers_hold_six_rows(const RowBlockLayout& layout, ActivationKind activa
 bool registers_hold_32_rows(const RowBlockLayout& layout, ActivationKind activation) {
   const bool planes = layout.codes == KernelCodes::planes;
   if (activation == ActivationKind::i8) return !layout.sparse() && !planes;
+  if (layout.scale_type == ScaleType::nested) return activation == ActivationKind::f32;
   return activation != ActivationKind::f32 || !(layout.sparse() || (planes && !layout.two_level()));
 }
 
