@@ -91,14 +91,13 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int, 
   out.tiles = &out.decoded;
   if constexpr (kCode == CodeKind::bf16) {
     if (shape.expands)
-      expand_super(*args.layout, args.code, 0, super, 0, kColumnGroups, 0, out.decoded[0][0]);
+      expand_super(*args.layout, args.code, 0, super, 0, out.decoded[0][0]);
     else
       out.tiles = reinterpret_cast<const WeightTiles*>(super);
   } else {
     ExpandedCodes<CodeKind::i8> expanded;
     const bool expands = is_eight_bits(kCode) && shape.expands;
-    if (expands)
-      expand_super(*args.layout, args.code, 0, super, 0, kColumnGroups, 0, expanded.bytes);
+    if (expands) expand_super(*args.layout, args.code, 0, super, 0, expanded.bytes);
     decode_tiles<kCode, kSparse>(shape, expands ? expanded.bytes : super, out.scales, out.decoded);
   }
 }

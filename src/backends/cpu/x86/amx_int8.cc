@@ -40,14 +40,14 @@ struct alignas(64) Int8Chunk {
   const WeightTiles* tiles;  ///< the decoded ones, or those of the stream
 };
 
-void dequantize(const PanelArgs& args, const uint8_t* super, int, Int8Chunk& out) {
+MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int, Int8Chunk& out) {
   const SuperShape shape(*args.layout);
-  out.magnitudes = decode_super(args.code, shape, super, 0, kColumnGroups, code_factor(args.code),
-                                out.scales.scale[0], out.scales.zero[0]);
+  out.magnitudes =
+      decode_with_range(args.code, shape, super, 0, kColumnGroups, code_factor(args.code),
+                        out.scales.scale[0], out.scales.zero[0]);
   out.tiles = reinterpret_cast<const WeightTiles*>(super);
   if (is_eight_bits(args.code) && !shape.expands) return;
-  expand_super(*args.layout, args.code, offset_of_codes(args.code), super, 0, kColumnGroups, 0,
-               out.decoded[0][0]);
+  expand_super(*args.layout, args.code, offset_of_codes(args.code), super, 0, out.decoded[0][0]);
   out.tiles = &out.decoded;
 }
 

@@ -62,7 +62,7 @@ MARLIN_AVX2 void dequantize_as(const PanelArgs& args, const uint8_t* super,
   decode_super(args.code, shape, super, scales);
   ExpandedCodes<CodeKind::i8> expanded;
   if (multiplies_expanded(args)) {
-    expand_super(layout, args.code, 0, super, 0, kColumnGroups, 0, expanded.bytes);
+    expand_super(layout, args.code, 0, super, 0, expanded.bytes);
     codes = expanded.bytes;
   }
   const Decoder decoder(layout, args.code);

@@ -183,8 +183,7 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
   for (int64_t s = 0; s < layout.superblocks(); ++s, super += shape.bytes) {
     shape.fetch_scales(super);
     decode_super(args.code, shape, super, scales);
-    if (expands)
-      expand_super(layout, args.code, 0, super, 0, kColumnGroups, shape.ahead, expanded.bytes);
+    if (expands) expand_super(layout, args.code, 0, super, shape.ahead, expanded.bytes);
     Walk walk{.codes = expands ? expanded.bytes : super,
               .scale = scales.scale[0],
               .zero = scales.zero[0],

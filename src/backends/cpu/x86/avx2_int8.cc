@@ -97,11 +97,15 @@ struct Dequantized {
 MARLIN_AVX2 void dequantize(const PanelArgs& args, const uint8_t* super, int, Dequantized& out) {
   const PanelLayout& layout = *args.layout;
   const SuperShape shape(layout);
-  out.scales.decode(args.code, shape, super);
-  out.largest = largest_magnitude(out.scales.scale[0], shape.groups * kPanelColumns);
+  const Magnitudes all =
+      decode_with_range(args.code, shape, super, 0, kColumnGroups, code_factor(args.code),
+                        out.scales.scale[0], out.scales.zero[0]);
+  alignas(32) uint32_t lanes[Vec::kLanes];
+  Vec::store(lanes, all.largest);
+  out.largest = *std::max_element(lanes, lanes + Vec::kLanes);
   out.codes = super;
   if (!is_eight_bits(args.code) || shape.expands) {
-    expand_super(layout, args.code, 0, super, 0, kColumnGroups, 0, out.expanded.bytes);
+    expand_super(layout, args.code, 0, super, 0, out.expanded.bytes);
     out.codes = out.expanded.bytes;
   }
   out.counts_kept = layout.sparse && is_additive(args.code);

@@ -66,17 +66,6 @@ inline bool has_two_level_scales(const PanelLayout& layout, CodeKind code) {
   return is_two_level(layout.scale_type) && (!is_additive(code) || layout.has_two_level_zeros());
 }
 
-/// The bits of the largest magnitude of n floats, a multiple of 8.
-MARLIN_AVX2 inline uint32_t largest_magnitude(const float* x, int n) {
-  __m256i largest = _mm256_setzero_si256();
-  for (int i = 0; i < n; i += 8)
-    largest = _mm256_max_epu32(largest, _mm256_and_si256(_mm256_castps_si256(_mm256_load_ps(x + i)),
-                                                         _mm256_set1_epi32(0x7fffffff)));
-  alignas(32) uint32_t lanes[8];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), largest);
-  return *std::max_element(lanes, lanes + 8);
-}
-
 /// Hides the value from the optimizer, which would otherwise reassociate the sum of all steps into
 /// a tree, keep all products for it, and spill half of them.
 MARLIN_AVX2 MARLIN_INLINE void settle(__m256i& value) { __asm__("" : "+x"(value)); }

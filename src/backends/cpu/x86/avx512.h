@@ -15,8 +15,8 @@ MARLIN_AVX512 MARLIN_INLINE __m512i broadcast(const uint32_t* x) {
 /// Expands a superblock to what Reading::bytes reads: unsigned integers less 128; codes with
 /// additive zeros stay as they are.
 MARLIN_INLINE void expand_for_int8(const PanelLayout& layout, CodeKind code, const uint8_t* super,
-                                   int v0, int nv, int64_t ahead, uint8_t* out) {
-  expand_super(layout, code, is_additive(code) ? 0 : 128, super, v0, nv, ahead, out);
+                                   int64_t ahead, uint8_t* out) {
+  expand_super(layout, code, is_additive(code) ? 0 : 128, super, ahead, out);
 }
 
 /// Loads the float sums of a tile, 64 columns wide, from the previous chunk, or 0 for the first;

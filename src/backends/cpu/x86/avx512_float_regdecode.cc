@@ -54,8 +54,8 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int b
     shape.fetch_scales(super);
     decode_super(args.code, shape, super, out.supers[s], factor);
     if (expands)
-      expand_super(*args.layout, args.code, offset_of_codes(args.code), super, 0, kColumnGroups,
-                   shape.ahead, out.expanded.supers[s].bytes);
+      expand_super(*args.layout, args.code, offset_of_codes(args.code), super, shape.ahead,
+                   out.expanded.supers[s].bytes);
   }
 }
 

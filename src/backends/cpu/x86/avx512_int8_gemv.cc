@@ -281,7 +281,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_rare(const Int8Pass& pass, co
   const int parts = shape.shift == 0 ? 2 : 1;
   ExpandedCodes<CodeKind::i8> expanded;
   if (!is_eight_bits(pass.code) || shape.expands) {
-    expand_for_int8(*pass.layout, pass.code, bytes, 0, kColumnGroups, 0, expanded.bytes);
+    expand_for_int8(*pass.layout, pass.code, bytes, 0, expanded.bytes);
     bytes = expanded.bytes;
   }
   const Correction<kBytes> correction(is_additive(pass.code));
@@ -328,14 +328,13 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   const uint32_t* a_block = pass.packed_a;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
     const bool clamp =
-        !holds(range, decode_super(pass.code, shape, bytes, v0, kVectors, code_factor(pass.code),
-                                   super.scale[0], super.zero[0]));
+        !holds(range, decode_with_range(pass.code, shape, bytes, v0, kVectors,
+                                        code_factor(pass.code), super.scale[0], super.zero[0]));
     if (pass.alone) shape.fetch_scales(bytes);
     if (fetches) fetch_lines(bytes + kSecondChance + shape.scales, shape.bytes - shape.scales);
     const uint8_t* of_super = bytes;
     if (expands) {
-      expand_super(*pass.layout, pass.code, 0, bytes, v0, kVectors, pass.alone ? shape.ahead : 0,
-                   expanded.bytes);
+      expand_super(*pass.layout, pass.code, 0, bytes, pass.alone ? shape.ahead : 0, expanded.bytes);
       of_super = expanded.bytes;
     }
     const int used_blocks = kBlocksPerSuper - (s + 1 == superblocks ? idle_blocks : 0);
