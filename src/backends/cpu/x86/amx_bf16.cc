@@ -143,8 +143,7 @@ struct Tile : AmxTile<Bf16Chunk> {
     const __m512 zero = _mm512_load_ps(&chunk.scales.zero[part][16 * v]);
     const uint32_t* x_sums = a_block_of(part) + (16 * kPieceCount + half(part)) * kRows;
     for (int i = 0; i < blocks_of_part(); ++i, x_sums += a_block_size)
-      MARLIN_UNROLLED(r, kRows)
-        acc[r] = _mm512_fmadd_ps(_mm512_castsi512_ps(broadcast(x_sums + r)), zero, acc[r]);
+      MARLIN_UNROLLED(r, kRows) acc[r] = _mm512_fmadd_ps(broadcast_float(x_sums + r), zero, acc[r]);
   }
 
   int shift;

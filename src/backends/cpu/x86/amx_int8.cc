@@ -96,7 +96,7 @@ struct Tile : AmxTile<Int8Chunk> {
     const uint32_t* const d = block_of(part) + 8 * kRows;
     const __m512 scale = _mm512_load_ps(&chunk.scales.scale[group][16 * v]);
     MARLIN_UNROLLED(r, kRows) {
-      const __m512 factor = factor_of<kFactor>(scale, _mm512_castsi512_ps(broadcast(d + r)));
+      const __m512 factor = factor_of<kFactor>(scale, broadcast_float(d + r));
       const __m512i sum = _mm512_load_si512(of_part.of[part & 1][r]);
       acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), factor, acc[r]);
     }

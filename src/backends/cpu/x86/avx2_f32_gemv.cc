@@ -166,47 +166,46 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_super(const Decoder& decoder, const Walk
 
 /// One tile and one panel. Additive zeros of sparse weights are the scales of codes that are 1
 /// where a slot is kept.
-template <class Decoder, bool kScalesSums, int kRows, class Kept>
+template <class Decoder, bool kScalesSums, int kRows>
 MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_t* a_block,
                                             float* sums) {
-  constexpr bool kCountsKept = !std::is_same_v<Kept, Decoder>;
   const PanelLayout& layout = *args.layout;
   const SuperShape shape(layout, args.panel);
-  const bool expands = multiplies_expanded(args);
+  const bool expands = multiplies_expanded(args), counts = counts_kept(args);
   const int64_t size = args.activations.a_block_size();
   const Decoder decoder(layout, args.code);
-  const Kept kept(layout, args.code);
   SuperScales scales;
   ExpandedCodes<CodeKind::i8> expanded;
   std::fill_n(sums, kRows * kPanelColumns, 0.0f);
   const uint8_t* super = args.panel;
   for (int64_t s = 0; s < layout.superblocks(); ++s, super += shape.bytes) {
     shape.fetch_scales(super);
-    decode_super(args.code, shape, super, scales);
-    if (expands) expand_super(layout, args.code, 0, super, shape.ahead, expanded.bytes);
+    decode_super(args.code, shape, super, scales, float_factor(args));
+    if (expands) expand_integers(args, super, shape.ahead, expanded.bytes);
     Walk walk{.codes = expands ? expanded.bytes : super,
               .scale = scales.scale[0],
               .zero = scales.zero[0],
-              .additive = !kCountsKept && is_additive(args.code),
+              .additive = !counts && is_additive(args.code),
               .group_shift = shape.shift,
               .octets = shape.shift == 0 ? 2 : 4,
               .ahead = expands ? 0 : shape.ahead,
               .a_block = a_block + s * kBlocksPerSuper * size,
               .a_block_size = size};
-    multiply_super<Decoder, kScalesSums, kRows>(decoder, walk, sums);
-    if constexpr (kCountsKept) {
+    for (;;) {
+      multiply_super<Decoder, kScalesSums, kRows>(decoder, walk, sums);
+      if (!counts || walk.scale == scales.zero[0]) break;
+      expand_kept(layout, super, expanded.bytes);
       walk.scale = scales.zero[0];
-      multiply_super<Kept, kScalesSums, kRows>(kept, walk, sums);
     }
   }
 }
 
-template <class Decoder, bool kScalesSums, int kMostRows, class Kept = Decoder>
+template <class Decoder, bool kScalesSums, int kMostRows>
 void run_tiles(const PanelArgs& args) {
   const int rows = args.activations.tile_rows;
   with_rows<kMostRows>(rows, [&]<int kRows>() {
     for (int64_t tile = args.tile_begin; tile < args.tile_end; ++tile)
-      run_tile<Decoder, kScalesSums, kRows, Kept>(
+      run_tile<Decoder, kScalesSums, kRows>(
           args, args.packed_a + args.activations.offset(tile, 0),
           args.sums + (tile - args.tile_begin) * kRows * kPanelColumns);
   });
@@ -215,9 +214,6 @@ void run_tiles(const PanelArgs& args) {
 }  // namespace
 
 void cpu_avx2_gemv_any_f32(const PanelArgs& args) {
-  using enum CodeKind;
-  if (counts_kept(args))
-    return run_tiles<Codes4<fp4, true>, true, 4, Codes4<fp4, true, true>>(args);
   with_integer_codes(args, [&]<class Decoder>() { run_tiles<Decoder, true, 4>(args); });
 }
 void cpu_avx2_gemv_real_f32(const PanelArgs& args) {

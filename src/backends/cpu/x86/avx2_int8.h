@@ -20,9 +20,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "backends/cpu/chunks.h"
 #include "backends/cpu/e2m1.h"
-#include "backends/cpu/x86/avx2.h"
-#include "backends/cpu/x86/scale_range.h"
+#include "backends/cpu/x86/int8.h"
+#include "backends/cpu/x86/vec/avx2.h"
 
 namespace metal_marlin::cpu {
 
@@ -88,7 +89,7 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
     __m256i w[kVectors];
     MARLIN_UNROLLED(v, kVectors) w[v] = codes(step, v);
     MARLIN_UNROLLED(r, kRows) {
-      const __m256i b = _mm256_set1_epi32(static_cast<int>(x[step * kRows + r]));
+      const __m256i b = broadcast(x + step * kRows + r);
       MARLIN_UNROLLED(v, kVectors) {
         __m256i product =
             kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(b, w[v]))

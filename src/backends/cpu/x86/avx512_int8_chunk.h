@@ -2,7 +2,7 @@
 // and zeros, the codes in one reading, and what the sums of the activations give in advance.
 #pragma once
 
-#include "backends/cpu/x86/avx512_int8_reading.h"
+#include "backends/cpu/x86/avx512_int8.h"
 #include "backends/cpu/x86/avx512_regdecode.h"
 
 namespace metal_marlin::cpu {
