@@ -28,9 +28,9 @@ struct Avx2DequantizedF32 {
   float weights[kSuperSlots][kPanelColumns];  ///< [step], in the order of activations.h
 };
 
-/// Stores half kHalf of an octet, times scales and plus zeros, if any: at kept slots, if `kept`
-/// (the bytes of 8 columns) is not null.
-template <class Decoder, int kHalf>
+/// Stores half kHalf of an octet, times scales and plus zeros, if any. With kKept, at the slots of
+/// which a byte at `kept` is 1.
+template <class Decoder, bool kKept, int kHalf>
 MARLIN_AVX2 MARLIN_INLINE void store_half(const Decoder& decoder,
                                           const typename Decoder::Octet& octet, const float* scale,
                                           const float* zero, const uint8_t* kept, float* to) {
@@ -39,7 +39,7 @@ MARLIN_AVX2 MARLIN_INLINE void store_half(const Decoder& decoder,
     const __m256 w = Decoder::template step<kHalf>(codes, i), s = _mm256_load_ps(scale);
     __m256 value =
         zero != nullptr ? _mm256_fmadd_ps(w, s, _mm256_load_ps(zero)) : _mm256_mul_ps(w, s);
-    if (kept != nullptr) {
+    if constexpr (kKept) {
       const __m256 one = QuadsOfBytes::step<kHalf>(Vec::load(kept + 64 * kHalf), i);
       value = _mm256_and_ps(value, _mm256_cmp_ps(one, _mm256_setzero_ps(), _CMP_NEQ_OQ));
     }
@@ -47,7 +47,7 @@ MARLIN_AVX2 MARLIN_INLINE void store_half(const Decoder& decoder,
   }
 }
 
-template <class Decoder>
+template <class Decoder, bool kKept = false>
 MARLIN_AVX2 void dequantize_as(const PanelArgs& args, const uint8_t* super,
                                Avx2DequantizedF32& out) {
   const SuperShape shape(*args.layout, args.panel);
@@ -60,7 +60,7 @@ MARLIN_AVX2 void dequantize_as(const PanelArgs& args, const uint8_t* super,
     expand_integers(args, super, 0, expanded.bytes);
     codes = expanded.bytes;
   }
-  if (counts_kept(args)) expand_kept(*args.layout, super, kept.bytes);
+  if constexpr (kKept) expand_kept(*args.layout, super, kept.bytes);
   const Decoder decoder(*args.layout, args.code);
   for (int octet = 0; octet < kSuperSlots / 8; ++octet)
     for (int v = 0; v < 8; ++v) {
@@ -72,16 +72,16 @@ MARLIN_AVX2 void dequantize_as(const PanelArgs& args, const uint8_t* super,
                                                                  additive
                                                                      ? &scales.zero[row][column]
                                                                      : nullptr;
-      const uint8_t* const ones = counts_kept(args) ? kept.bytes + group * kExpandedGroupBytes +
-                                                          octet % 4 * 128 + v % 2 * 32
-                                                    : nullptr;
+      const uint8_t* const ones =
+          kept.bytes + group * kExpandedGroupBytes + octet % 4 * 128 + v % 2 * 32;
       float* const to = &out.weights[8 * octet][column];
-      store_half<Decoder, 0>(decoder, read, scale, zero, ones, to);
-      store_half<Decoder, 1>(decoder, read, scale, zero, ones, to);
+      store_half<Decoder, kKept, 0>(decoder, read, scale, zero, ones, to);
+      store_half<Decoder, kKept, 1>(decoder, read, scale, zero, ones, to);
     }
 }
 
 void dequantize(const PanelArgs& args, const uint8_t* super, int, Avx2DequantizedF32& out) {
+  if (counts_kept(args)) return dequantize_as<Codes8Bits, true>(args, super, out);
   const auto as = [&]<class Decoder>() { dequantize_as<Decoder>(args, super, out); };
   is_real(args.code) ? with_real_codes(args, as) : with_integer_codes(args, as);
 }

@@ -54,13 +54,19 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_half(const Decoder& decoder,
                                              const typename Decoder::Octet (&octet)[2],
                                              const float* scales, const uint32_t* x,
                                              Sums<kRows>& acc) {
+  __m256 scaled[2][4];
+  if constexpr (!kScalesSums)
+    MARLIN_UNROLLED(v, 2) {
+      const auto half = decoder.template decode<kHalf>(octet[v]);
+      MARLIN_UNROLLED(i, 4)
+        scaled[v][i] =
+            _mm256_mul_ps(Decoder::template step<kHalf>(half, i), _mm256_load_ps(scales + 8 * v));
+    }
   const auto first = decoder.template decode<kHalf>(octet[0]),
              second = decoder.template decode<kHalf>(octet[1]);
   MARLIN_UNROLLED(i, 4) {
-    __m256 w[2] = {Decoder::template step<kHalf>(first, i),
-                   Decoder::template step<kHalf>(second, i)};
-    if constexpr (!kScalesSums)
-      MARLIN_UNROLLED(v, 2) w[v] = _mm256_mul_ps(w[v], _mm256_load_ps(scales + 8 * v));
+    const __m256 w[2] = {kScalesSums ? Decoder::template step<kHalf>(first, i) : scaled[0][i],
+                         kScalesSums ? Decoder::template step<kHalf>(second, i) : scaled[1][i]};
     MARLIN_UNROLLED(r, kRows) {
       const __m256 x_r = broadcast_float(x + Decoder::step_of(kHalf, i) * kRows + r);
       MARLIN_UNROLLED(v, 2) acc[v][r] = _mm256_fmadd_ps(w[v], x_r, acc[v][r]);
@@ -80,7 +86,7 @@ struct Part {
 
 /// Adds the products of half 0 to one set of sums and those of half 1 to another, which may be the
 /// same; or those of one half alone.
-template <class Decoder, bool kScalesSums, bool kFirst, bool kSecond, int kRows>
+template <class Decoder, bool kFirst, bool kSecond, int kRows>
 MARLIN_AVX2 MARLIN_INLINE void multiply_octets(const Decoder& decoder, const Part& part,
                                                Sums<kRows>& first, Sums<kRows>& second) {
   constexpr int kOctetBytes = Decoder::kBytes / 4;
@@ -91,10 +97,9 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_octets(const Decoder& decoder, const Par
     const typename Decoder::Octet read[2] = {
         decoder.read(part.lines, octet, Vec::load(part.zeros)),
         decoder.read(part.lines + 32, octet, Vec::load(part.zeros + 8))};
-    if constexpr (kFirst)
-      multiply_half<Decoder, kScalesSums, kRows, 0>(decoder, read, part.scales, x, first);
+    if constexpr (kFirst) multiply_half<Decoder, true, kRows, 0>(decoder, read, nullptr, x, first);
     if constexpr (kSecond)
-      multiply_half<Decoder, kScalesSums, kRows, 1>(decoder, read, part.scales, x, second);
+      multiply_half<Decoder, true, kRows, 1>(decoder, read, nullptr, x, second);
   }
 }
 
@@ -107,10 +112,10 @@ MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Decoder& decoder, const Part& pa
   Sums<kRows> first, second;
   MARLIN_UNROLLED_2(v, 2, r, kRows) first[v][r] = second[v][r] = _mm256_setzero_ps();
   if constexpr (kRows <= 2) {
-    multiply_octets<Decoder, true, true, true>(decoder, part, first, second);
+    multiply_octets<Decoder, true, true>(decoder, part, first, second);
   } else {
-    multiply_octets<Decoder, true, true, false>(decoder, part, first, first);
-    multiply_octets<Decoder, true, false, true>(decoder, part, second, second);
+    multiply_octets<Decoder, true, false>(decoder, part, first, first);
+    multiply_octets<Decoder, false, true>(decoder, part, second, second);
   }
   MARLIN_UNROLLED_2(r, kRows, v, 2) {
     float* const to = sums + r * kPanelColumns + 8 * v;
@@ -122,21 +127,12 @@ MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Decoder& decoder, const Part& pa
   }
 }
 
-/// sums += the sums of a part with weights that are scaled.
-template <class Decoder, int kRows>
-MARLIN_AVX2 MARLIN_INLINE void add_steps(const Decoder& decoder, const Part& part, float* sums) {
-  Sums<kRows> acc;
-  MARLIN_UNROLLED_2(v, 2, r, kRows) acc[v][r] = _mm256_load_ps(sums + r * kPanelColumns + 8 * v);
-  multiply_octets<Decoder, false, true, true>(decoder, part, acc, acc);
-  MARLIN_UNROLLED_2(v, 2, r, kRows) _mm256_store_ps(sums + r * kPanelColumns + 8 * v, acc[v][r]);
-}
-
 /// Multiplies kRows rows by a block of 16 columns from `column` on, whose codes are at `lines`. The
 /// columns are two vectors, which share their lines, so that memory is read in order.
-template <class Decoder, bool kScalesSums, int kRows>
-MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Decoder& decoder, const Walk& walk,
-                                                const uint8_t* lines, int block, int column,
-                                                float* sums) {
+template <class Decoder, int kRows>
+MARLIN_AVX2 MARLIN_INLINE void multiply_parts(const Decoder& decoder, const Walk& walk,
+                                              const uint8_t* lines, int block, int column,
+                                              float* sums) {
   const uint32_t *const x = walk.a_block + block * walk.a_block_size, *const x_sums =
                                                                           x + kBlockSlots * kRows;
   for (int i = 0; i < 4 / walk.octets; ++i) {
@@ -148,11 +144,30 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_columns(const Decoder& decoder, const Wa
                     walk.zero + place,
                     x + i * walk.octets * 8 * kRows,
                     walk.ahead};
-    if constexpr (kScalesSums)
-      add_scaled<Decoder, kRows>(decoder, part, walk.additive ? x_sums + i * kRows : nullptr, sums);
-    else
-      add_steps<Decoder, kRows>(decoder, part, sums);
+    add_scaled<Decoder, kRows>(decoder, part, walk.additive ? x_sums + i * kRows : nullptr, sums);
   }
+}
+
+/// The same with weights that are scaled. More instructions around the loop would leave a row
+/// waiting for its chain of additions.
+template <class Decoder, int kRows>
+MARLIN_AVX2 MARLIN_INLINE void multiply_steps(const Decoder& decoder, const Walk& walk,
+                                              const uint8_t* lines, int block, int column,
+                                              float* sums) {
+  constexpr int kOctetBytes = Decoder::kBytes / 4;
+  const uint32_t* x = walk.a_block + block * walk.a_block_size;
+  Sums<kRows> acc;
+  MARLIN_UNROLLED_2(v, 2, r, kRows) acc[v][r] = _mm256_load_ps(sums + r * kPanelColumns + 8 * v);
+  for (int octet = 0; octet < 4; ++octet, lines += kOctetBytes, x += 8 * kRows) {
+    const float* const scales =
+        walk.scale + ((2 * block + octet / 2) >> walk.group_shift) * kPanelColumns + column;
+    fetch_lines(lines + walk.ahead, kOctetBytes);
+    const typename Decoder::Octet read[2] = {decoder.read(lines, 0, __m256i{}),
+                                             decoder.read(lines + 32, 0, __m256i{})};
+    multiply_half<Decoder, false, kRows, 0>(decoder, read, scales, x, acc);
+    multiply_half<Decoder, false, kRows, 1>(decoder, read, scales, x, acc);
+  }
+  MARLIN_UNROLLED_2(v, 2, r, kRows) _mm256_store_ps(sums + r * kPanelColumns + 8 * v, acc[v][r]);
 }
 
 template <class Decoder, bool kScalesSums, int kRows>
@@ -161,7 +176,10 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_super(const Decoder& decoder, const Walk
   const uint8_t* lines = walk.codes;
   for (int block = 0; block < kBlocksPerSuper; ++block)
     for (int c = 0; c < kPanelColumns; c += kGroupColumns, lines += Decoder::kBytes)
-      multiply_columns<Decoder, kScalesSums, kRows>(decoder, walk, lines, block, c, sums + c);
+      if constexpr (kScalesSums)
+        multiply_parts<Decoder, kRows>(decoder, walk, lines, block, c, sums + c);
+      else
+        multiply_steps<Decoder, kRows>(decoder, walk, lines, block, c, sums + c);
 }
 
 /// One tile and one panel. Additive zeros of sparse weights are the scales of codes that are 1
