@@ -30,7 +30,7 @@ namespace metal_marlin::cpu {
 namespace {
 
 /// One tile and one superblock.
-struct Walk {
+struct FloatWalk {
   const uint8_t* codes;
   const float* scale;  ///< [group][kPanelColumns]
   const float* zero;   ///< additive zeros, or offsets of integer zeros
@@ -76,7 +76,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_half(const Decoder& decoder,
 }
 
 /// What a scale is for: a block, or half of it, of 16 columns.
-struct Part {
+struct ScaledPart {
   const uint8_t* lines;  ///< of the block
   int octet, end;
   const float *scales, *zeros;
@@ -87,7 +87,7 @@ struct Part {
 /// Adds the products of half 0 to one set of sums and those of half 1 to another, which may be the
 /// same; or those of one half alone.
 template <class Decoder, bool kFirst, bool kSecond, int kRows>
-MARLIN_AVX2 MARLIN_INLINE void multiply_octets(const Decoder& decoder, const Part& part,
+MARLIN_AVX2 MARLIN_INLINE void multiply_octets(const Decoder& decoder, const ScaledPart& part,
                                                Sums<kRows>& first, Sums<kRows>& second) {
   constexpr int kOctetBytes = Decoder::kBytes / 4;
   const uint32_t* x = part.x;
@@ -107,7 +107,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_octets(const Decoder& decoder, const Par
 /// `x_sums` is not null. Halves have sums of their own, else those of one row would wait for each
 /// other. More rows have no registers for that, and take one half after the other.
 template <class Decoder, int kRows>
-MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Decoder& decoder, const Part& part,
+MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Decoder& decoder, const ScaledPart& part,
                                           const uint32_t* x_sums, float* sums) {
   Sums<kRows> first, second;
   MARLIN_UNROLLED_2(v, 2, r, kRows) first[v][r] = second[v][r] = _mm256_setzero_ps();
@@ -130,20 +130,20 @@ MARLIN_AVX2 MARLIN_INLINE void add_scaled(const Decoder& decoder, const Part& pa
 /// Multiplies kRows rows by a block of 16 columns from `column` on, whose codes are at `lines`. The
 /// columns are two vectors, which share their lines, so that memory is read in order.
 template <class Decoder, int kRows>
-MARLIN_AVX2 MARLIN_INLINE void multiply_parts(const Decoder& decoder, const Walk& walk,
+MARLIN_AVX2 MARLIN_INLINE void multiply_parts(const Decoder& decoder, const FloatWalk& walk,
                                               const uint8_t* lines, int block, int column,
                                               float* sums) {
   const uint32_t *const x = walk.a_block + block * walk.a_block_size, *const x_sums =
                                                                           x + kBlockSlots * kRows;
   for (int i = 0; i < 4 / walk.octets; ++i) {
     const int place = ((2 * block + i) >> walk.group_shift) * kPanelColumns + column;
-    const Part part{lines,
-                    i * walk.octets,
-                    (i + 1) * walk.octets,
-                    walk.scale + place,
-                    walk.zero + place,
-                    x + i * walk.octets * 8 * kRows,
-                    walk.ahead};
+    const ScaledPart part{lines,
+                          i * walk.octets,
+                          (i + 1) * walk.octets,
+                          walk.scale + place,
+                          walk.zero + place,
+                          x + i * walk.octets * 8 * kRows,
+                          walk.ahead};
     add_scaled<Decoder, kRows>(decoder, part, walk.additive ? x_sums + i * kRows : nullptr, sums);
   }
 }
@@ -151,7 +151,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_parts(const Decoder& decoder, const Walk
 /// The same with weights that are scaled. More instructions around the loop would leave a row
 /// waiting for its chain of additions.
 template <class Decoder, int kRows>
-MARLIN_AVX2 MARLIN_INLINE void multiply_steps(const Decoder& decoder, const Walk& walk,
+MARLIN_AVX2 MARLIN_INLINE void multiply_steps(const Decoder& decoder, const FloatWalk& walk,
                                               const uint8_t* lines, int block, int column,
                                               float* sums) {
   constexpr int kOctetBytes = Decoder::kBytes / 4;
@@ -171,7 +171,7 @@ MARLIN_AVX2 MARLIN_INLINE void multiply_steps(const Decoder& decoder, const Walk
 }
 
 template <class Decoder, bool kScalesSums, int kRows>
-MARLIN_AVX2 MARLIN_INLINE void multiply_super(const Decoder& decoder, const Walk& walk,
+MARLIN_AVX2 MARLIN_INLINE void multiply_super(const Decoder& decoder, const FloatWalk& walk,
                                               float* sums) {
   const uint8_t* lines = walk.codes;
   for (int block = 0; block < kBlocksPerSuper; ++block)
@@ -200,15 +200,15 @@ MARLIN_AVX2 [[gnu::noinline]] void run_tile(const PanelArgs& args, const uint32_
     shape.fetch_scales(super);
     decode_super(args.code, shape, super, scales, float_factor(args));
     if (expands) expand_integers(args, super, shape.ahead, expanded.bytes);
-    Walk walk{.codes = expands ? expanded.bytes : super,
-              .scale = scales.scale[0],
-              .zero = scales.zero[0],
-              .additive = !counts && is_additive(args.code),
-              .group_shift = shape.shift,
-              .octets = shape.shift == 0 ? 2 : 4,
-              .ahead = expands ? 0 : shape.ahead,
-              .a_block = a_block + s * kBlocksPerSuper * size,
-              .a_block_size = size};
+    FloatWalk walk{.codes = expands ? expanded.bytes : super,
+                   .scale = scales.scale[0],
+                   .zero = scales.zero[0],
+                   .additive = !counts && is_additive(args.code),
+                   .group_shift = shape.shift,
+                   .octets = shape.shift == 0 ? 2 : 4,
+                   .ahead = expands ? 0 : shape.ahead,
+                   .a_block = a_block + s * kBlocksPerSuper * size,
+                   .a_block_size = size};
     for (;;) {
       multiply_super<Decoder, kScalesSums, kRows>(decoder, walk, sums);
       if (!counts || walk.scale == scales.zero[0]) break;
