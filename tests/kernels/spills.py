@@ -29,8 +29,6 @@ ACCEPTED = {
     "multiply_columns<3, true, true, 0>",
     # 3 rows of 2:4 sparse codes: scales go to the stack, not the sums; they take as long as with halves of the columns apart
     "run_pass<(metal_marlin::cpu::Reading)2, (metal_marlin::cpu::Zeros)0, true, false, 3, 2>",
-    # 2 rows of 2:4 sparse codes with additive zeros, which no file in use has
-    "run_tile<metal_marlin::cpu::Codes4<(metal_marlin::CodeKind)3, true, false>, true, 2",
     # adds up what other kernels stored, a row of C after another: bound by memory
     "sum_token(",
 }

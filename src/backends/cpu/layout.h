@@ -21,7 +21,7 @@
 // Codes of other widths than 4 and 8, and the codes of the codebook IQ4, are expanded to lines of
 // 8-bit codes in L1 before kernels multiply them, and E4M3 to lines of BF16 (expand.h). Some
 // kernels join planes and look up IQ4 in registers instead: AVX-512 kernels 5 and 6 bits
-// (x86/avx512_int8_reading.h), AVX2 kernels of few rows every width (x86/avx2_reading.h); others
+// (x86/avx512_int8.h), AVX2 kernels of few rows every width (x86/avx2_reading.h); others
 // decode E4M3 there (x86/avx2_f32.h).
 //
 // Two-level scales and zeros are, for each superblock, planes of integers and the float16 factors

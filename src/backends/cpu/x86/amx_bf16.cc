@@ -91,14 +91,13 @@ MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int, 
   out.tiles = &out.decoded;
   if constexpr (kCode == CodeKind::bf16) {
     if (shape.expands)
-      expand_super(*args.layout, args.code, 0, super, 0, kColumnGroups, 0, out.decoded[0][0]);
+      expand_super(*args.layout, args.code, 0, super, 0, out.decoded[0][0]);
     else
       out.tiles = reinterpret_cast<const WeightTiles*>(super);
   } else {
     ExpandedCodes<CodeKind::i8> expanded;
     const bool expands = is_eight_bits(kCode) && shape.expands;
-    if (expands)
-      expand_super(*args.layout, args.code, 0, super, 0, kColumnGroups, 0, expanded.bytes);
+    if (expands) expand_super(*args.layout, args.code, 0, super, 0, expanded.bytes);
     decode_tiles<kCode, kSparse>(shape, expands ? expanded.bytes : super, out.scales, out.decoded);
   }
 }
@@ -144,8 +143,7 @@ struct Tile : AmxTile<Bf16Chunk> {
     const __m512 zero = _mm512_load_ps(&chunk.scales.zero[part][16 * v]);
     const uint32_t* x_sums = a_block_of(part) + (16 * kPieceCount + half(part)) * kRows;
     for (int i = 0; i < blocks_of_part(); ++i, x_sums += a_block_size)
-      MARLIN_UNROLLED(r, kRows)
-        acc[r] = _mm512_fmadd_ps(_mm512_castsi512_ps(broadcast(x_sums + r)), zero, acc[r]);
+      MARLIN_UNROLLED(r, kRows) acc[r] = _mm512_fmadd_ps(broadcast_float(x_sums + r), zero, acc[r]);
   }
 
   int shift;

@@ -40,14 +40,14 @@ struct alignas(64) Int8Chunk {
   const WeightTiles* tiles;  ///< the decoded ones, or those of the stream
 };
 
-void dequantize(const PanelArgs& args, const uint8_t* super, int, Int8Chunk& out) {
+MARLIN_AVX512 void dequantize(const PanelArgs& args, const uint8_t* super, int, Int8Chunk& out) {
   const SuperShape shape(*args.layout);
-  out.magnitudes = decode_super(args.code, shape, super, 0, kColumnGroups, code_factor(args.code),
-                                out.scales.scale[0], out.scales.zero[0]);
+  out.magnitudes =
+      decode_with_range(args.code, shape, super, 0, kColumnGroups, code_factor(args.code),
+                        out.scales.scale[0], out.scales.zero[0]);
   out.tiles = reinterpret_cast<const WeightTiles*>(super);
   if (is_eight_bits(args.code) && !shape.expands) return;
-  expand_super(*args.layout, args.code, offset_of_codes(args.code), super, 0, kColumnGroups, 0,
-               out.decoded[0][0]);
+  expand_super(*args.layout, args.code, offset_of_codes(args.code), super, 0, out.decoded[0][0]);
   out.tiles = &out.decoded;
 }
 
@@ -96,7 +96,7 @@ struct Tile : AmxTile<Int8Chunk> {
     const uint32_t* const d = block_of(part) + 8 * kRows;
     const __m512 scale = _mm512_load_ps(&chunk.scales.scale[group][16 * v]);
     MARLIN_UNROLLED(r, kRows) {
-      const __m512 factor = factor_of<kFactor>(scale, _mm512_castsi512_ps(broadcast(d + r)));
+      const __m512 factor = factor_of<kFactor>(scale, broadcast_float(d + r));
       const __m512i sum = _mm512_load_si512(of_part.of[part & 1][r]);
       acc[r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(sum), factor, acc[r]);
     }

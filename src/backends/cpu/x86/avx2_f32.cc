@@ -18,7 +18,6 @@
 #if defined(__x86_64__)
 
 #include <bit>
-#include <type_traits>
 
 #include "backends/cpu/x86/avx2_f32.h"
 
@@ -29,69 +28,60 @@ struct Avx2DequantizedF32 {
   float weights[kSuperSlots][kPanelColumns];  ///< [step], in the order of activations.h
 };
 
-/// Stores half kHalf of an octet, times scales and plus zeros, if any. `ones`: see below.
-template <class Decoder, class Kept, int kHalf>
+/// Stores half kHalf of an octet, times scales and plus zeros, if any. With kKept, at the slots of
+/// which a byte at `kept` is 1.
+template <class Decoder, bool kKept, int kHalf>
 MARLIN_AVX2 MARLIN_INLINE void store_half(const Decoder& decoder,
-                                          const typename Decoder::Octet& octet, const Kept& kept,
-                                          const typename Kept::Octet& ones, const float* scale,
-                                          const float* zero, float* to) {
+                                          const typename Decoder::Octet& octet, const float* scale,
+                                          const float* zero, const uint8_t* kept, float* to) {
   const auto codes = decoder.template decode<kHalf>(octet);
-  const auto bits = kept.template decode<kHalf>(ones);
   MARLIN_UNROLLED(i, 4) {
     const __m256 w = Decoder::template step<kHalf>(codes, i), s = _mm256_load_ps(scale);
     __m256 value =
         zero != nullptr ? _mm256_fmadd_ps(w, s, _mm256_load_ps(zero)) : _mm256_mul_ps(w, s);
-    if constexpr (!std::is_same_v<Kept, Decoder>)
-      value = _mm256_and_ps(value, _mm256_cmp_ps(Kept::template step<kHalf>(bits, i),
-                                                 _mm256_setzero_ps(), _CMP_NEQ_OQ));
+    if constexpr (kKept) {
+      const __m256 one = QuadsOfBytes::step<kHalf>(Vec::load(kept + 64 * kHalf), i);
+      value = _mm256_and_ps(value, _mm256_cmp_ps(one, _mm256_setzero_ps(), _CMP_NEQ_OQ));
+    }
     _mm256_store_ps(to + Decoder::step_of(kHalf, i) * kPanelColumns, value);
   }
 }
 
-/// Decodes a superblock. Kept decodes codes that are 1 for kept slots of sparse weights, which
-/// alone have zeros; or is Decoder.
-template <class Decoder, class Kept = Decoder>
+template <class Decoder, bool kKept = false>
 MARLIN_AVX2 void dequantize_as(const PanelArgs& args, const uint8_t* super,
                                Avx2DequantizedF32& out) {
-  constexpr bool kCountsKept = !std::is_same_v<Kept, Decoder>;
-  const PanelLayout& layout = *args.layout;
-  const SuperShape shape(layout, args.panel);
+  const SuperShape shape(*args.layout, args.panel);
   const bool additive = is_additive(args.code);
   const uint8_t* codes = super;
   SuperScales scales;
-  decode_super(args.code, shape, super, scales);
-  ExpandedCodes<CodeKind::i8> expanded;
+  decode_super(args.code, shape, super, scales, float_factor(args));
+  ExpandedCodes<CodeKind::i8> expanded, kept;
   if (multiplies_expanded(args)) {
-    expand_super(layout, args.code, 0, super, 0, kColumnGroups, 0, expanded.bytes);
+    expand_integers(args, super, 0, expanded.bytes);
     codes = expanded.bytes;
   }
-  const Decoder decoder(layout, args.code);
-  const Kept kept(layout, args.code);
+  if constexpr (kKept) expand_kept(*args.layout, super, kept.bytes);
+  const Decoder decoder(*args.layout, args.code);
   for (int octet = 0; octet < kSuperSlots / 8; ++octet)
     for (int v = 0; v < 8; ++v) {
-      const int row = octet / 2 >> shape.shift, column = 8 * v;
-      const uint8_t* const group =
-          codes + (octet / 4 * kColumnGroups + v / 2) * Decoder::kBytes + v % 2 * 32;
-      const float* const z = additive ? &scales.zero[row][column] : nullptr;
-      const auto read = decoder.read(group, octet % 4, Vec::load(&scales.offset[row][column]));
+      const int row = octet / 2 >> shape.shift, column = 8 * v,
+                group = octet / 4 * kColumnGroups + v / 2;
+      const auto read = decoder.read(codes + group * Decoder::kBytes + v % 2 * 32, octet % 4,
+                                     Vec::load(&scales.offset[row][column]));
+      const float *const scale = &scales.scale[row][column], *const zero =
+                                                                 additive
+                                                                     ? &scales.zero[row][column]
+                                                                     : nullptr;
+      const uint8_t* const ones =
+          kept.bytes + group * kExpandedGroupBytes + octet % 4 * 128 + v % 2 * 32;
       float* const to = &out.weights[8 * octet][column];
-      if constexpr (kCountsKept) {
-        const auto ones = kept.read(group, octet % 4, __m256i{});
-        store_half<Decoder, Kept, 0>(decoder, read, kept, ones, &scales.scale[row][column], z, to);
-        store_half<Decoder, Kept, 1>(decoder, read, kept, ones, &scales.scale[row][column], z, to);
-      } else {
-        store_half<Decoder, Decoder, 0>(decoder, read, decoder, read, &scales.scale[row][column], z,
-                                        to);
-        store_half<Decoder, Decoder, 1>(decoder, read, decoder, read, &scales.scale[row][column], z,
-                                        to);
-      }
+      store_half<Decoder, kKept, 0>(decoder, read, scale, zero, ones, to);
+      store_half<Decoder, kKept, 1>(decoder, read, scale, zero, ones, to);
     }
 }
 
 void dequantize(const PanelArgs& args, const uint8_t* super, int, Avx2DequantizedF32& out) {
-  if (counts_kept(args))
-    return dequantize_as<Codes4<CodeKind::fp4, true>, Codes4<CodeKind::fp4, true, true>>(
-        args, super, out);
+  if (counts_kept(args)) return dequantize_as<Codes8Bits, true>(args, super, out);
   const auto as = [&]<class Decoder>() { dequantize_as<Decoder>(args, super, out); };
   is_real(args.code) ? with_real_codes(args, as) : with_integer_codes(args, as);
 }

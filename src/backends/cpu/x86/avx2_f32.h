@@ -11,7 +11,8 @@
 #include <array>
 #include <cstdint>
 
-#include "backends/cpu/x86/avx2.h"
+#include "backends/cpu/chunks.h"
+#include "backends/cpu/x86/vec/avx2.h"
 #include "formats/codecs.h"
 
 namespace metal_marlin::cpu {
@@ -143,37 +144,27 @@ struct IntegersFrom {
 };
 inline constexpr IntegersFrom kFromMinus8{-8}, kFrom0{0};
 
-/// 4-bit codes with values that BF16 holds exactly, dense (u4: with any such table) and 2:4 sparse
-/// (u4; fp4: with any table). With kKept, the value is 1 for kept codes. Looking both
-/// bytes up takes 20 instructions for 64 weights; a shift, a vpermps and a sign for every 8 would
-/// take 40.
-template <CodeKind kCode, bool kSparse, bool kKept = false>
+/// Dense 4-bit codes with values that BF16 holds exactly. Looking both bytes up takes 20
+/// instructions for 64 weights; a shift, a vpermps and a sign for every 8 would take 40.
 struct Codes4 : QuadsInOrder {
-  using Lines = CodeLines<kCode, kSparse>;
-  using Octet = Codes;
-  static constexpr int kBytes = Lines::kBytes;
+  using Octet = __m256i;  ///< by_pairs
+  static constexpr int kBytes = 4 * 64;
   FloatBytes values;
 
   MARLIN_AVX2 MARLIN_INLINE Codes4(const PanelLayout& layout, CodeKind code)
       : values(values_of(layout, code)) {}
   static const float* values_of(const PanelLayout& layout, CodeKind code) {
     if (layout.expansion == Expansion::iq4) return kIq4;
-    if (kKept || code == CodeKind::u4add) return kFrom0.of;
+    if (code == CodeKind::u4add) return kFrom0.of;
     return code == CodeKind::fp4 ? kE2m1 : kFromMinus8.of;
   }
 
-  MARLIN_AVX2 MARLIN_INLINE Octet read(const uint8_t* lines, int octet,
-                                       const __m256i& offset) const {
-    if constexpr (kKept) return by_pairs_each(Lines::kept(lines, octet));
-    const Codes codes = Lines::read(lines, octet, offset);
-    if constexpr (Lines::kSplit) return by_pairs_each(codes);
-    const __m256i packed = by_pairs(codes.low);
-    return {packed, packed};
+  MARLIN_AVX2 MARLIN_INLINE Octet read(const uint8_t* lines, int octet, const __m256i&) const {
+    return by_pairs(Vec::load(lines + 64 * octet));
   }
   template <int kHalf>
   MARLIN_AVX2 MARLIN_INLINE UpperBytes decode(Octet octet) const {
-    const __m256i code = Lines::template bytes<kHalf>(octet);
-    const __m256i index = kSparse ? code : _mm256_and_si256(code, _mm256_set1_epi8(15));
+    const __m256i index = Vec::both(kHalf == 0 ? octet : Vec::right<4>(octet), Vec::splat(15));
     return {values.byte(2, index), values.byte(3, index)};
   }
   /// Shifts and masks take other ports than shuffles.
@@ -183,11 +174,6 @@ struct Codes4 : QuadsInOrder {
     return _mm256_castsi256_ps(
         i % 2 == 0 ? _mm256_slli_epi32(pairs, 16)
                    : _mm256_and_si256(pairs, _mm256_set1_epi32(static_cast<int>(0xffff0000u))));
-  }
-
- private:
-  MARLIN_AVX2 MARLIN_INLINE static Codes by_pairs_each(Codes codes) {
-    return {by_pairs(codes.low), by_pairs(codes.high)};
   }
 };
 
@@ -199,7 +185,7 @@ struct QuadsOfBytes : QuadsInOrder {
   }
 };
 
-/// Codes in bytes.
+/// Codes in bytes, which may be expanded ones: those of planes, and 2:4 sparse ones.
 struct Codes8Bits : QuadsOfBytes {
   static constexpr int kBytes = 8 * 64;
   using Octet = const uint8_t*;
@@ -214,10 +200,9 @@ struct Codes8Bits : QuadsOfBytes {
   }
 };
 
-/// 4-bit codes less integer zeros.
-template <bool kSparse>
+/// Dense 4-bit codes less integer zeros.
 struct Codes4LessZeros : QuadsOfBytes {
-  using Lines = CodeLines<CodeKind::u4zero, kSparse>;
+  using Lines = CodeLines<CodeKind::u4zero, false>;
   using Octet = Codes;
   static constexpr int kBytes = Lines::kBytes;
   MARLIN_INLINE explicit Codes4LessZeros(const PanelLayout&, CodeKind) {}
@@ -227,8 +212,8 @@ struct Codes4LessZeros : QuadsOfBytes {
     return Lines::read(lines, octet, offset);
   }
   template <int kHalf>
-  MARLIN_AVX2 MARLIN_INLINE __m256i decode(Octet octet) const {
-    return _mm256_sub_epi8(Lines::template bytes<kHalf>(octet), _mm256_set1_epi8(16));
+  MARLIN_AVX2 MARLIN_INLINE __m256i decode(const Octet& octet) const {
+    return Vec::minus(Lines::bytes<kHalf>(octet), Vec::splat(16));
   }
 };
 
@@ -328,6 +313,24 @@ struct E4m3Codes8 : StepsInOrder<8> {
   }
 };
 
+/// Whether these kernels multiply expanded codes. IQ4 and E4M3 are looked up.
+inline bool multiplies_expanded(const PanelArgs& args) {
+  return args.layout->expansion == Expansion::integers || args.layout->sparse;
+}
+/// Expands them; 2:4 sparse ones as the integers that code_factor goes with.
+MARLIN_AVX2 inline void expand_integers(const PanelArgs& args, const uint8_t* super, int64_t ahead,
+                                        uint8_t* out) {
+  expand_super(*args.layout, args.code, offset_of_codes(args.code), super, ahead, out);
+}
+inline float float_factor(const PanelArgs& args) {
+  return args.layout->sparse ? code_factor(args.code) : 1.0f;
+}
+
+/// Whether only kept codes of these weights have additive zeros.
+inline bool counts_kept(const PanelArgs& args) {
+  return args.layout->sparse && is_additive(args.code);
+}
+
 /// Calls call.operator()<Decoder>() for the real codes of a panel.
 template <class Call>
 void with_real_codes(const PanelArgs& args, Call call) {
@@ -340,26 +343,10 @@ void with_real_codes(const PanelArgs& args, Call call) {
 /// The same for other codes.
 template <class Call>
 void with_integer_codes(const PanelArgs& args, Call call) {
-  using enum CodeKind;
-  const bool zeros = args.code == u4zero;
-  if (is_eight_bits(args.code) && args.layout->expansion != Expansion::iq4)
+  if (args.layout->sparse || (is_eight_bits(args.code) && args.layout->expansion != Expansion::iq4))
     return call.template operator()<Codes8Bits>();
-  if (!args.layout->sparse)
-    return zeros ? call.template operator()<Codes4LessZeros<false>>()
-                 : call.template operator()<Codes4<u4, false>>();
-  if (zeros) return call.template operator()<Codes4LessZeros<true>>();
-  args.code == u4 ? call.template operator()<Codes4<u4, true>>()
-                  : call.template operator()<Codes4<fp4, true>>();
-}
-
-/// Whether these kernels multiply expanded codes. IQ4 and E4M3 are looked up.
-inline bool multiplies_expanded(const PanelArgs& args) {
-  return args.layout->expansion == Expansion::integers;
-}
-
-/// Whether only kept codes of these weights have additive zeros.
-inline bool counts_kept(const PanelArgs& args) {
-  return args.layout->sparse && is_additive(args.code);
+  args.code == CodeKind::u4zero ? call.template operator()<Codes4LessZeros>()
+                                : call.template operator()<Codes4>();
 }
 
 }  // namespace metal_marlin::cpu

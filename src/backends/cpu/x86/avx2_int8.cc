@@ -33,7 +33,7 @@ namespace {
 
 /// A superblock, for multiply_int8_block.
 template <Reading kReading, class Scales, bool kFetches>
-struct Walk {
+struct Int8Walk {
   using Codes = PackedCodes<kReading, kFetches>;
   static constexpr Products kProducts = Codes::kProducts;
   static constexpr int kSumShift = Codes::kSumShift;
@@ -97,11 +97,15 @@ struct Dequantized {
 MARLIN_AVX2 void dequantize(const PanelArgs& args, const uint8_t* super, int, Dequantized& out) {
   const PanelLayout& layout = *args.layout;
   const SuperShape shape(layout);
-  out.scales.decode(args.code, shape, super);
-  out.largest = largest_magnitude(out.scales.scale[0], shape.groups * kPanelColumns);
+  const Magnitudes all =
+      decode_with_range(args.code, shape, super, 0, kColumnGroups, code_factor(args.code),
+                        out.scales.scale[0], out.scales.zero[0]);
+  alignas(32) uint32_t lanes[Vec::kLanes];
+  Vec::store(lanes, all.largest);
+  out.largest = *std::max_element(lanes, lanes + Vec::kLanes);
   out.codes = super;
   if (!is_eight_bits(args.code) || shape.expands) {
-    expand_super(layout, args.code, 0, super, 0, kColumnGroups, 0, out.expanded.bytes);
+    expand_super(layout, args.code, 0, super, 0, out.expanded.bytes);
     out.codes = out.expanded.bytes;
   }
   out.counts_kept = layout.sparse && is_additive(args.code);
@@ -112,13 +116,13 @@ template <Reading kReading, int kRows, bool kClamp, int kParts>
 MARLIN_AVX2 [[gnu::noinline]] void multiply_dequantized(const Dequantized& of,
                                                         const PanelArgs& args,
                                                         const uint32_t* a_block, float* sums) {
-  const Walk<kReading, FloatScales, false> walk{&of.scales,
-                                                is_additive(args.code),
-                                                SuperShape::shift_of(*args.layout),
-                                                of.codes,
-                                                of.scales.offset,
-                                                {},
-                                                of.counts_kept ? of.kept.bytes : nullptr};
+  const Int8Walk<kReading, FloatScales, false> walk{&of.scales,
+                                                    is_additive(args.code),
+                                                    SuperShape::shift_of(*args.layout),
+                                                    of.codes,
+                                                    of.scales.offset,
+                                                    {},
+                                                    of.counts_kept ? of.kept.bytes : nullptr};
   multiply_super<kRows, 2, kClamp, kParts>(walk, a_block, sums);
 }
 
@@ -153,10 +157,10 @@ MARLIN_AVX2 void multiply_packed(const PanelArgs& args, const SuperShape& shape,
   scales.decode(args.code, shape, super);
   const uint32_t(*offsets)[kPanelColumns] = nullptr;
   if constexpr (kReading == Reading::less_zeros) offsets = scales.offset;
-  const Walk<kReading, Scales, true> walk{&scales,     is_additive(args.code),
-                                          shape.shift, super,
-                                          offsets,     Ahead{shape.ahead, kSecondChance},
-                                          nullptr};
+  const Int8Walk<kReading, Scales, true> walk{&scales,     is_additive(args.code),
+                                              shape.shift, super,
+                                              offsets,     Ahead{shape.ahead, kSecondChance},
+                                              nullptr};
   multiply_super < kRows, kRows<3 ? 2 : 1, false, 0>(walk, a_block, sums);
 }
 

@@ -20,9 +20,10 @@
 #include <algorithm>
 #include <bit>
 
+#include "backends/cpu/chunks.h"
 #include "backends/cpu/e2m1.h"
-#include "backends/cpu/x86/avx2.h"
-#include "backends/cpu/x86/scale_range.h"
+#include "backends/cpu/x86/int8.h"
+#include "backends/cpu/x86/vec/avx2.h"
 
 namespace metal_marlin::cpu {
 
@@ -66,17 +67,6 @@ inline bool has_two_level_scales(const PanelLayout& layout, CodeKind code) {
   return is_two_level(layout.scale_type) && (!is_additive(code) || layout.has_two_level_zeros());
 }
 
-/// The bits of the largest magnitude of n floats, a multiple of 8.
-MARLIN_AVX2 inline uint32_t largest_magnitude(const float* x, int n) {
-  __m256i largest = _mm256_setzero_si256();
-  for (int i = 0; i < n; i += 8)
-    largest = _mm256_max_epu32(largest, _mm256_and_si256(_mm256_castps_si256(_mm256_load_ps(x + i)),
-                                                         _mm256_set1_epi32(0x7fffffff)));
-  alignas(32) uint32_t lanes[8];
-  _mm256_store_si256(reinterpret_cast<__m256i*>(lanes), largest);
-  return *std::max_element(lanes, lanes + 8);
-}
-
 /// Hides the value from the optimizer, which would otherwise reassociate the sum of all steps into
 /// a tree, keep all products for it, and spill half of them.
 MARLIN_AVX2 MARLIN_INLINE void settle(__m256i& value) { __asm__("" : "+x"(value)); }
@@ -99,7 +89,7 @@ MARLIN_AVX2 MARLIN_INLINE void dot_16(const Codes& codes, const uint32_t* x,
     __m256i w[kVectors];
     MARLIN_UNROLLED(v, kVectors) w[v] = codes(step, v);
     MARLIN_UNROLLED(r, kRows) {
-      const __m256i b = _mm256_set1_epi32(static_cast<int>(x[step * kRows + r]));
+      const __m256i b = broadcast(x + step * kRows + r);
       MARLIN_UNROLLED(v, kVectors) {
         __m256i product =
             kSigned ? _mm256_maddubs_epi16(_mm256_abs_epi8(w[v]), _mm256_sign_epi8(b, w[v]))

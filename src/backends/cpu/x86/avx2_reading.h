@@ -5,7 +5,6 @@
 
 #include "backends/cpu/fetch.h"
 #include "backends/cpu/x86/avx2_int8.h"
-#include "backends/cpu/x86/reading.h"
 
 namespace metal_marlin::cpu {
 

@@ -1,4 +1,4 @@
-// Code that the AVX-512 kernels share: sums, and prefetching.
+// Code that the AVX-512 kernels share: planes of codes, sums, and prefetching.
 #pragma once
 
 #include <bit>
@@ -8,15 +8,40 @@
 
 namespace metal_marlin::cpu {
 
-MARLIN_AVX512 MARLIN_INLINE __m512i broadcast(const uint32_t* x) {
-  return _mm512_set1_epi32(static_cast<int>(*x));
+/// Moves the upper bits of quad kQuad (0, 1) of octet kOctet, whose plane has kHigh bits, from the
+/// line `high` to bit 4 of bytes. Bits of other codes remain around them. The shifts use pipes that
+/// multiplications do not use.
+template <int kHigh, int kOctet, int kQuad>
+MARLIN_AVX512 MARLIN_INLINE __m512i move_high(__m512i high) {
+  constexpr int kFrom = (2 * kOctet + kQuad) * kHigh % 8, kTo = 4;
+  if constexpr (kFrom < kTo) return _mm512_slli_epi16(high, kTo - kFrom);
+  if constexpr (kFrom > kTo) return _mm512_srli_epi16(high, kFrom - kTo);
+  return high;
+}
+/// The same quad in the lowest bits of bytes, with the lower 4 bits from the line `low`.
+template <int kHigh, int kOctet, int kQuad>
+MARLIN_AVX512 MARLIN_INLINE __m512i join_planes(__m512i low, __m512i high) {
+  constexpr int kChoose = 0xd8;  // mask ? low : high, in the register of high, which is no constant
+  if constexpr (kQuad == 1) low = _mm512_srli_epi16(low, 4);
+  const __m512i moved = move_high<kHigh, kOctet, kQuad>(high);
+  return _mm512_ternarylogic_epi32(moved, low, _mm512_set1_epi8(15), kChoose);
+}
+/// The line of the second plane that holds an octet, counted from the first line of the block.
+constexpr int high_line(int high_bits, int octet) { return 4 + octet * high_bits / 4; }
+
+/// Elements of A or C; those without a bit in the mask are 0, and are not read.
+MARLIN_AVX512 MARLIN_INLINE __m512 load_16(marlin_dtype dtype, const std::byte* p, __mmask16 mask) {
+  if (dtype == MARLIN_F32) return _mm512_maskz_loadu_ps(mask, p);
+  const __m256i half = _mm256_maskz_loadu_epi16(mask, p);
+  if (dtype == MARLIN_F16) return _mm512_cvtph_ps(half);
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
 }
 
 /// Expands a superblock to what Reading::bytes reads: unsigned integers less 128; codes with
 /// additive zeros stay as they are.
 MARLIN_INLINE void expand_for_int8(const PanelLayout& layout, CodeKind code, const uint8_t* super,
-                                   int v0, int nv, int64_t ahead, uint8_t* out) {
-  expand_super(layout, code, is_additive(code) ? 0 : 128, super, v0, nv, ahead, out);
+                                   int64_t ahead, uint8_t* out) {
+  expand_super(layout, code, is_additive(code) ? 0 : 128, super, ahead, out);
 }
 
 /// Loads the float sums of a tile, 64 columns wide, from the previous chunk, or 0 for the first;

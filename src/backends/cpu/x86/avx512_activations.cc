@@ -16,13 +16,6 @@ struct Block32 {
   __m512 low, high;
 };
 
-MARLIN_AVX512 MARLIN_INLINE __m512 load_16(marlin_dtype dtype, const std::byte* p, __mmask16 mask) {
-  if (dtype == MARLIN_F32) return _mm512_maskz_loadu_ps(mask, p);
-  const __m256i half = _mm256_maskz_loadu_epi16(mask, p);
-  if (dtype == MARLIN_F16) return _mm512_cvtph_ps(half);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-}
-
 // Classes of _mm512_fpclass_ps_mask: quiet and signalling NaN; +infinity and -infinity besides.
 constexpr int kNan = 0x01 | 0x80, kNanOrInfinity = kNan | 0x08 | 0x10;
 

@@ -11,13 +11,6 @@
 namespace metal_marlin::cpu {
 namespace {
 
-MARLIN_AVX512 MARLIN_INLINE __m512 load_c(marlin_dtype dtype, const std::byte* p, __mmask16 mask) {
-  if (dtype == MARLIN_F32) return _mm512_maskz_loadu_ps(mask, p);
-  const __m256i half = _mm256_maskz_loadu_epi16(mask, p);
-  if (dtype == MARLIN_F16) return _mm512_cvtph_ps(half);
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-}
-
 /// Rounds like f32_to_bf16: to nearest even; NaN stays NaN.
 MARLIN_AVX512 MARLIN_INLINE __m512i round_to_bf16(__m512 x) {
   const __m512i bits = _mm512_castps_si512(x), high = _mm512_srli_epi32(bits, 16);
@@ -127,9 +120,9 @@ MARLIN_AVX512 MARLIN_INLINE Columns16 columns_from(const GemmProblem& problem, i
   // Adding -0 does not change any sum.
   linear.bias =
       problem.bias.present()
-          ? load_c(problem.bias.dtype,
-                   static_cast<const std::byte*>(problem.bias.data) + first * bias_element,
-                   columns.mask)
+          ? load_16(problem.bias.dtype,
+                    static_cast<const std::byte*>(problem.bias.data) + first * bias_element,
+                    columns.mask)
           : _mm512_set1_ps(-0.0f);
   linear.multiplies = !weights.column_multiplier.empty();
   linear.multiplier = linear.multiplies ? _mm512_loadu_ps(weights.column_multiplier.data() + first)
@@ -178,7 +171,7 @@ MARLIN_AVX512 void finish_panel_avx512(const GemmProblem& problem, int64_t panel
         continue;
       }
       __m512 x = activate(problem.epilogue, apply(of.linear, _mm512_load_ps(sum)), of.count, sum);
-      if (problem.accumulate) x = _mm512_add_ps(x, load_c(c.dtype, at, of.mask));
+      if (problem.accumulate) x = _mm512_add_ps(x, load_16(c.dtype, at, of.mask));
       store_c(c.dtype, at, of.mask, x);
     }
   }
@@ -208,7 +201,7 @@ MARLIN_AVX512 void finish_pair_sums_avx512(const GemmProblem& problem, int64_t r
       up = _mm512_maskz_loadu_ps(mask, pair_sums + half + column);
     }
     __m512 x = activate_pair(problem.epilogue, gate, up);
-    if (problem.accumulate) x = _mm512_add_ps(x, load_c(c.dtype, to + column * element, mask));
+    if (problem.accumulate) x = _mm512_add_ps(x, load_16(c.dtype, to + column * element, mask));
     store_c(c.dtype, to + column * element, mask, x);
   }
 }

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "backends/cpu/e2m1.h"
-#include "backends/cpu/x86/avx512_codes.h"
+#include "backends/cpu/x86/avx512.h"
 
 namespace metal_marlin::cpu {
 

@@ -308,8 +308,8 @@ MARLIN_AVX512_BF16 [[gnu::noinline]] const uint8_t* expanded_codes(const FloatPa
                                                                    uint8_t* expanded) {
   const PanelLayout& layout = *pass.layout;
   if (layout.expansion == Expansion::none) return bytes;
-  expand_super(layout, pass.code, 0, bytes, 0, kVectors,
-               pass.alone ? fetch_distance(layout.super_bytes()) : 0, expanded);
+  expand_super(layout, pass.code, 0, bytes, pass.alone ? fetch_distance(layout.super_bytes()) : 0,
+               expanded);
   return expanded;
 }
 

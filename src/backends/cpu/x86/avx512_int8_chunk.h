@@ -2,7 +2,7 @@
 // and zeros, the codes in one reading, and what the sums of the activations give in advance.
 #pragma once
 
-#include "backends/cpu/x86/avx512_int8_reading.h"
+#include "backends/cpu/x86/avx512_int8.h"
 #include "backends/cpu/x86/avx512_regdecode.h"
 
 namespace metal_marlin::cpu {
@@ -109,7 +109,7 @@ MARLIN_AVX512 void dequantize_int8_chunk(const PanelArgs& args, const uint8_t* s
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s) {
     shape.fetch_scales(super + s * shape.bytes);
     if (out.has_bytes)
-      expand_for_int8(*args.layout, args.code, super + s * shape.bytes, 0, kColumnGroups, 0,
+      expand_for_int8(*args.layout, args.code, super + s * shape.bytes, 0,
                       out.expanded.supers[s].bytes);
   }
   float power = 0;
@@ -121,8 +121,8 @@ MARLIN_AVX512 void dequantize_int8_chunk(const PanelArgs& args, const uint8_t* s
   Magnitudes all = no_magnitudes();
   for (int s = 0; s < blocks / kBlocksPerSuper; ++s, super += shape.bytes) {
     const int row = s * shape.groups;
-    widen(all, decode_super(args.code, shape, super, 0, kColumnGroups, code_factor(args.code),
-                            out.scale[row], out.zero[row]));
+    widen(all, decode_with_range(args.code, shape, super, 0, kColumnGroups, code_factor(args.code),
+                                 out.scale[row], out.zero[row]));
   }
   out.smallest = _mm512_reduce_min_epu32(all.smallest);
   out.largest = _mm512_reduce_max_epu32(all.largest);
@@ -133,8 +133,8 @@ inline ChunkCodes bytes_of(const PanelArgs& args, Int8ScaleChunk& chunk, int blo
   const SuperShape shape(*args.layout);
   const bool packed = is_eight_bits(args.code) && !shape.expands;
   for (int s = 0; !packed && !chunk.has_bytes && s < blocks / kBlocksPerSuper; ++s)
-    expand_for_int8(*args.layout, args.code, chunk.super + s * shape.bytes, 0, kColumnGroups,
-                    shape.ahead, chunk.expanded.supers[s].bytes);
+    expand_for_int8(*args.layout, args.code, chunk.super + s * shape.bytes, shape.ahead,
+                    chunk.expanded.supers[s].bytes);
   chunk.has_bytes = !packed;
   return {packed ? chunk.super : chunk.expanded.supers[0].bytes,
           packed ? shape.bytes : int64_t{sizeof(ExpandedCodes<CodeKind::i8>)},

@@ -3,7 +3,7 @@
 //
 //   packed stream         registers, for kVectors column groups from v0 on
 //   octet of codes   ---> w[n][v]    unsigned bytes, a dword per column: 4 slots; n = 0, 1: the
-//                                    quads of the octet (avx512_int8_reading.h)
+//                                    quads of the octet (avx512_int8.h)
 //   packed A block   ---> b          4 slots of a row as signed bytes, in all lanes
 //                         dot[r][v]  += w . b (vpdpbusd); starts from the sum of the activations,
 //                                    which undoes the offset of the codes
@@ -32,11 +32,48 @@
 
 #include <algorithm>
 
-#include "backends/cpu/x86/avx512_int8_reading.h"
-#include "backends/cpu/x86/fetch_ahead.h"
+#include "backends/cpu/x86/avx512_int8.h"
 
 namespace metal_marlin::cpu {
 namespace {
+
+/// The prefetch distances of the blocks of a panel whose last blocks hold padding alone. Walks
+/// along with the blocks of one panel, and leaves out the idle blocks that lie ahead.
+class FetchAhead {
+ public:
+  FetchAhead(const PanelLayout& layout, int idle_blocks, int64_t distance)
+      : panel_(layout.panel_bytes()),
+        idle_end_(panel_ - layout.super_bytes() + layout.code_bytes()),
+        idle_begin_(idle_end_ - idle_blocks * block_bytes(layout)),
+        block_(block_bytes(layout)),
+        distance_(distance),
+        at_(distance % panel_) {}
+
+  /// The distance for the block at hand, or 0. The next block lies `to_next` bytes behind it.
+  MARLIN_INLINE int64_t pass(int64_t to_next) {
+    const int64_t distance = at_ >= idle_begin_ && at_ + block_ <= idle_end_ ? 0 : distance_;
+    at_ += to_next;
+    if (at_ >= panel_) at_ -= panel_;
+    return distance;
+  }
+
+ private:
+  static int64_t block_bytes(const PanelLayout& layout) {
+    return kColumnGroups * layout.group_bytes();
+  }
+  int64_t panel_, idle_end_, idle_begin_, block_, distance_, at_;
+};
+
+/// Gives the distances of both chances.
+class FetchTwice {
+ public:
+  FetchTwice(const PanelLayout& layout, int idle_blocks, int64_t distance)
+      : far_(layout, idle_blocks, distance), near_(layout, idle_blocks, kSecondChance) {}
+  MARLIN_INLINE Ahead pass(int64_t to_next) { return {far_.pass(to_next), near_.pass(to_next)}; }
+
+ private:
+  FetchAhead far_, near_;
+};
 
 /// One tile of rows times kVectors groups of 16 columns, over the whole of K.
 struct Int8Pass {
@@ -208,7 +245,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const Block& block, int part, i
   const uint32_t* const extras = block.a_block + 8 * kRows;  // d and the sums of the activations
   if (block.correction.additive()) {
     MARLIN_UNROLLED(r, kRows) {
-      const __m512 d = _mm512_castsi512_ps(broadcast(extras + r));
+      const __m512 d = broadcast_float(extras + r);
       __m512i sum = broadcast(extras + (1 + part) * kRows + r);
       MARLIN_UNROLLED(v, kVectors) {
         if constexpr (kSparse)  // of every 4 activations two are in
@@ -219,7 +256,7 @@ MARLIN_AVX512_VNNI MARLIN_INLINE void add_scaled(const Block& block, int part, i
     }
   }
   MARLIN_UNROLLED(r, kRows) {
-    const __m512 d = _mm512_castsi512_ps(broadcast(extras + r));
+    const __m512 d = broadcast_float(extras + r);
     const __m512i d_less_one = less_one(d);
     MARLIN_UNROLLED(v, kVectors) {
       const __m512 scale = _mm512_load_ps(scales + 16 * v);
@@ -281,7 +318,7 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_rare(const Int8Pass& pass, co
   const int parts = shape.shift == 0 ? 2 : 1;
   ExpandedCodes<CodeKind::i8> expanded;
   if (!is_eight_bits(pass.code) || shape.expands) {
-    expand_for_int8(*pass.layout, pass.code, bytes, 0, kColumnGroups, 0, expanded.bytes);
+    expand_for_int8(*pass.layout, pass.code, bytes, 0, expanded.bytes);
     bytes = expanded.bytes;
   }
   const Correction<kBytes> correction(is_additive(pass.code));
@@ -328,14 +365,13 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void run_pass(const Int8Pass& pass) {
   const uint32_t* a_block = pass.packed_a;
   for (int64_t s = 0; s < superblocks; ++s, bytes += shape.bytes) {
     const bool clamp =
-        !holds(range, decode_super(pass.code, shape, bytes, v0, kVectors, code_factor(pass.code),
-                                   super.scale[0], super.zero[0]));
+        !holds(range, decode_with_range(pass.code, shape, bytes, v0, kVectors,
+                                        code_factor(pass.code), super.scale[0], super.zero[0]));
     if (pass.alone) shape.fetch_scales(bytes);
     if (fetches) fetch_lines(bytes + kSecondChance + shape.scales, shape.bytes - shape.scales);
     const uint8_t* of_super = bytes;
     if (expands) {
-      expand_super(*pass.layout, pass.code, 0, bytes, v0, kVectors, pass.alone ? shape.ahead : 0,
-                   expanded.bytes);
+      expand_super(*pass.layout, pass.code, 0, bytes, pass.alone ? shape.ahead : 0, expanded.bytes);
       of_super = expanded.bytes;
     }
     const int used_blocks = kBlocksPerSuper - (s + 1 == superblocks ? idle_blocks : 0);

@@ -2,7 +2,7 @@
 //
 //   packed stream         registers, for one column group (4 rows and fewer: two)
 //   octet of codes   ---> low, high  unsigned bytes, a dword per column: 4 slots each
-//                                    (avx512_int8_reading.h)
+//                                    (avx512_int8.h)
 //   packed A block   ---> memory operand of vpdpbusd: 4 signed bytes, broadcast to all lanes
 //                         dot[r]     += low . x[r], then high . x[r]; starts from the sum of the
 //                                    activations, which undoes the offset of the codes
@@ -16,7 +16,7 @@
 //   two halves. N: 16 (or 32) columns at a time, four (or two) times. K: chunk of 12 blocks, block,
 //   part, octet. Codes are decoded again for every tile, except planes for many tiles (kManyTiles).
 //
-// The functions and their template parameters (kReading: avx512_int8_reading.h). Files have these
+// The functions and their template parameters (kReading: avx512_int8.h). Files have these
 // forms; multiply_rare() expands the codes of others, and of scales or rows whose products might
 // overflow, to bytes in L1:
 //   multiply_blocks  groups of 32, any reading, kFactor product (looked_up with E8M0 scales:
@@ -127,7 +127,7 @@ struct RowFactor {
   }
   MARLIN_AVX512 MARLIN_INLINE __m512 times(const uint32_t* d) const {
     if constexpr (kFactor == Factor::exponents) return add_exponents(scale, broadcast(d));
-    return factor_of<kFactor>(scale, _mm512_castsi512_ps(broadcast(d)));
+    return factor_of<kFactor>(scale, broadcast_float(d));
   }
   __m512 scale;
 };
@@ -264,8 +264,8 @@ MARLIN_AVX512_VNNI [[gnu::noinline]] void multiply_groups(const Tile& tile) {
           for (int i = 0; i < kSets; ++i) tile.later.fetch(b, v + i);
         dot_octets<kReading, kRows, 1, 0>({codes, offsets, a_block, tile.ahead, table}, start, dot);
         MARLIN_UNROLLED_2(r, kRows, i, kSets)
-          part[i][r] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i][r]),
-                                       _mm512_castsi512_ps(broadcast(d + r)), part[i][r]);
+          part[i][r] =
+              _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[i][r]), broadcast_float(d + r), part[i][r]);
         fence();
         codes += kColumnGroups * kBytes;
         a_block += kABlock;

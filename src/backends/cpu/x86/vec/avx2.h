@@ -14,7 +14,6 @@ struct Vec {
   using Ints = __m256i;
   using Vector = Ints;  ///< of expand.inc
   static constexpr int kLanes = 8, kBytes = 32;
-  static constexpr bool kRanges = false;  ///< decode_super returns the magnitudes of scales
 
   OP Ints load(const void* p) { return _mm256_loadu_si256(static_cast<const Ints*>(p)); }
   OP void store(void* p, Ints x) { _mm256_storeu_si256(static_cast<Ints*>(p), x); }
@@ -39,9 +38,19 @@ struct Vec {
   OP Floats floats_of_halves(const void* p) {
     return _mm256_cvtph_ps(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
-  OP Floats floats_of_half_bits(Ints x) {
-    return _mm256_cvtph_ps(
-        _mm_packus_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1)));
+  /// The next of the bytes 0 and 255 are 1 and 0.
+  OP Floats floats_of_e8m0(const void* p) {
+    const Ints e = dwords_of_bytes(p), next = both(plus_32(e, dwords(1)), dwords(255)),
+               edge = both(_mm256_cmpgt_epi32(dwords(2), next), dwords(0x400000));
+    return as_floats(either(left_32(e, 23), edge));
+  }
+  OP Floats floats_of_e4m3(const void* p) {
+    const __m128i bytes = _mm_loadl_epi64(static_cast<const __m128i*>(p));
+    const __m128i half = _mm_and_si128(_mm_slli_epi16(_mm_cvtepi8_epi16(bytes), 7),
+                                       _mm_set1_epi16(static_cast<short>(0xbfff)));
+    const Ints code = both(dwords_of_bytes(p), dwords(0x7f)),
+               nan = _mm256_cmpeq_epi32(code, dwords(0x7f));  // all ones is one
+    return _mm256_or_ps(times(_mm256_cvtph_ps(half), floats(256.0f)), as_floats(nan));
   }
   OP Floats floats_of(Ints x) { return _mm256_cvtepi32_ps(x); }
   OP Floats as_floats(Ints x) { return _mm256_castsi256_ps(x); }
@@ -71,7 +80,6 @@ struct Vec {
   OP Ints times_32(Ints a, Ints b) { return _mm256_mullo_epi32(a, b); }
   OP Ints left_32(Ints x, int bits) { return _mm256_slli_epi32(x, bits); }
   OP Ints right_32(Ints x, int bits) { return _mm256_srl_epi32(x, _mm_cvtsi32_si128(bits)); }
-  OP Ints greater_32(Ints a, Ints b) { return _mm256_cmpgt_epi32(a, b); }
   OP Ints largest_32(Ints a, Ints b) { return _mm256_max_epu32(a, b); }
   OP Ints smallest_32(Ints a, Ints b) { return _mm256_min_epu32(a, b); }
 

@@ -14,7 +14,6 @@ struct Vec {
   using Ints = __m512i;
   using Vector = Ints;  ///< of expand.inc
   static constexpr int kLanes = 16, kBytes = 64;
-  static constexpr bool kRanges = true;  ///< decode_super returns the magnitudes of scales
 
   OP Ints load(const void* p) { return _mm512_loadu_si512(p); }
   OP void store(void* p, Ints x) { _mm512_storeu_si512(p, x); }
@@ -39,7 +38,25 @@ struct Vec {
   OP Floats floats_of_halves(const void* p) {
     return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
   }
-  OP Floats floats_of_half_bits(Ints x) { return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x)); }
+  /// The scale is 2^(e - 127), so e is the exponent field. 0 is 2^-127, a subnormal, and 255 is
+  /// NaN.
+  OP Floats floats_of_e8m0(const void* p) {
+    const Ints e = dwords_of_bytes(p);
+    const Ints bits = _mm512_max_epu32(_mm512_slli_epi32(e, 23), dwords(0x400000));
+    const __mmask16 nan = _mm512_cmpeq_epi32_mask(e, dwords(255));
+    return as_floats(_mm512_mask_mov_epi32(bits, nan, dwords(0x7fc00000)));
+  }
+  /// The bits of E4M3 in the exponent and mantissa of a half give a value that is 2^-8 too small;
+  /// 0x7f and 0xff are NaN. The shift copies the sign into bit 14, which must be 0.
+  OP Floats floats_of_e4m3(const void* p) {
+    const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    const __m256i half = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(bytes), 7),
+                                          _mm256_set1_epi16(static_cast<short>(0xbfff)));
+    const __mmask16 number =
+        _mm_cmpneq_epi8_mask(_mm_and_si128(bytes, _mm_set1_epi8(0x7f)), _mm_set1_epi8(0x7f));
+    return _mm512_mask_mul_ps(as_floats(dwords(0x7fc00000)), number, _mm512_cvtph_ps(half),
+                              floats(256.0f));
+  }
   OP Floats floats_of(Ints x) { return _mm512_cvtepi32_ps(x); }
   OP Floats as_floats(Ints x) { return _mm512_castsi512_ps(x); }
   OP Ints as_ints(Floats x) { return _mm512_castps_si512(x); }
@@ -68,7 +85,6 @@ struct Vec {
   OP Ints times_32(Ints a, Ints b) { return _mm512_mullo_epi32(a, b); }
   OP Ints left_32(Ints x, unsigned bits) { return _mm512_slli_epi32(x, bits); }
   OP Ints right_32(Ints x, int bits) { return _mm512_srl_epi32(x, _mm_cvtsi32_si128(bits)); }
-  OP Ints greater_32(Ints a, Ints b) { return _mm512_movm_epi32(_mm512_cmpgt_epi32_mask(a, b)); }
   OP Ints largest_32(Ints a, Ints b) { return _mm512_max_epu32(a, b); }
   OP Ints smallest_32(Ints a, Ints b) { return _mm512_min_epu32(a, b); }
 
