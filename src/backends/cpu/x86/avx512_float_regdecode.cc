@@ -141,7 +141,9 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
   constexpr int kWide = kVectors<kForm, kRows>;
   constexpr int kSteps = kForm == ActivationForm::bf16 ? 4 : 8;  // of 8 slots
   constexpr int kLines = Lines::kLines / 4;                      // the same; of floats up to 8
-  const FloatTable table = table_of<kForm, kCode, kNarrow>(*args.layout, args.code);
+  const FloatTable of_codes = table_of<kForm, kCode, kNarrow>(*args.layout, args.code);
+  // As vectors: g++ 12 would copy the structure on the stack for every line.
+  const __m512i lower = of_codes.lower, upper = of_codes.upper;
   const int units = args.layout->slot_group / 16;  // of a group
   const bool additive = is_additive(args.code);
   const int64_t super_bytes = tile.chunk.super_bytes,
@@ -177,14 +179,14 @@ MARLIN_AVX512 [[gnu::noinline]] void multiply_rows(const PanelArgs& args, const 
               const uint8_t* const block = codes + (i / 4 * kColumnGroups + w) * Lines::kBytes;
               const __m512i offset = kCode == CodeKind::u4zero
                                          ? _mm512_load_si512(&super.offset[group][16 * (v + w)])
-                                         : table.lower;
+                                         : lower;
               MARLIN_UNROLLED(j, kLines) {
                 lines[w][j] = Lines::read(block, i % 4 * kLines + j, offset);
                 if (tile.ahead != 0) Lines::fetch(block, i % 4 * kLines + j, tile.ahead);
               }
             }
             multiply_slots<kForm, kCode, kNarrow, kRows, kWide>(steps_line_by_line<kForm, kCode>(),
-                                                                lines, table, x, part);
+                                                                lines, {lower, upper}, x, part);
           }
         }
         MARLIN_UNROLLED(w, kWide) {
