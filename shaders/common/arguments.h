@@ -13,7 +13,8 @@
 //               | ( "mma_" | "wgmma_" ) [ "w16_" ] codes "_" activation "_m" rows "_n" columns
 //                                       w16: weights rounded to 16 bits           CUDA, Hopper
 //               | "regdecode_" codes "_" activation "_m" rows "_n" columns way
-//   way         = "_direct" | "_threadgroup" | "_tensor"    how the matrix unit reads A
+//   way         = "_direct" | "_threadgroup"                how the matrix unit reads A
+//               | "_tensor" | "_nax"                        of Metal 4: from memory, or registers
 //   codes       = ( "fp4" | "u4" | "i8" ) [ "_sparse" ]     sparse: 2:4
 //               | "planes"                                  Metal; 2, 3, 5 and 6 bits
 //               | "u8" | "e4m3"                             CUDA (on Metal they are "i8"); "e4m3"

@@ -1,12 +1,15 @@
 // The list of compiled kernels: every kind of codes with every type of activations, but for floats
 // with INT8 activations. Who compiles one kernel alone defines others (the host's kernel_text.h).
-// The kernels of tensor operations are compiled for MARLIN_TENSOR_CODES, which 16 bits hold.
+// The kernels of tensor operations are compiled for MARLIN_TENSOR_CODES, which 16 bits hold, and
+// those of fragments for MARLIN_NAX_CODES.
 #pragma once
 
+#define MARLIN_NAX_CODES(X, a_name, T) \
+  X(fp4, Fp4, a_name, T)               \
+  X(u4, U4, a_name, T)                 \
+  X(i8, I8, a_name, T)
 #define MARLIN_TENSOR_CODES(X, a_name, T) \
-  X(fp4, Fp4, a_name, T)                  \
-  X(u4, U4, a_name, T)                    \
-  X(i8, I8, a_name, T)                    \
+  MARLIN_NAX_CODES(X, a_name, T)          \
   X(planes, Planes, a_name, T)            \
   X(fp4_sparse, Fp4Sparse, a_name, T) X(u4_sparse, U4Sparse, a_name, T)
 #define MARLIN_CODES(X, a_name, T)  \

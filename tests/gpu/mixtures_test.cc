@@ -28,10 +28,8 @@ bool allowed(const Row& row) {
   if (row[trial::kFormat] >= 0 && trial::kFormats[row[trial::kFormat]].format > MARLIN_IQ4) return false;
   if (row[trial::kOrder] == static_cast<int>(trial::Order::unequal)) return false;  // layouts may differ, which is refused
   if (row[kPick] >= 0 && kPicks[row[kPick]] == Pick::ends && row[kExperts] == 1) return false;
-  const bool codebook = trial::format_has(row, trial::has_codebook);
   const int kernel = row[kKernel];
-  const bool takes_all = kernel < 0 || (kernels()[static_cast<size_t>(kernel)].features & mm::gpu::kTensor) == 0;
-  return trial::allowed(row) && (takes_all || (row[trial::kCompute] <= 0 && row[trial::kA] != 0 && !codebook));
+  return trial::allowed(row) && (kernel < 0 || trial::takes(kernels()[static_cast<size_t>(kernel)], row));
 }
 
 std::vector<Row> pairs() {

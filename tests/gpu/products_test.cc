@@ -17,13 +17,11 @@ using mm::gpu::ProductKernel;
 
 constexpr uint32_t kArraySeed = 20240601;
 
-/// Levels of the factors that fix the type of A as a kernel gets it. Tensor operations do not take the numbers of codebooks.
+/// Levels that a kernel takes.
 bool allowed(const Row& row) {
   const int kernel = row[trial::kFactors];
-  const bool tensor =
-      kernel >= 0 && (mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(kernel)].features & mm::gpu::kTensor) != 0;
   return trial::allowed(row) &&
-         (!tensor || (row[trial::kCompute] <= 0 && row[trial::kA] != 0 && !trial::format_has(row, trial::has_codebook)));
+         (kernel < 0 || trial::takes(mm::gpu::simdgroup_policy().kernels[static_cast<size_t>(kernel)], row));
 }
 
 /// The factors of a product, and which row of kernels computes it.

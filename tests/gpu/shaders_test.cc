@@ -123,8 +123,9 @@ TEST(APlantedMistake, IsFoundByTheProbeAndTheNextKernelServes) {
 }
 
 TEST(APlantedMistake, InMatrixKernelsLeavesTheOthers) {
-  Gpu gpu({.changes = {
-               {"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x", "w[t][i].thread_elements()[0] = value[t].y"}}});
+  Gpu gpu({.changes = {{"regdecode.metal", "w[t][i].thread_elements()[0] = value[t].x",
+                        "w[t][i].thread_elements()[0] = value[t].y"}},
+           .tensor = false});
   trial::Trial t(small_product(20));
   ASSERT_TRUE(t.pack());
   ASSERT_TRUE(t.run());
@@ -145,10 +146,10 @@ TEST(APlantedMistake, OfSyntaxIsLoggedInTheCompilersWordsAndTheNextKernelServes)
 
 class TensorOperations : public testing::Test {
  protected:
-  /// Two products of 40 rows on this device: which kernel served them, rightly.
-  static std::string served_by(const Gpu&) {
+  /// Two products of m rows on this device: which kernel served them, rightly.
+  static std::string served_by(const Gpu&, int64_t m = 40) {
     for (int i = 0; i < 2; ++i) {
-      trial::Trial t(small_product(40 + i));
+      trial::Trial t(small_product(m + i));
       EXPECT_TRUE(t.pack() && t.run() && t.check());
       if (i == 1) return t.explained("kernel");
     }
@@ -162,6 +163,23 @@ TEST_F(TensorOperations, ServeWhereTheDeviceHasThem) {
   const Gpu gpu;
   EXPECT_EQ(served_by(gpu), kTensor);
   EXPECT_TRUE(gpu.log.lines.empty()) << gpu.log.lines[0];
+}
+
+/// Operands in registers, whose places are in no contract: elsewhere, the kernels behind those serve.
+TEST_F(TensorOperations, OnRegistersServeWhereFragmentsAreAsPublished) {
+  for (const auto& [m, kernel, behind] : {std::tuple{12, "regdecode_u4_bf16_m16_n32_nax", "regdecode_u4_bf16_m16_n32_direct"},
+                                          {20, "regdecode_u4_bf16_m32_n32_nax", kThreadgroupTile}}) {
+    const Gpu published;
+    EXPECT_EQ(served_by(published, m), kernel);
+    EXPECT_TRUE(published.log.lines.empty()) << published.log.lines[0];
+    for (const uint64_t seed : {0, 1, 2}) {  // more elements a lane, and as many
+      const Gpu hidden({.seed = seed, .changes = {}, .fragments = false});
+      EXPECT_EQ(served_by(hidden, m), behind) << seed;
+      ASSERT_EQ(hidden.log.lines.size(), 1u);
+      EXPECT_NE(hidden.log.lines[0].find(std::string("kernel ") + kernel + " is not used on this device: "), std::string::npos)
+          << hidden.log.lines[0];
+    }
+  }
 }
 
 TEST_F(TensorOperations, AreNotTriedWhereItDoesNot) {

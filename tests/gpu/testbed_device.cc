@@ -122,7 +122,7 @@ class TestbedStream final : public dv::Stream {
     made->groups(d.groups.x - skipped_groups(options_, kernel.name), d.groups.y, d.groups.z)
         .threads(d.threads.x, d.threads.y, d.threads.z);
     made->check(options_.check).count(options_.counted != nullptr);
-    made->seed(options_.seed).flush_to_zero(options_.flush_to_zero);
+    made->seed(options_.seed).flush_to_zero(options_.flush_to_zero).publish_fragments(options_.fragments);
     recorded_.back().push_back([this, made, kept, places, name = kernel.name] {
       Apart apart;
       for (const ArgumentPlace& place : places)
@@ -267,8 +267,8 @@ Result<bed::Library> TestbedDevice::library(const std::string& name, std::span<c
   const std::string key = name + (defines.empty() ? "" : defines.back());
   if (const auto found = libraries_.find(key); found != libraries_.end()) return found->second;
   const std::string family(metal_marlin::metal::family_of(name));
-  const bool tensor = family == "tensor", prepares = family == "quantize" || family == "gather";
-  const std::string file = (tensor ? "regdecode_tensor" : prepares ? "prepare" : family) + ".metal";
+  const bool tensor = family == "tensor" || family == "nax", prepares = family == "quantize" || family == "gather";
+  const std::string file = (tensor ? "regdecode_" + family : prepares ? "prepare" : family) + ".metal";
   const std::string folder = tensor ? "/metal4/" : "/metal/";
   std::string changed = text_of(folder + file);
   if (changed.empty()) return Status::error(MARLIN_E_NOT_FOUND, "no kernel %s: there is no %s", name.c_str(), file.c_str());

@@ -31,8 +31,9 @@ struct TestbedOptions {
   std::vector<Change> changes;
   /// Columns of C whose threadgroups do not run, a multiple of every tile's: those before the ones that a test looks at.
   int64_t skipped_columns = 0;
-  bool tensor = true;   ///< the device has tensor operations
-  bool unified = true;  ///< off: the host does not reach the device's memory
+  bool tensor = true;     ///< the device has tensor operations
+  bool fragments = true;  ///< they hold operands in registers as published
+  bool unified = true;    ///< off: the host does not reach the device's memory
   /// Gets the work of every dispatch that ran. All of them are then counted, which takes ten times as long.
   std::function<void(const std::string& kernel, const metal_on_cpu::Counters&)> counted = nullptr;
 };

@@ -25,6 +25,16 @@ inline bool format_has(const covering::Row& row, bool (*has)(const Case&)) {
   return row[kFormat] >= 0 && has(c);
 }
 
+/// Whether a kernel takes what a row has chosen so far. Tensor operations take 16-bit activations, and no numbers of codebooks;
+/// those on registers take codes of whole words, and groups of 32 and more in their own order.
+inline bool takes(const metal_marlin::gpu::ProductKernel& kernel, const covering::Row& row) {
+  if ((kernel.features & metal_marlin::gpu::kTensor) == 0) return true;
+  if (row[kCompute] > 0 || row[kA] == 0 || format_has(row, has_codebook)) return false;
+  const auto is_nvfp4 = [](const Case& c) { return c.format == MARLIN_NVFP4; };
+  return !kernel.pattern.ends_with("_nax") || (!format_has(row, has_planes) && !format_has(row, is_nvfp4) && row[kGroup] != 0 &&
+                                               row[kOrder] <= 1 && row[kSparse] <= 0);
+}
+
 /// The kernel of this row that takes the case. Rows without kernels for planes, and for IQ4, take codes that are widened to 4
 /// or 8 bits. Rows without kernels for UINT8 and FP8 alone have those of all bytes.
 inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, const Case& c) {

@@ -132,6 +132,7 @@ TEST_F(LibrariesTest, AKernelIsCompiledAlone) {
             "#define MARLIN_PRODUCTS(X) X(i8, I8, i8, char)\n"
             "#define MARLIN_REGDECODE_TILES(DIRECT, THREADGROUP, ...) DIRECT(__VA_ARGS__, 16, 32)\n");
   EXPECT_THAT(text("regdecode_fp4_f32_m64_n128_threadgroup", 5), HasSubstr("THREADGROUP(__VA_ARGS__, 64, 128)"));
+  EXPECT_THAT(text("regdecode_fp4_f16_m16_n32_nax", 5), HasSubstr("MARLIN_NAX_ROWS(X, ...) X(__VA_ARGS__, 16)\n"));
   EXPECT_EQ(text("unpack_planes", 5), "#define MARLIN_UNPACKED(X) X(planes, Planes)\n");
   for (const char* const name : {"finish", "route", "gather_b2", "quantize_bf16"}) EXPECT_EQ(text(name, 5), "") << name;
   for (const auto& [shift, step] : {std::pair{4u, "16"}, {5u, "32"}, {6u, "64"}, {9u, "64"}})

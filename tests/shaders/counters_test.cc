@@ -90,6 +90,34 @@ TEST_P(TensorWork, DecodesEveryCodeOnce) {
   EXPECT_EQ(c.threadgroup_bytes_written, m * k * 2 * tiles + n * k * 2 + n * steps * 4);
 }
 
+class NaxWork : public testing::TestWithParam<CountedProduct> {};
+
+/// Codes go from device memory to registers; threadgroup memory has sums alone, once.
+TEST_P(NaxWork, HasNoBarrierAndNoMemoryForWeights) {
+  Counted counted;
+  ASSERT_TRUE(count(GetParam(), counted));
+  const metal_on_cpu::Counters& c = counted.counters;
+  const auto& codes = c.buffers.at(MARLIN_BUFFER_CODES);
+  const auto m = static_cast<uint64_t>(GetParam().m), n = uint64_t{kCountedN}, k = uint64_t{kCountedK};
+  constexpr uint64_t kSharers = 4;
+  EXPECT_EQ(codes.bytes_read, counted.packed_code_bytes);
+  EXPECT_EQ(codes.simdgroup_lines, 2 * codes.unique_lines) << "the lanes of a load take half of each line";
+  EXPECT_EQ(c.matrix_multiplies, 0u);
+  EXPECT_EQ(c.tensor_multiply_adds, m * n * k);
+  EXPECT_EQ(c.threadgroup_memory, kSharers * m * 32 * 4);
+  EXPECT_EQ(c.threadgroup_bytes_written, kSharers * m * n * 4);
+  EXPECT_EQ(c.threadgroup_barriers, c.threadgroups);
+}
+
+constexpr const char *kNax16 = "m16_n32_nax", *kNax32 = "m32_n32_nax";
+constexpr CountedProduct kNaxCases[] = {{kKinds[4], 32, 16, MARLIN_F16, kNax16},
+                                        {kKinds[4], 32, 32, MARLIN_F16, kNax32},
+                                        {kKinds[0], 128, 16, MARLIN_F16, kNax16},
+                                        {kKinds[2], 64, 32, MARLIN_BF16, kNax32},
+                                        {kKinds[20], 32, 32, MARLIN_F16, kNax32}};
+INSTANTIATE_TEST_SUITE_P(Kernels, NaxWork, testing::ValuesIn(kNaxCases),
+                         [](const auto& i) { return std::string(i.param.kind.name) + "_m" + std::to_string(i.param.m); });
+
 constexpr const char* kTensor = "m64_n64_tensor";
 constexpr CountedProduct kTensorCases[] = {{kKinds[4], 32, 64, MARLIN_F16, kTensor},
                                            {kKinds[0], 128, 64, MARLIN_F16, kTensor},

@@ -12,6 +12,7 @@ namespace shaders {
 struct KernelRow : metal_marlin::gpu::ProductKernel {
   std::string family, suffix;
   bool tensor() const { return (features & metal_marlin::gpu::kTensor) != 0; }
+  bool nax() const { return suffix.ends_with("_nax"); }
   bool matrix() const { return family == "regdecode"; }
   bool shares_a() const { return suffix.ends_with("_threadgroup"); }
 };

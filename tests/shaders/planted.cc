@@ -66,6 +66,21 @@ constexpr Mutation kMutations[] = {
      Mutation::tensor},
     {"tensor_range", "metal4/regdecode_tensor.metal", "1.0f / missing_range<Codes>()", "1.0f", kMxfp4, 40, Mutation::tensor},
     {"tensor_ones", "metal4/regdecode_tensor.metal", "ones ? float2(one[t]) :", "", kInt4Additive, 40, Mutation::tensor},
+    {"nax_half", "metal4/regdecode_nax.metal", "both.x : both.y", "both.y : both.x", kInt4, 20, Mutation::nax},
+    {"nax_unit", "metal4/regdecode_nax.metal", "span.unit(unit % units)", "span.unit(0)", kMxfp4, 20, Mutation::nax},
+    {"nax_lane", "metal4/regdecode_nax.metal", "lane_at(r, unit / units)", "lane_at(r, g)", kInt4, 20, Mutation::nax},
+    {"nax_group", "metal4/regdecode_nax.metal", "scale.load(k);", "scale.load(k0);", kMxfp4, 20, Mutation::nax},
+    {"nax_pair", "metal4/regdecode_nax.metal", "scale.scale + 2 * pair", "scale.scale", kMxfp4, 20, Mutation::nax},
+    {"nax_row_of_a", "metal4/regdecode_nax.metal", "16 * t + 8 * h + fragment_row", "16 * t + fragment_row", kInt4, 20,
+     Mutation::nax},
+    {"nax_tile", "metal4/regdecode_nax.metal", "16 * (e / 8) + 4 * j + e % 4", "4 * j + e % 4", kInt4, 20, Mutation::nax},
+    {"nax_range", "metal4/regdecode_nax.metal", "(1.0f / missing_range<Codes>())", "1.0f", kMxfp4, 20, Mutation::nax},
+    {"nax_barrier", "metal4/regdecode_nax.metal", "threadgroup_barrier(mem_flags::mem_threadgroup);", "", kInt4, 20,
+     Mutation::nax},
+    {"nax_sum_of_a", "metal4/regdecode_nax.metal", "lane_at((4 * j + i) % 8, j)", "lane_at(i, j)", kInt4Additive, 20,
+     Mutation::nax},
+    {"nax_other_rows", "metal4/regdecode_nax.metal", "j < 2 ? own[0] : own[1]", "own[0]", kInt4Additive, 20, Mutation::nax},
+    {"nax_spans", "metal4/regdecode_nax.metal", "simd_shuffle_xor(own[h], 8)", "own[h]", kInt4Additive, 20, Mutation::nax},
     {"tie_to_even", "common/exact.h", "(rest == tie && (rounded & 1) != 0)", "rest == tie", kFp4, 1, Mutation::unpack},
     {"subnormal_result", "common/exact.h", "max(highest - 23, -149)", "highest - 23", kFp4, 1, Mutation::unpack},
     {"plane_shift", "metal/decode.h", "plane << 4 & mask", "plane << 3 & mask", kQ6K, 1},
@@ -143,6 +158,7 @@ Problem problem_of(const Mutation& mutation) {
     s.k = 352;  // ends with a block of 32 slots
     if (s.format != MARLIN_MXFP4) s.group = 64;
   }
+  if (mutation.what == Mutation::nax) s.suffix = "m32_n32_nax", s.k = 352;  // a block of 64 slots, and one of 32
   if (mutation.what == Mutation::gelu) s.epilogue = MARLIN_EPILOGUE_GELU_TANH;
   if (mutation.what == Mutation::gathered) s.order = Order::shuffled;
   if (mutation.what == Mutation::group64) s.group = 64;

@@ -17,6 +17,7 @@ struct Mutation {
     int8,
     float32,  // activations
     splits,
+    nax,
     gated,
     gelu,
     gathered,

@@ -67,7 +67,7 @@ std::string folder_of(const Setting& setting) {
 /// Runs, and turns whatever goes wrong or is found into a failure.
 AssertionResult run_dispatch(Dispatch& dispatch, const Setting& setting, const std::string& name,
                              metal_on_cpu::Counters* counters = nullptr) {
-  dispatch.seed(setting.seed).flush_to_zero();
+  dispatch.seed(setting.seed).flush_to_zero().publish_fragments();
   if (setting.count)
     dispatch.count();
   else
@@ -241,13 +241,15 @@ metal_on_cpu::Kernel Problem::kernel(const Setting& setting, std::string* given_
   const std::string one = std::string(gpu::kernel_codes_name(codes)) + "," + codes_type(codes) + "," + a_name + "," + a_type;
   const std::string tile = std::to_string(row.rows) + "," + std::to_string(row.columns);
   std::vector<std::string> defines = {"MARLIN_PRODUCTS(X)=X(" + one + ")"};
+  if (row.nax()) defines.push_back("MARLIN_NAX_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")");
   if (row.matrix()) {
     defines.push_back("MARLIN_REGDECODE_TILES(DIRECT,THREADGROUP,...)=" +
                       std::string(row.shares_a() ? "THREADGROUP" : "DIRECT") + "(__VA_ARGS__," + tile + ")");
   } else {
     defines.push_back("MARLIN_GEMV_ROWS(X,...)=X(__VA_ARGS__," + std::to_string(row.rows) + ")");
   }
-  auto kernel = library((row.tensor() ? "metal4/regdecode_tensor.metal" : "metal/" + std::string(row.family) + ".metal"),
+  auto kernel = library((row.tensor() ? "metal4/regdecode_" + row.suffix.substr(row.suffix.rfind('_') + 1) + ".metal"
+                                      : "metal/" + std::string(row.family) + ".metal"),
                         defines, setting)
                     .kernel(name);
   set_constants(kernel, constants());

@@ -14,7 +14,8 @@ T pick(Engine& random, const T (&from)[N]) {
   return from[random() % N];
 }
 
-/// What the test does not enumerate, drawn by seed: types, groups, order, epilogue, strides. Each third product has splits, or more simdgroups.
+/// What the test does not enumerate, drawn by seed: types, groups, order, epilogue, strides. Each third product has splits, or
+/// more simdgroups.
 problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   Engine random(seed);
   const int64_t m_max = row.m_max == 0 ? row.rows + 5 : row.m_max;
@@ -46,6 +47,8 @@ problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   s.c_type = pick(random, kTypes);
   if (random() % 3 == 0) s.compute = MARLIN_COMPUTE_INT8;
   if (oracle::takes_float_activations(kind.format)) s.compute = MARLIN_COMPUTE_DEFAULT;
+  if (row.nax() && s.group == 16) s.group = 32;
+  if (row.nax() && s.order != Order::shuffled) s.order = Order::plain;  // others may make groups of 16
   if (row.tensor()) {
     if (s.a_type == MARLIN_F32) s.a_type = MARLIN_F16;
     s.compute = MARLIN_COMPUTE_DEFAULT;
@@ -66,7 +69,7 @@ problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
 
 /// A family of kernels and a class of M.
 std::string class_of(const KernelRow& row) {
-  return row.tensor() ? "tensor" : row.shares_a() ? "shared" : row.rows == 1 ? "one row" : row.family;
+  return row.nax() ? "nax" : row.tensor() ? "tensor" : row.shares_a() ? "shared" : row.rows == 1 ? "one row" : row.family;
 }
 
 /// The rows of kernels for a kind: all in the long form. The short one has for each class a row that differs from kind to kind,
@@ -74,7 +77,8 @@ std::string class_of(const KernelRow& row) {
 std::vector<size_t> rows_for(size_t kind) {
   std::map<std::string, std::vector<size_t>> classes;
   for (size_t row = 0; row < kernel_rows().size(); ++row)
-    if (!kernel_rows()[row].tensor() || !is_real(kKinds[kind])) classes[class_of(kernel_rows()[row])].push_back(row);
+    if (kernel_rows()[row].nax() ? is_in_fragments(kKinds[kind]) : !kernel_rows()[row].tensor() || !is_real(kKinds[kind]))
+      classes[class_of(kernel_rows()[row])].push_back(row);
   for (const Mutation& mutation : planted_mistakes())
     if (mutation.kind.name == std::string(kKinds[kind].name) && mutation.what != Mutation::unpack && !whole_campaigns())
       classes.erase(class_of(kernel_row(problem_of(mutation).spec)));

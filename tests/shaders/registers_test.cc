@@ -32,7 +32,7 @@ void PrintTo(const Asked& asked, std::ostream* out) { *out << asked.kind.name <<
 std::vector<Asked> asked() {
   std::vector<Asked> all;
   for (const KernelRow& row : kernel_rows()) {
-    if (row.tensor()) continue;
+    if (row.tensor() && !row.nax()) continue;
     for (const Kind& kind : kKinds) {
       for (const marlin_dtype a_type : {MARLIN_F16, MARLIN_BF16, MARLIN_F32}) all.push_back({kind, &row, a_type});
       if (!is_float(kind)) all.push_back({kind, &row, MARLIN_F32, MARLIN_COMPUTE_INT8});
@@ -40,7 +40,8 @@ std::vector<Asked> asked() {
   }
   std::erase_if(all, [](const Asked& one) {
     Problem problem(one.spec());
-    return !problem.pack() || !is_choice(*one.row, problem.plan.layout, one.activation());
+    return !problem.pack() || !one.row->takes(one.activation(), problem.plan.layout) ||
+           !is_choice(*one.row, problem.plan.layout, one.activation());
   });
   return all;
 }
@@ -71,13 +72,14 @@ TEST(RegistersOfMistakes, AreSeen) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kernels, Registers, testing::ValuesIn(asked()), [](const auto& i) {
+const auto name_of = [](const auto& i) {
   const char* const a = i.param.compute == MARLIN_COMPUTE_INT8 ? "_i8"
                         : i.param.a_type == MARLIN_F32         ? "_f32"
                         : i.param.a_type == MARLIN_BF16        ? "_bf16"
                                                                : "";
   return std::string(i.param.kind.name) + "_" + i.param.row->suffix + a;
-});
+};
+INSTANTIATE_TEST_SUITE_P(Kernels, Registers, testing::ValuesIn(asked()), name_of);
 
 }  // namespace
 }  // namespace shaders

@@ -22,6 +22,16 @@ constexpr bool metal_kernels(KernelCodes codes, ActivationKind activation) {
 constexpr bool tensor_kernels(KernelCodes codes, ActivationKind activation) {
   return codes <= KernelCodes::planes && are_halves(activation);
 }
+/// Those whose codes lie in the words of one load each, by activations as the kernels multiply
+/// them.
+constexpr bool nax_kernels(KernelCodes codes, ActivationKind activation) {
+  return codes <= KernelCodes::i8 && are_halves(activation);
+}
+/// A product covers 32 slots of a row, which have one scale.
+bool has_groups_of_32(const ProductKernel&, const RowBlockLayout& layout, ActivationKind) {
+  return layout.slot_group >= kLanes;
+}
+
 SortedRows few_rows(const RowBlockLayout&) { return SortedRows::few; }
 
 /// Whether 128 registers hold the sums of six rows (tests/shaders/registers_test.cc): beside one

@@ -26,6 +26,7 @@
       __has_include("shaders/metal/route.metal") && \
       __has_include("shaders/metal/scales.h") && \
       __has_include("shaders/metal/unpack.metal") && \
+      __has_include("shaders/metal4/regdecode_nax.metal") && \
       __has_include("shaders/metal4/regdecode_tensor.metal") && \
       __has_include("shaders/common/arguments.h") && \
       __has_include("shaders/common/exact.h") && \
@@ -48,13 +49,14 @@
   FILE(arguments, "common/arguments.h")    \
   FILE(exact, "common/exact.h")            \
   FILE(layout, "common/layout.h")
-#define MARLIN_KERNELS(FILE)                              \
-  FILE(finish, "metal/finish.metal", "finish")            \
-  FILE(gemv, "metal/gemv.metal", "gemv")                  \
-  FILE(prepare, "metal/prepare.metal", "quantize gather") \
-  FILE(regdecode, "metal/regdecode.metal", "regdecode")   \
-  FILE(route, "metal/route.metal", "route")               \
-  FILE(unpack, "metal/unpack.metal", "unpack")            \
+#define MARLIN_KERNELS(FILE)                               \
+  FILE(finish, "metal/finish.metal", "finish")             \
+  FILE(gemv, "metal/gemv.metal", "gemv")                   \
+  FILE(prepare, "metal/prepare.metal", "quantize gather")  \
+  FILE(regdecode, "metal/regdecode.metal", "regdecode")    \
+  FILE(route, "metal/route.metal", "route")                \
+  FILE(unpack, "metal/unpack.metal", "unpack")             \
+  FILE(regdecode_nax, "metal4/regdecode_nax.metal", "nax") \
   FILE(regdecode_tensor, "metal4/regdecode_tensor.metal", "tensor")
 
 // An end that is no symbol of its own, so that Apple's linker keeps it where it is.

@@ -48,7 +48,9 @@ std::vector<std::string_view> words_of(std::string_view text, char separator) {
 }
 
 std::string_view family_of(std::string_view kernel) {
-  return kernel.ends_with("_tensor") ? "tensor" : kernel.substr(0, kernel.find('_'));
+  for (const std::string_view of_metal4 : {"tensor", "nax"})
+    if (kernel.ends_with(of_metal4)) return of_metal4;
+  return kernel.substr(0, kernel.find('_'));
 }
 
 std::string macros_of(std::string_view kernel, std::span<const device::Constant> constants) {
@@ -67,6 +69,8 @@ std::string macros_of(std::string_view kernel, std::span<const device::Constant>
   const std::string m(rows->substr(1));
   if (family_of(kernel) == "tensor")
     return text + "#define MARLIN_TENSOR_STEPS(X) X(" + step_of(constants) + ")\n";
+  if (family_of(kernel) == "nax")
+    return text + "#define MARLIN_NAX_ROWS(X, ...) X(__VA_ARGS__, " + m + ")\n";
   if (rows + 3 > words.end())
     return text + "#define MARLIN_GEMV_ROWS(X, ...) X(__VA_ARGS__, " + m + ")\n";
   const char* const tile = words.back() == "direct" ? "DIRECT" : "THREADGROUP";

@@ -26,7 +26,7 @@ struct ShaderFile {
   std::string_view text;
   std::span<const std::byte> library = {};  ///< the contents of a .metallib
 
-  bool has_tensors() const { return kernels == "tensor"; }
+  bool has_tensors() const { return kernels == "tensor" || kernels == "nax"; }
 };
 using Shaders = std::span<const ShaderFile>;
 /// The shaders that are built into this library.

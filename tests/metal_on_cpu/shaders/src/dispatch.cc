@@ -214,6 +214,10 @@ Dispatch& Dispatch::count(bool on) {
   state_->counted = on;
   return *this;
 }
+Dispatch& Dispatch::publish_fragments(bool on) {
+  state_->hides_fragments = !on;
+  return *this;
+}
 Dispatch& Dispatch::seed(uint64_t seed) {
   state_->seed = seed;
   return *this;
@@ -276,6 +280,7 @@ Result<Report> Dispatch::run() {
   job.image = &image, job.kernel = kernel, job.memory = &memory;
   job.groups = s.groups, job.threads = s.threads;
   job.checked = checked, job.counted = s.counted, job.flush_to_zero = s.flush_to_zero;
+  job.hides_fragments = s.hides_fragments;
   job.seed = s.seed, job.step_budget = s.step_budget, job.reports = s.reports;
   job.time_limit = s.time_limit.value_or(kTimeLimit);
   Run run(job);

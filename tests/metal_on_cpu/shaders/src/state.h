@@ -42,6 +42,7 @@ struct Dispatch::State {
   Size3 groups, threads;
   bool checked = false, counted = false, flush_to_zero = false;
   bool reports = true;  // findings, whose lines another process looks up
+  bool hides_fragments = true;
   uint64_t seed = 0, step_budget = 100'000'000;
   std::optional<double> time_limit;
   std::string wrong;  // what a setter was given that cannot be

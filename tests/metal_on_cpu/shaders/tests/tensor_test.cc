@@ -111,6 +111,45 @@ TEST(Tensor, ArrangementsDifferAndAreWhole) {
   EXPECT_THAT(capacities, ::testing::ElementsAre(8, 9, 10));
 }
 
+/// Row and column of slot i of a lane in tensors of so many columns: four neighbors of two rows, and then the next 16 x 16.
+int published(uint32_t lane, int i, int columns) {
+  const int row = static_cast<int>((lane / 4 & 4) | (lane / 2 & 3)) + i % 8 / 4 * 8;
+  const int column = 4 * static_cast<int>((lane / 4 & 2) | (lane & 1)) + i % 4, next = i / 8 * 16;
+  return columns == 16 ? (row + next) * 16 + column : row * columns + column + next;
+}
+
+TEST(Tensor, OperandsInRegistersAreMultipliedWhereverTheyAre) {
+  const std::vector<int> a = whole_numbers(16 * 16, 1), b = whole_numbers(32 * 16, 2);
+  std::vector<float> want;
+  for (size_t m = 0; m < 16; ++m)
+    for (size_t n = 0; n < 32; ++n) {
+      int sum = 0;
+      for (size_t k = 0; k < 16; ++k) sum += a[m * 16 + k] * b[n * 16 + k];
+      want.push_back(static_cast<float>(sum));
+    }
+  const Kernel kernel = kernel_of("tensor.metal", "fragments");
+  for (const bool publishes : {true, false})
+    for (const uint64_t seed : {0, 1, 2}) {
+      Bytes left = encoded(Case::kHalf, a), right = encoded(Case::kHalf, b);
+      std::vector<float> c(16 * 32);
+      std::vector<int> places(1280, -1);
+      Dispatch d = kernel.dispatch();
+      d.buffer(0, left).buffer(1, right).buffer(2, c).buffer(3, places).groups(1).threads(32);
+      const Report report = must(d.count().seed(seed).publish_fragments(publishes).run());
+      EXPECT_EQ(report.text(), "");
+      EXPECT_EQ(report.counters.tensor_multiply_adds, 16u * 32 * 16);
+      EXPECT_EQ(c, want) << publishes << seed;
+      size_t as_published = 0;
+      for (uint32_t lane = 0; lane < 32; ++lane)
+        for (int i = 0; i < 40; ++i) {
+          const int slot = i < 8 ? i : (i - 8) % 16, columns = i < 24 ? 16 : 32;
+          const size_t at = i < 8 ? 8 * lane : i < 24 ? 256 + 16 * lane : 768 + 16 * lane;
+          as_published += places[at + static_cast<size_t>(slot)] == published(lane, slot, columns);
+        }
+      EXPECT_EQ(as_published == 1280, publishes) << as_published;
+    }
+}
+
 TEST(Tensor, NeedsMetal4) {
   auto library = Library::from_source(
       "#include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>\nkernel void k() {}\n", {}, "t.metal");

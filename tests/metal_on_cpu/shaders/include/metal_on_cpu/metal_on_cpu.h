@@ -137,6 +137,9 @@ class Dispatch {
   Dispatch& check(bool on = true);          // checked mode
   Dispatch& count(bool on = true);          // counters; implies checked mode
   Dispatch& seed(uint64_t seed);            // order of lanes, simdgroups and threadgroups; 0: ascending
+  /// A simdgroup holds tensors of multiples of 16 x 16 elements in fragments as every Apple GPU with tensor operations so far
+  /// does. Otherwise any thread holds any element.
+  Dispatch& publish_fragments(bool on = true);
   Dispatch& flush_to_zero(bool on = true);  // float subnormals are zero, as with Apple's default; half subnormals stay
   Dispatch& step_budget(uint64_t blocks);   // basic blocks that a thread may execute in checked mode; 10^8 without this call
   /// CPU time that it may take; then the dispatch ends with a finding. 0: no limit. Without this call: 60.

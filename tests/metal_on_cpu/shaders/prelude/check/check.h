@@ -161,6 +161,8 @@ struct cooperative_tensor {
   template <class A>
   void store(A&) const;
 };
+template <class T>
+using remove_addrspace_t = T;
 
 }  // namespace metal
 
@@ -173,6 +175,10 @@ struct matmul2d_descriptor {
 };
 template <int DESCRIPTOR, class Scope>
 struct matmul2d {
+  template <class A, class B, class T>
+  metal::cooperative_tensor<A> get_left_input_cooperative_tensor() const;
+  template <class A, class B, class T>
+  metal::cooperative_tensor<B> get_right_input_cooperative_tensor() const;
   template <class A, class B, class T>
   metal::cooperative_tensor<T> get_destination_cooperative_tensor() const;
   template <class A, class B, class C>

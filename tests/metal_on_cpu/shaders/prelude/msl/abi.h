@@ -74,10 +74,11 @@ struct TensorOperation {
   int64_t shape[7];
   uint64_t multiply_adds;
 };
-/// A thread among those that hold a cooperative tensor, and the dispatch's seed.
+/// A thread among those that hold a cooperative tensor, the dispatch's seed, and whether it hides who holds which element.
 struct Participant {
   uint32_t thread;
   uint64_t seed;
+  bool hidden;
 };
 
 /// Bytes of the shadow of what a shuffle takes, and of the shadow of what it gives.
@@ -99,8 +100,8 @@ void msl_inactive_lane(uint32_t reader, uint32_t source);
 void msl_vector_index(long index, int size, const char* file, uint32_t line);
 __attribute__((const)) double msl_constant(uint32_t index, const char* name);
 __attribute__((const)) bool msl_constant_defined(uint32_t index);
-void msl_tensor_operation(uint32_t simdgroups, const msl::TensorOperation* what, const char* file, uint32_t line,
-                          uint32_t column);
+void msl_tensor_operation(uint32_t simdgroups, const msl::TensorOperation* what, void* lane, msl::Resolve resolve,
+                          const char* file, uint32_t line, uint32_t column);
 msl::Participant msl_participant(uint32_t simdgroups);
 void msl_read(const void* address, size_t size, const char* file, uint32_t line);
 void msl_out_of_slice(int dimension, long at, long size, long there, const char* file, uint32_t line, uint32_t column);

@@ -28,6 +28,16 @@ MSL_INLINE D multiply_fragments(A a, B b, C c) {
   return c;
 }
 
+/// A sum of products of fragments, of which it takes two neighbors of each.
+template <class A, class B>
+MSL_INLINE float from_fragments(float sum, const A* a, const B* b) {
+  static_assert(sizeof(A) == 2 && sizeof(B) == 2, "fragments are half or bfloat");
+  uint pair_a, pair_b;
+  __builtin_memcpy(&pair_a, a, 4), __builtin_memcpy(&pair_b, b, 4);
+  __asm__("; %0 %1 %2" : "+v"(sum) : "v"(pair_a), "v"(pair_b));
+  return sum;
+}
+
 struct Buffers {
   void* of[31];
 };

@@ -76,17 +76,28 @@ struct execution_simdgroups {
 using execution_simdgroup = execution_simdgroups<1>;
 
 /// M x N elements among the threads of some simdgroups. Every slot of every thread has a number; a permutation of the numbers
-/// by the seed says whose element it holds, and what is past the last element holds none.
+/// by the seed says whose element it holds, and what is past the last element holds none. But where fragments are published, a
+/// simdgroup holds 16 x 16 elements after the others, row by row, eight a lane: four neighbors of a row, and of the row 8
+/// below.
 template <class T, int M, int N, uint32_t SIMDGROUPS>
 struct cooperative_tensor {
   static constexpr long kThreads = 32 * SIMDGROUPS, kLeast = (M * N + kThreads - 1) / kThreads, kSpare = 2;
+  static constexpr bool kFragments = SIMDGROUPS == 1 && M % 16 == 0 && N % 16 == 0;
+  using element_type = T;
   T elements[kLeast + kSpare];  // NaN until set
   msl::Participant me;
 
+#ifdef MSL_GPU
+  MSL_INLINE cooperative_tensor() : me{msl_lane(), 0, false} {}
+#else
   MSL_INLINE cooperative_tensor() : me(msl_participant(SIMDGROUPS)) {
     for (T& e : elements) e = T(__builtin_nanf(""));
   }
-  MSL_INLINE uint16_t get_capacity() const { return static_cast<uint16_t>(kLeast + (me.seed + 1) % (kSpare + 1)); }
+#endif
+  MSL_INLINE bool published() const { return kFragments && !me.hidden; }
+  MSL_INLINE uint16_t get_capacity() const {
+    return static_cast<uint16_t>(published() ? kLeast : kLeast + (me.seed + 1) % (kSpare + 1));
+  }
   MSL_INLINE bool is_valid_element(uint16_t i) const { return number(i) < M * N; }
   MSL_INLINE T& operator[](uint16_t i) { return check(i), elements[i]; }
   MSL_INLINE const T& operator[](uint16_t i) const { return check(i), elements[i]; }
@@ -107,6 +118,11 @@ struct cooperative_tensor {
   }
 
   MSL_INLINE long number(uint16_t i) const {
+    if (published()) {
+      const uint32_t l = me.thread, fragment = i / 8, across = N / 16;
+      const uint32_t row = fragment / across * 16 + i % 8 / 4 * 8 + ((l / 4 & 4) | (l / 2 & 3));
+      return row * N + fragment % across * 16 + 4 * ((l / 4 & 2) | (l & 1)) + i % 4;
+    }
     const long slots = get_capacity() * kThreads, slot = i * kThreads + me.thread;
     const long prime = slots % 7919 != 0 ? 7919 : 104729;  // no divisor of the number of slots
     return static_cast<long>((slot * prime + static_cast<long>(me.seed % 1024)) % slots);
@@ -125,7 +141,7 @@ struct cooperative_tensor {
 #endif
     (void)i;
   }
-};
+};  // namespace metal
 
 /// An operand as rows of K elements: of A, or columns of B.
 template <class T>
@@ -139,6 +155,8 @@ struct TensorRows {
         k(t.get_extent(k_is_inner ? 0 : 1)),
         row_stride(t.strides[k_is_inner ? 1 : 0]),
         k_stride(t.strides[k_is_inner ? 0 : 1]) {}
+  MSL_INLINE TensorRows(T* rows_of_k, long the_rows, long the_k)
+      : data(rows_of_k), rows(the_rows), k(the_k), row_stride(the_k), k_stride(1) {}
 };
 template <class L, class R>
 struct TensorMultiply {
@@ -188,6 +206,38 @@ MSL_RUNTIME void tensor_multiply(const TensorMultiply<L, R>& x, C& c, const char
     c.elements[i] = tensor_dot(x, c.number(i) / x.n, c.number(i) % x.n, ACCUMULATE ? c.elements[i] : 0.0f, c.me.seed);
   }
 }
+/// What a lane holds of operands in registers, and of their product.
+template <class L, class R, class C>
+struct FragmentOperands {
+  const L* left;   // M x K
+  const R* right;  // N x K
+  C* to;           // M x N
+};
+template <class Tensor, class F>
+MSL_RUNTIME void for_elements(const Tensor& t, F f) {
+  for (uint16_t i = 0; i < t.get_capacity(); i++)
+    if (t.is_valid_element(i)) f(i, t.number(i));
+}
+template <bool ACCUMULATE, int M, int N, int K, class L, class R, class C>
+MSL_RUNTIME void resolve_fragments(void** lanes, uint32_t active) {
+  float a[M * K] = {}, b[N * K] = {};
+  for (int lane = 0; lane < 32; lane++) {
+    if (!(active >> lane & 1)) continue;
+    const auto* x = static_cast<FragmentOperands<L, R, C>*>(lanes[lane]);
+    for_elements(*x->left, [&](uint16_t i, long n) { a[n] = static_cast<float>(x->left->elements[i]); });
+    for_elements(*x->right, [&](uint16_t i, long n) { b[n] = static_cast<float>(x->right->elements[i]); });
+  }
+  const TensorMultiply<float, float> all{{a, M, K}, {b, N, K}, M, N, K};
+  for (int lane = 0; lane < 32; lane++) {
+    if (!(active >> lane & 1)) continue;
+    C& c = *static_cast<FragmentOperands<L, R, C>*>(lanes[lane])->to;
+    for_elements(c, [&](uint16_t i, long n) {
+      c.elements[i] = tensor_dot(all, n / N, n % N, ACCUMULATE ? c.elements[i] : 0.0f, c.me.seed);
+    });
+  }
+}
+template <class T>
+using remove_addrspace_t = T;
 }  // namespace metal
 
 namespace mpp {
@@ -229,6 +279,36 @@ class matmul2d {
     static_assert(metal::is_same_v<T, float>, "the result is float in this test-bed");
     return metal::cooperative_tensor<T, kM, kN, Scope::count>();
   }
+  /// Operands in the registers of a simdgroup. Only A as it is, and B transposed.
+  template <class L, class R, class T>
+  MSL_INLINE auto get_left_input_cooperative_tensor() const {
+    static_assert(Scope::count == 1 && !kLeft, "operands in registers: of one simdgroup, A not transposed, in this test-bed");
+    return metal::cooperative_tensor<L, kM, kK, 1>();
+  }
+  template <class L, class R, class T>
+  MSL_INLINE auto get_right_input_cooperative_tensor() const {
+    static_assert(Scope::count == 1 && kRight, "operands in registers: of one simdgroup, B transposed, in this test-bed");
+    return metal::cooperative_tensor<R, kN, kK, 1>();
+  }
+  template <class L, class R>
+  MSL_INLINE void run(metal::cooperative_tensor<L, kM, kK, 1>& left, metal::cooperative_tensor<R, kN, kK, 1>& right,
+                      metal::cooperative_tensor<float, kM, kN, 1>& to, MSL_SITE) const {
+#ifdef MSL_GPU
+    (void)file, (void)line, (void)column;
+    _Pragma("clang loop unroll(full)") for (int i = 0; i < to.kLeast; i++) to.elements[i] =
+        msl::from_fragments(to.elements[i], left.elements + 2 * i % left.kLeast, right.elements + 2 * i % right.kLeast);
+#else
+    using Lanes = metal::FragmentOperands<metal::cooperative_tensor<L, kM, kK, 1>, metal::cooperative_tensor<R, kN, kK, 1>,
+                                          metal::cooperative_tensor<float, kM, kN, 1>>;
+    Lanes mine{&left, &right, &to};
+    const msl::TensorOperation what{{}, {}, static_cast<uint64_t>(kM) * kN * kK};
+    msl_tensor_operation(
+        1, &what, &mine,
+        &metal::resolve_fragments<kAccumulate, kM, kN, kK, std::remove_reference_t<decltype(left)>,
+                                  std::remove_reference_t<decltype(right)>, std::remove_reference_t<decltype(to)>>,
+        file, line, column);
+#endif
+  }
   template <class Left, class Right>
   MSL_INLINE void run(Left& left, Right& right, metal::cooperative_tensor<float, kM, kN, Scope::count>& to, MSL_SITE) const {
     using L = typename Left::element_type;
@@ -241,7 +321,7 @@ class matmul2d {
         {x.left.data, x.right.data},
         {x.left.rows, x.left.row_stride, x.left.k_stride, x.right.rows, x.right.row_stride, x.right.k_stride, x.k},
         static_cast<uint64_t>(kM) * kN * static_cast<uint64_t>(x.k)};
-    msl_tensor_operation(Scope::count, &what, file, line, column);
+    msl_tensor_operation(Scope::count, &what, nullptr, nullptr, file, line, column);
     metal::tensor_multiply<kAccumulate>(x, to, file, line);
   }
 };

@@ -86,14 +86,14 @@ MSL_EXPORT void msl_collective(uint32_t kind, void* lane, msl::Resolve resolve, 
                                uint32_t column) {
   Worker::current()->wait_at_collective(kind, lane, resolve, {file, line, column});
 }
-MSL_EXPORT void msl_tensor_operation(uint32_t simdgroups, const msl::TensorOperation* what, const char* file, uint32_t line,
-                                     uint32_t column) {
-  Worker::current()->wait_at_tensor_operation(simdgroups, *what, {file, line, column});
+MSL_EXPORT void msl_tensor_operation(uint32_t simdgroups, const msl::TensorOperation* what, void* lane,
+                                     msl::Resolve resolver, const char* file, uint32_t line, uint32_t column) {
+  Worker::current()->wait_at_tensor_operation(simdgroups, *what, lane, resolver, {file, line, column});
 }
 MSL_EXPORT msl::Participant msl_participant(uint32_t simdgroups) {
   const Worker& w = *Worker::current();
   const uint32_t thread = w.lane()->index;
-  return {simdgroups == 1 ? thread % metal_on_cpu::kSimdWidth : thread, w.job().seed};
+  return {simdgroups == 1 ? thread % metal_on_cpu::kSimdWidth : thread, w.job().seed, w.job().hides_fragments};
 }
 MSL_EXPORT void msl_read(const void* p, size_t size, const char* file, uint32_t line) {
   Worker::current()->access({reinterpret_cast<uintptr_t>(p), size, false, Where::place(file, line)});

@@ -331,10 +331,11 @@ void Worker::wait_at_barrier(uint32_t flags, Site site) {
   wait();
 }
 
-void Worker::wait_at_tensor_operation(uint32_t simdgroups, const msl::TensorOperation& operation, Site site) {
+void Worker::wait_at_tensor_operation(uint32_t simdgroups, const msl::TensorOperation& operation, void* argument,
+                                      msl::Resolve resolver, Site site) {
   Lane& lane = *lane_;
   lane.operation = &operation;
-  if (simdgroups == 1) return wait_at_collective(msl::kTensorOperation, nullptr, nullptr, site);
+  if (simdgroups == 1) return wait_at_collective(msl::kTensorOperation, argument, resolver, site);
   if (job_->threads.count() != simdgroups * kSimdWidth) {
     if (Finding* f = report("divergent-tensor-operation", Where::place(site.file, site.line))) {
       f->message = "is for " + std::to_string(simdgroups * kSimdWidth) + " threads; the threadgroup has " +

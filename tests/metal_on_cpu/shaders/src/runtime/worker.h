@@ -54,6 +54,7 @@ struct DispatchedWork {
   bool checked = false, counted = false, flush_to_zero = false;
   bool reports = true;  // findings
   uint64_t seed = 0;
+  bool hides_fragments = false;
   uint64_t step_budget = 0;
   double time_limit = 0;  // seconds of CPU time; 0: none
 };
@@ -129,7 +130,9 @@ class __attribute__((visibility("hidden"))) Worker {
   void wait_at_barrier(uint32_t flags, Site site);
   void wait_at_simdgroup_barrier(uint32_t flags, Site site);
   void wait_at_collective(uint32_t kind, void* argument, msl::Resolve resolver, Site site);
-  void wait_at_tensor_operation(uint32_t simdgroups, const msl::TensorOperation& operation, Site site);
+  /// `resolver` computes what is in registers, of one simdgroup.
+  void wait_at_tensor_operation(uint32_t simdgroups, const msl::TensorOperation& operation, void* argument,
+                                msl::Resolve resolver, Site site);
   void* variable(uint32_t id, size_t bytes, size_t align, const char* name, const Where& where);
   void access(const Access& access);
   void block(uint32_t number, const void* pc);

@@ -95,3 +95,32 @@ kernel void arrangement(device int* holder [[buffer(0)]], device int* capacity [
   for (ushort i = 0; i < c.get_capacity(); i++)
     if (c.is_valid_element(i)) holder[c.get_multidimensional_index(i)[1] * 32 + c.get_multidimensional_index(i)[0]] = 1 + 64 * i + t;
 }
+
+// C = A B^T of 16 x 32 x 16 with all operands in registers, wherever their elements are; and of each lane and slot of the three the row
+// and column, or -1.
+kernel void fragments(device half* a [[buffer(0)]], device half* b [[buffer(1)]], device float* c [[buffer(2)]], device int* places [[buffer(3)]],
+                      ushort lane [[thread_index_in_simdgroup]]) {
+  matmul2d<matmul2d_descriptor(16, 32, 16, false, true), execution_simdgroup> op;
+  auto left = op.get_left_input_cooperative_tensor<half, half, float>();
+  auto right = op.get_right_input_cooperative_tensor<half, half, float>();
+  auto sum = op.get_destination_cooperative_tensor<remove_addrspace_t<decltype(left)>, remove_addrspace_t<decltype(right)>, float>();
+  for (ushort i = 0; i < left.get_capacity(); i++) {
+    if (!left.is_valid_element(i)) continue;
+    const auto at = left.get_multidimensional_index(i);
+    left[i] = a[at[1] * 16 + at[0]];
+    if (i < 8) places[8 * lane + i] = at[1] * 16 + at[0];
+  }
+  for (ushort i = 0; i < right.get_capacity(); i++) {
+    if (!right.is_valid_element(i)) continue;
+    const auto at = right.get_multidimensional_index(i);
+    right[i] = b[at[1] * 16 + at[0]];
+    if (i < 16) places[256 + 16 * lane + i] = at[1] * 16 + at[0];
+  }
+  op.run(left, right, sum);
+  for (ushort i = 0; i < sum.get_capacity(); i++) {
+    if (!sum.is_valid_element(i)) continue;
+    const auto at = sum.get_multidimensional_index(i);
+    c[at[1] * 32 + at[0]] = sum[i];
+    if (i < 16) places[768 + 16 * lane + i] = at[1] * 32 + at[0];
+  }
+}
