@@ -58,23 +58,6 @@ TEST_P(Registers, HoldAllOfAProduct) {
   EXPECT_EQ(registers.value().memory, 0u) << name << ": bytes for what is in no register";
 }
 
-/// Of experts: tiles that are not full are summed as smaller ones, and a GEMV finds few rows itself.
-class RegistersOfExperts : public testing::TestWithParam<Asked> {};
-
-TEST_P(RegistersOfExperts, HoldAllOfAProduct) {
-  Problem problem(GetParam().spec());
-  ASSERT_TRUE(problem.pack());
-  std::string name;
-  metal_on_cpu::Kernel kernel = problem.kernel({}, &name);
-  kernel.constant(MARLIN_CONSTANT_ROUTING, uint64_t{kRoutingRows}).constant(MARLIN_CONSTANT_PARTIAL, true);
-  kernel.constant(MARLIN_CONSTANT_SORTS_ROWS, GetParam().row->family == "gemv");
-  const auto registers = kernel.registers();
-  ASSERT_TRUE(registers.ok()) << name << ": " << registers.message();
-  RecordProperty("registers", static_cast<int>(registers.value().used));
-  RecordProperty("memory", static_cast<int>(registers.value().memory));
-  EXPECT_EQ(registers.value().memory, 0u) << name << ": bytes for what is in no register";
-}
-
 /// Arrays of fragments that a loop indexes are memory, even where this compiler would unroll the loop unasked.
 TEST(RegistersOfMistakes, AreSeen) {
   for (const char* const loop : {"i < 4; i++) {\n    float2 value", "t = 0; t < 4; t++) {\n    simdgroup"}) {
@@ -97,14 +80,6 @@ const auto name_of = [](const auto& i) {
   return std::string(i.param.kind.name) + "_" + i.param.row->suffix + a;
 };
 INSTANTIATE_TEST_SUITE_P(Kernels, Registers, testing::ValuesIn(asked()), name_of);
-
-/// By half activations.
-std::vector<Asked> asked_of_experts() {
-  std::vector<Asked> all = asked();
-  std::erase_if(all, [](const Asked& one) { return one.activation() != metal_marlin::gpu::ActivationKind::f16; });
-  return all;
-}
-INSTANTIATE_TEST_SUITE_P(Kernels, RegistersOfExperts, testing::ValuesIn(asked_of_experts()), name_of);
 
 }  // namespace
 }  // namespace shaders
