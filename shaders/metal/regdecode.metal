@@ -151,7 +151,7 @@ struct Stage {
   typedef typename Activation<T>::Words Words;
   typedef Quad Buffer[kUnits][TILES][kLanes]
                      [2];  // [..][0] is the lane's row 2 j of the tile, [..][1] row 2 j + 1
-  static constexpr constant ushort kBuffers = 2 * sizeof(Buffer) <= kStageBytes ? 2 : 1;
+  static_assert(2 * sizeof(Buffer) <= kStageBytes, "one is filled while the other is read");
 
   ushort row, span, first_quad;  // the thread's in a tile; and in its part of the span
   Words piece[TILES][kQuads];
@@ -192,7 +192,7 @@ struct Stage {
 template <typename Codes, typename T, ushort TILES, ushort SIMDGROUPS>
 kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   typedef Stage<T, TILES> S;
-  threadgroup typename S::Buffer shared[S::kBuffers];
+  threadgroup typename S::Buffer shared[2];
   const long row_block = long(group.x) * SIMDGROUPS + simdgroup;
   const bool live =
       row_block * kRowBlock < args.n;  // a simdgroup past N still copies, and meets every barrier
@@ -212,10 +212,8 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
                                             is_same_v<typename Codes::Span, ByteSpan>);
   if (kAhead && stage < end) pieces.load(a, args, rows, stage);
   for (; stage < end; stage++) {
-    threadgroup typename S::Buffer& buffer = shared[stage % S::kBuffers];
-    // With two buffers, the barrier below says that all threads have finished with the other
-    // buffer.
-    if (S::kBuffers == 1) threadgroup_barrier(mem_flags::mem_threadgroup);
+    // The barrier of the stage before says that all threads have finished with this one.
+    threadgroup typename S::Buffer& buffer = shared[stage % 2];
     if (!kAhead) pieces.load(a, args, rows, stage);
     pieces.store(buffer, rows);
     threadgroup_barrier(mem_flags::mem_threadgroup);

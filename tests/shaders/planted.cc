@@ -36,9 +36,7 @@ constexpr Mutation kMutations[] = {
     {"gemv_columns", "metal/gemv.metal", "tile.has(m) && n < args.n", "tile.has(m)", kInt4, 1},
     {"rows_past_m", "metal/product.h", "min(first + i, last)", "first + i", kInt4, 5},
     {"ragged_read", "metal/activations.h", "if (k + i < K) v[i] = row[k + i]", "v[i] = row[k + i]", kInt4, 1},
-    {"shared_buffer", "metal/regdecode.metal", "shared[stage % S::kBuffers]", "shared[0]", kInt4, 20},
-    {"shared_barrier", "metal/regdecode.metal", "if (S::kBuffers == 1) threadgroup_barrier", "if (false) threadgroup_barrier",
-     kInt4, 40, Mutation::float32},
+    {"shared_buffer", "metal/regdecode.metal", "shared[stage % 2]", "shared[0]", kInt4, 20},
     {"shared_lane", "metal/regdecode.metal", "lane_at(2 * span + quad % 2,", "lane_at(2 * span,", kInt4, 20},
     {"fragment_half", "metal/regdecode.metal", "+ 4 * (fragment_row(lane) % 2)", "+ 2 * (fragment_row(lane) % 2)", kInt4, 12},
     {"store_row", "metal/regdecode.metal", "2 * fragment_column(lane) + e; }", "2 * fragment_column(lane) + (1 - e); }", kInt4,
@@ -151,7 +149,6 @@ Problem problem_of(const Mutation& mutation) {
   problem::Case s =
       case_of(mutation.kind, mutation.m, 44, mutation.of_packer() ? 150 : 360);  // 150: the last block has 32 slots
   if (mutation.what == Mutation::int8) s.compute = MARLIN_COMPUTE_INT8;
-  if (mutation.what == Mutation::float32) s.a_type = MARLIN_F32;
   if (mutation.what == Mutation::splits) s.splits = 2, s.k = 1100;  // a block for each of eight simdgroups
   if (mutation.what == Mutation::tensor) {
     s.suffix = "m64_n64_tensor";

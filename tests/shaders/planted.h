@@ -15,7 +15,6 @@ struct Mutation {
   enum What : uint8_t {
     product,
     int8,
-    float32,  // activations
     splits,
     nax,
     gated,

@@ -113,7 +113,7 @@ TEST_F(LoadMemory, IsInProportionToTheFile) {
   int refused = 0;
   for (int i = 0; i < 24; ++i) {
     // One dimension is long.
-    const auto small = [&] { return int64_t{1} + random() % 4; };
+    const auto small = [&] { return 1 + static_cast<int64_t>(random() % 4); };
     int64_t dims[] = {small(), small(), small()};
     const size_t axis = random() % 3, kind = random() % 4;
     dims[axis] = (axis == 2 ? 8000 : 200'000) + static_cast<int64_t>(random() % 4 * 2500);
