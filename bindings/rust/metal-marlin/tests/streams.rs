@@ -166,7 +166,9 @@ fn unscoped_work_is_for_those_who_promise() {
     let native = unsafe { Stream::from_native(&context, Native::CUDA_STREAM, std::ptr::null_mut()) };
     assert_fails(native, Status::ARGUMENT, "backend");
     // SAFETY: likewise, there is no such fence.
-    let fenced = unsafe { Stream::between_fences(&context, Native::NONE, std::ptr::null_mut(), [std::ptr::NonNull::dangling().as_ptr(); 2]) };
+    let fenced = unsafe {
+        Stream::between_fences(&context, Native::NONE, std::ptr::null_mut(), [std::ptr::NonNull::dangling().as_ptr(); 2])
+    };
     assert_fails(fenced, Status::ARGUMENT, "update_fence");
 }
 
