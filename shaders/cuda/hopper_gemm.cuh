@@ -210,8 +210,9 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
       const int block = work.row_block(work.first_row_block(now.tile, rank), 2 * group + warp / 2);
       return quads + min(block, (args.n - 1) / kRowBlock) * (kRowBlock / 4);
     };
-    if constexpr (Tile::kBytes && Memory::Op::kHasZeros)
-      sums.read_zeros(of_row_block(launch.buffer<const u32>(MARLIN_BUFFER_ZEROS)));
+    if constexpr (Tile::kBytes)
+      if constexpr (Memory::Op::kHasZeros)
+        sums.read_zeros(of_row_block(launch.buffer<const u32>(MARLIN_BUFFER_ZEROS)));
     int last = -1;  // the stage whose boxes wgmma may still read
     bool first = true;
     const auto stage = [&](auto is_whole, auto eights, int chunks) {

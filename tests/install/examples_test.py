@@ -70,14 +70,6 @@ def mixture():
         yield f"token {token}: experts {ids[0]} and {ids[1]}, y = {y[0]:.3f} ... {y[-1]:.3f}\n"
 
 
-def pool():
-    gate, up, down = (weights("gguf-llama-q4km", f"blk.0.ffn_{name}.weight") for name in ("gate", "up", "down"))
-    for token in 0, 5:
-        x = [(256 * token + k) % 7 - 3 for k in range(256)]
-        y = times(down, list(map(swiglu, times(gate, x), times(up, x))))
-        yield f"token {token}: y = {y[0]:.3f} ... {y[-1]:.3f}\n"
-
-
 def one_layer():
     w = weights("gptq-v1-sym-g128", "model.layers.0.mlp.down_proj")
     yield f"the elements of W have the sum {sum(map(sum, w)):.3f}\n"
@@ -86,5 +78,5 @@ def one_layer():
 
 
 page = (TOP / "examples/README.md").read_text()
-missing = [line for line in [mlp(), *mixture(), *pool(), *one_layer()] if line not in page]
+missing = [line for line in [mlp(), *mixture(), *one_layer()] if line not in page]
 sys.exit(f"examples/README.md does not have: {missing}" if missing else 0)
