@@ -14,8 +14,8 @@ let withList = [
 ]
 let tables = [
   "api/exports.map", "backends/cpu/arm64/kernels.inc", "backends/cpu/arm64/neon_tile.inc", "backends/cpu/expand.inc",
-  "backends/cpu/kernels.inc", "backends/cpu/x86/kernels.inc",
-  "backends/cuda/kernels.inc",
+  "backends/cpu/kernels.inc", "backends/cpu/x86/kernels.inc", "backends/cpu/x86/tile/codes.inc",
+  "backends/cpu/x86/tile/super.inc", "backends/cuda/kernels.inc",
   "backends/gpu/kernels.inc", "checkpoints/recognizers/recognizers.inc", "layouts/layouts.inc",
 ]
 let sources = [
