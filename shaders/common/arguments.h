@@ -239,8 +239,8 @@ struct PrepareArgs {
   marlin_int rows_of_a;
   marlin_int group;  // quantize: slots that share a scale, 32, 64 or 128; 0: those of a row
   MARLIN_INT64 expert_stride;
-  // Quantize: 1: for tiles for Hopper, a scale for each row, and units of 32 slots in the order of
-  // byte_slot().
+  // Quantize: 1: for tiles for Hopper, a scale for each row, and slots in the order of their bytes
+  // (cuda/round.cuh).
   marlin_int for_tiles, reserved;
 };
 static_assert(sizeof(PrepareArgs) == 48, "same on host and device");

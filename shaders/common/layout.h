@@ -145,12 +145,6 @@ MARLIN_SHARED marlin_int lane_at(marlin_int row, marlin_int column) {
 MARLIN_SHARED marlin_int mma_slot(marlin_int j, marlin_int t, marlin_int p) {
   return 16 * (t / 2) + 2 * j + 8 * (t % 2) + p;
 }
-/// The slot of byte `at` of a unit of 32 slots of INT8 activations that wgmma multiplies: lane j
-/// of its operand A has the bytes 4 j ... 4 j + 3 and those 16 further, and decodes the codes
-/// (0, 0), (2, 0), (0, 1), (2, 1) and (1, 0), (3, 0), (1, 1), (3, 1) to them.
-MARLIN_SHARED marlin_int byte_slot(marlin_int at) {
-  return mma_slot(at / 4 % 4, at / 16 + 2 * (at % 2), at / 2 % 2);
-}
 /// The number, in a row block of CUDA's order, of word v of a unit of floats of 16 bits for tile i:
 /// that of step v.
 MARLIN_SHARED marlin_int mma_halves_word(marlin_int unit, marlin_int lane, marlin_int i,

@@ -9,7 +9,7 @@
 #include "tile_sums.cuh"
 
 /// Operands A of 16 rows of W and 32 slots as bytes. A lane of wgmma.m64nNk32 has the bytes
-/// 4 j ... 4 j + 3 and those 16 further, and its codes are in the order of byte_slot().
+/// 4 j ... 4 j + 3 and those 16 further, in the order in which write_bytes() writes those of A.
 template <class Codes>
 struct BytesOf;
 template <>

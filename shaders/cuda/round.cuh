@@ -170,7 +170,8 @@ struct Int8Scale {
   }
 };
 
-/// Writes a lane's part of a unit as INT8, in the order of slots or in that of byte_slot().
+/// Writes a lane's part of a unit as INT8: in the order of slots or, for tiles, pairs 0 and 2 to
+/// the bytes 4 j ... 4 j + 3, and pairs 1 and 3 to those 16 further, their first slots first.
 template <class T>
 __device__ inline void write_bytes(const UnitOfLane<T>& unit, const Int8Scale& by, bool for_tiles,
                                    unsigned char* to) {

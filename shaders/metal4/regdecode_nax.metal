@@ -5,9 +5,9 @@
 //   result  16 rows of W by the rows of A, in float32
 // A lane holds four neighbors of row r = fragment_row() and of row r + 8, from element 4 j on, j =
 // fragment_column(). (So it is on every GPU that has these operations; it is in no contract, and
-// the host checks a product on the device.) Rows r and r + 8 are those of which the packed layout
-// gives the lane two tiles, so that each lane scales its own sums by scales in registers. Which
-// slot is which column of K is free.
+// the host checks a product on the device.) The packed layout gives the lane two tiles of rows r
+// and r + 8, so that each lane scales its own sums by scales in registers. Which slot is which
+// column of K is free.
 //
 // A product covers a group of 32 slots, as the packed layout has them in the four units of a lane
 // of each row. Lane j takes unit j of them: the codes that lane_at(r, group) of other kernels

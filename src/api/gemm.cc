@@ -82,7 +82,8 @@ Result<PlannedGemm> read_product(const marlin_gemm_desc* desc, Call& call) {
   }
   MARLIN_ASSIGN(problem.routing, read_routing(d, call));
   MARLIN_RETURN_IF_ERROR(check_gemm(problem, call.pointers));
-  if (problem.activation_group >= std::max(problem.weights->meta().k, kLeastActivationGroup + 1))
+  const int64_t group = problem.activation_group;
+  if (group > kLeastActivationGroup && group >= problem.weights->meta().k)
     problem.activation_group = kWholeRow;
   MARLIN_ASSIGN(product.plan, call.context->backend->plan(problem));
   return product;
