@@ -15,6 +15,26 @@ import textwrap
 ABOUT = "Written by bindings/{}/generate.py from metal_marlin.h; a test compares it with what that script would write now.\n"
 
 
+# How the names of a type's constants begin, where it is not the type's own name.
+PREFIXES = {
+    "marlin_status": "MARLIN_E_",
+    "marlin_memory": "MARLIN_MEM_",
+    "marlin_value_type": "MARLIN_VALUE_",
+    "marlin_log_level": "MARLIN_LOG_",
+}
+
+
+def short_name(constant):
+    """MARLIN_E_SHAPE of marlin_status: SHAPE."""
+    prefix = PREFIXES.get(constant["type"], constant["type"].upper() + "_")
+    return constant["name"].removeprefix(prefix if constant["name"].startswith(prefix) else "MARLIN_")
+
+
+def class_name(type_name):
+    """marlin_log_level: LogLevel."""
+    return "".join(word.capitalize() for word in type_name.removeprefix("marlin_").split("_"))
+
+
 def filled(items, indent):
     """Lists items in lines of up to 130 columns, with a comma behind each."""
     return textwrap.wrap(" ".join(f"{item},".replace(" ", "\0") for item in items), 130, initial_indent=indent, subsequent_indent=indent,

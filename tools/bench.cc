@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "shape_options.h"
 #include "table.h"
 #include "terminal.h"
+#include "trace.h"
 #include "words.h"
 
 namespace metal_marlin::tools {
@@ -32,7 +34,8 @@ struct Options {
   int64_t top_k = 1;
   double skew = 0;
   double seconds = 1;
-  bool json = false, row_invariant = false;
+  std::string trace;  ///< the file to write, or ""
+  bool json = false, row_invariant = false, force = false;
 };
 
 std::vector<Job> jobs_of(const Options& options) {
@@ -110,7 +113,7 @@ void add_row(Table& table, Notes& notes, const Measurement& m) {
 
 /// Measures everything that the options request. Each result goes to `report` at once.
 template <class Report>
-void measure_all(const Options& options, const Report& report) {
+void measure_all(const Options& options, Trace* trace, const Report& report) {
   const marlin_device_info device = device_of(known(parse_backend(options.backend)));
   const std::vector<Job> jobs = jobs_of(options);
   const auto subjects = options.shape.subjects();
@@ -118,7 +121,8 @@ void measure_all(const Options& options, const Report& report) {
   double done = 0;
   for (unsigned asked : options.threads) {
     const unsigned threads = asked ? asked : usable_threads();
-    const Context context = make_context({.backend = device.backend, .threads = threads});
+    const Context context =
+        make_context({.backend = device.backend, .threads = threads, .trace = trace});
     Limits limits(threads);
     for (const Subject& subject : subjects) {
       progress.at(done,
@@ -211,7 +215,9 @@ ExitCode run(const Options& options) {
   Table table = empty_table();
   Notes notes;
   bool right = true;
-  measure_all(options, [&](const Measurement& m) {
+  std::optional<Trace> trace;
+  if (!options.trace.empty()) trace.emplace(options.trace, options.force);
+  measure_all(options, trace ? &*trace : nullptr, [&](const Measurement& m) {
     add_row(table, notes, m);
     if (!m.not_served.empty()) {
       if (options.json)
@@ -229,6 +235,7 @@ ExitCode run(const Options& options) {
     if (!options.json) notes.print();
     throw Failure("no kernel of this backend does any of these products");
   }
+  if (trace) trace->write();
   if (!options.json) {
     const std::string shape = fmt::format("{} x {} (N x K)", all.front().n, all.front().k);
     fmt::print("{} on {}\n\n", all.front().times == 0 ? shape : "each kind of layers of a file",
@@ -268,6 +275,7 @@ constexpr const char* kFooter =
     "  metal-marlin bench --format fp4,int4 --sparse both -m 1,4\n"
     "  metal-marlin bench --format int4,nvfp4 --row-invariant -m 1,4,64\n"
     "  metal-marlin bench --format mxfp4 --experts 128 --top-k 4 -n 2880 -k 2880 -m 1,64\n"
+    "  metal-marlin bench --format mxfp4 -m 1,64 --trace steps.json   what their steps take\n"
     "  metal-marlin bench --file model.gguf -m 1              what all layers take for a token\n"
     "  metal-marlin bench --file model.gguf --layer blk.0.ffn_down.weight";
 
@@ -318,6 +326,9 @@ void add_bench(CLI::App& app, Action& action) {
       ->check(in_range(0.001, 3600.0));
   sub->add_flag("--row-invariant", options->row_invariant,
                 "Race every product with MARLIN_GEMM_ROW_INVARIANT against the same without");
+  sub->add_option("--trace", options->trace,
+                  "A file to write: what each step took, for ui.perfetto.dev and chrome://tracing");
+  add_force(*sub, options->force);
   sub->add_flag("--json", options->json, "One JSON record a line, each as soon as it is measured");
   sub->footer(kFooter);
   sub->callback([&action, options] { action = [options] { return run(*options); }; });

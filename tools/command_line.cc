@@ -33,11 +33,12 @@ void describe(CLI::App& app) {
       ->check(names_of(parse_color, "{auto, always, never}"));
   app.add_option_function<std::string>(
          "--read-as", [](const std::string& word) { set_reading(known(parse_reading(word))); },
-         "How to read layers that a file leaves open: the layout of .qweight, or which dimension "
-         "of stacks of experts comes first")
+         "How to read layers that a file leaves open: the layout of .qweight, which dimension of "
+         "stacks of experts comes first, or members of config.json, as "
+         "'{\"quantization_config\": {\"group_size\": 64}}'")
       ->check(names_of(parse_reading,
                        "{gptq-v1, gptq-v2, awq, awq-gemv, awq-gemv-fast, outputs-first, "
-                       "inputs-first}"));
+                       "inputs-first, JSON}"));
   app.failure_message(usage_error);
   app.footer(
       "Exit codes: 0 all is well; 1 done, and something was found wrong; 2 the command line makes "

@@ -11,6 +11,7 @@
 
 #include "command.h"
 #include "names.h"
+#include "trace.h"
 #include "words.h"
 
 namespace metal_marlin::tools {
@@ -38,11 +39,12 @@ Context make_context(const ContextOptions& options) {
   desc.threads = options.threads;
   desc.device_index = options.device_index;
   if (options.messages != nullptr) {
-    desc.log = [](void* user, int32_t, const char* message) {
+    desc.log = [](void* user, marlin_log_level, const char* message) {
       static_cast<std::vector<std::string>*>(user)->emplace_back(message);
     };
     desc.user = options.messages;
   }
+  if (options.trace != nullptr) options.trace->attach(desc);
   auto error = make<marlin_error>();
   marlin_context* context = nullptr;
   check(marlin_context_create(&desc, &context, &error), error, "cannot open the device");
@@ -69,14 +71,15 @@ Reading chosen_reading;
 }  // namespace
 
 std::optional<Reading> parse_reading(std::string_view name) {
-  static constexpr std::pair<std::string_view, Reading> kReadings[] = {
-      {"gptq-v1", {MARLIN_LAYOUT_GPTQ_V1, 0}},
-      {"gptq-v2", {MARLIN_LAYOUT_GPTQ_V2, 0}},
-      {"awq", {MARLIN_LAYOUT_AWQ, 0}},
-      {"awq-gemv", {MARLIN_LAYOUT_AWQ_GEMV, 0}},
-      {"awq-gemv-fast", {MARLIN_LAYOUT_AWQ_GEMV_FAST, 0}},
-      {"outputs-first", {MARLIN_LAYOUT_AUTO, MARLIN_OPEN_OUTPUTS_FIRST}},
-      {"inputs-first", {MARLIN_LAYOUT_AUTO, MARLIN_OPEN_INPUTS_FIRST}},
+  if (name.starts_with('{')) return Reading{.config = std::string(name)};
+  static const std::pair<std::string_view, Reading> kReadings[] = {
+      {"gptq-v1", {MARLIN_LAYOUT_GPTQ_V1, 0, {}}},
+      {"gptq-v2", {MARLIN_LAYOUT_GPTQ_V2, 0, {}}},
+      {"awq", {MARLIN_LAYOUT_AWQ, 0, {}}},
+      {"awq-gemv", {MARLIN_LAYOUT_AWQ_GEMV, 0, {}}},
+      {"awq-gemv-fast", {MARLIN_LAYOUT_AWQ_GEMV_FAST, 0, {}}},
+      {"outputs-first", {MARLIN_LAYOUT_AUTO, MARLIN_OPEN_OUTPUTS_FIRST, {}}},
+      {"inputs-first", {MARLIN_LAYOUT_AUTO, MARLIN_OPEN_INPUTS_FIRST, {}}},
   };
   for (const auto& [known, reading] : kReadings)
     if (known == name) return reading;
@@ -90,6 +93,7 @@ Checkpoint open_checkpoint(const std::string& path) {
   auto desc = make<marlin_open_desc>();
   desc.layout = chosen_reading.layout;
   desc.flags = chosen_reading.flags;
+  if (!chosen_reading.config.empty()) desc.config = chosen_reading.config.c_str();
   marlin_checkpoint* checkpoint = nullptr;
   const marlin_status status = marlin_checkpoint_open(path.c_str(), &desc, &checkpoint, &error);
   // What is wrong with the file as a whole begins with its path already.

@@ -30,11 +30,13 @@ void check(marlin_status status, const marlin_error& error, const std::string& d
 
 /// Every device of every backend, including the unusable ones.
 std::vector<marlin_device_info> devices();
+class Trace;
 struct ContextOptions {
   marlin_backend backend = MARLIN_BACKEND_AUTO;
   uint32_t threads = 0;                          ///< 0: as many as the process may use
   int32_t device_index = 0;                      ///< marlin_device_info::index; 0 with AUTO
   std::vector<std::string>* messages = nullptr;  ///< where logged messages go; outlives the context
+  Trace* trace = nullptr;                        ///< hears of steps, in place of messages
 };
 Context make_context(const ContextOptions& options);
 /// The device that a context of this backend uses.
@@ -42,10 +44,12 @@ marlin_device_info device_of(marlin_backend backend);
 
 Checkpoint open_checkpoint(const std::string& path);
 
-/// How to read what a file leaves open: a layout of .qweight, or the order of stacks of experts.
+/// How to read what a file leaves open: a layout of .qweight, the order of stacks of experts, or
+/// members of config.json.
 struct Reading {
   marlin_layout layout = MARLIN_LAYOUT_AUTO;
-  uint32_t flags = 0;  ///< MARLIN_OPEN_*
+  uint32_t flags = 0;    ///< MARLIN_OPEN_*
+  std::string config{};  ///< an object of JSON
 };
 std::optional<Reading> parse_reading(std::string_view name);
 /// The choice of --read-as, for every checkpoint that is opened from then on.

@@ -9,10 +9,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import generated
 
 NAMES = {"int32_t": "c_int32", "uint32_t": "c_uint32", "int64_t": "c_int64", "uint64_t": "c_uint64", "size_t": "c_size_t"}
-NAMES.update({"double": "c_double", "char": "c_char"})
-# How the classes of constants are called, and how they shorten the names: behind MARLIN_ and this, where it is there.
-CLASSES = {"marlin_dtype": "DType", "marlin_memory": "Memory", "marlin_gptq_zero_f": "GptqZeroF"}
-PREFIXES = {"marlin_memory": "MEM_", "marlin_status": "E_", "marlin_value_type": "VALUE_"}
+NAMES.update({"float": "c_float", "double": "c_double", "char": "c_char"})
 
 
 def ctype(type_, table):
@@ -54,14 +51,7 @@ def told(line, item, indent=""):
 
 
 def class_name(type_name):
-    return CLASSES.get(type_name, type_name.removeprefix("marlin_").title().replace("_", ""))
-
-
-def member(constant):
-    """MARLIN_E_SHAPE of marlin_status is Status.SHAPE."""
-    kind = constant["type"]
-    prefix = PREFIXES.get(kind, kind.removeprefix("marlin_").upper() + "_")
-    return constant["name"].removeprefix("MARLIN_").removeprefix(prefix)
+    return "DType" if type_name == "marlin_dtype" else generated.class_name(type_name)
 
 
 def handles(table):
@@ -77,7 +67,7 @@ def constants(table):
         yield from ["", "", *comment(kind), f"class {class_name(kind['name'])}(Constant):"]
         for item in table["constants"]:
             if item["type"] == kind["name"]:
-                yield from told(f"    {member(item)} = {item['value']}", item, "    ")
+                yield from told(f"    {generated.short_name(item)} = {item['value']}", item, "    ")
 
 
 def structs(table):
@@ -102,14 +92,14 @@ def functions(table, members, rows):
     yield from ["", "", "# A handle among the parameters is a pointer to it.", "FUNCTIONS = {"]
     for function in table["functions"]:
         yield f'    "{function["name"]}": {ctype({"function": function}, table)},'
-    yield from ["}", "# What marlin_api calls get_version is marlin_version.", "MEMBERS = (", *generated.filled(members, "    "), ")"]
+    yield from ["}", "MEMBERS = (", *generated.filled(members, "    "), ")"]
     yield from ["marlin_api._fields_ = (", *generated.filled(rows, "    ")]
-    yield from ['    *((name, FUNCTIONS["marlin_" + name.replace("get_version", "version")]) for name in MEMBERS),', ")"]
+    yield from ['    *((name, FUNCTIONS["marlin_" + name]) for name in MEMBERS),', ")"]
 
 
 def abi(table):
     yield from ["from __future__ import annotations", "", "from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p"]
-    yield "from ctypes import c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p"
+    yield "from ctypes import c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p"
     yield from ["", "from ._constant import Constant", ""]
     yield from constants(table)
     yield from handles(table)

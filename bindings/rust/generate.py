@@ -8,10 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 import generated
 
 NAMES = {"int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64", "size_t": "usize", "double": "f64"}
-NAMES.update({"char": "c_char", "void": "c_void"})
-# How the safe crate calls a type, and how the names of a type's constants begin, where rules do not say it.
-TYPES = {"marlin_gptq_zero_f": "GptqZeroF", "marlin_value_type": "ValueType"}
-PREFIXES = {"marlin_status": "MARLIN_E_", "marlin_memory": "MARLIN_MEM_", "marlin_value_type": "MARLIN_VALUE_"}
+NAMES.update({"float": "f32", "char": "c_char", "void": "c_void"})
 
 
 def rust_type(type_, nullable=True):
@@ -55,15 +52,12 @@ def constants(table):
     yield "        $declare! {"
     for kind in table["types"]:
         raw = kind["name"]
-        name = TYPES.get(raw) or raw.removeprefix("marlin_").capitalize()
-        prefix = PREFIXES.get(raw, raw.upper() + "_")
         yield from doc(kind, "            ")
-        yield f"            {name}: {raw} {{"
+        yield f"            {generated.class_name(raw)}: {raw} {{"
         for item in table["constants"]:
             if item["type"] == raw:
                 yield from doc(item, "                ")
-                short = item["name"].removeprefix(prefix if item["name"].startswith(prefix) else "MARLIN_")
-                yield f"                {short} = {item['name']} = {item['value']},"
+                yield f"                {generated.short_name(item)} = {item['name']} = {item['value']},"
         yield "            }"
     yield from ["        }", "    };", "}", "marlin_constants!(declare);"]
 

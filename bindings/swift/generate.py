@@ -12,8 +12,6 @@ import generated
 
 IGNORE = "// swift-format-ignore-file"
 TYPE_NAMES = {"marlin_dtype": "DType", "marlin_gptq_zero_f": "GPTQZeroF"}
-# How the names of a type's constants begin, where it is not the type's own name.
-PREFIXES = {"marlin_status": "MARLIN_E_", "marlin_memory": "MARLIN_MEM_", "marlin_value_type": "MARLIN_VALUE_"}
 # Sets of bits: the beginnings of their constants' names.
 FLAGS = {
     "PackOptions": ("How to pack.", ["MARLIN_PACK_"]),
@@ -60,8 +58,7 @@ def constants_of(table, type_):
 
 def open_enum(table, type_):
     name, raw = type_name(type_["name"]), type_["name"]
-    prefixes = [PREFIXES.get(raw, raw.upper() + "_")]
-    cases = [(case_name(item["name"], prefixes), item) for item in constants_of(table, raw)]
+    cases = [(camel(generated.short_name(item)), item) for item in constants_of(table, raw)]
     yield from doc(type_, "", f"`{raw}` of the header. Values that this version does not know stay legal to hold.")
     yield f"public struct {name}: RawRepresentable, Hashable, Sendable, CustomStringConvertible {{"
     yield from ["  public let rawValue: Int32", "  public init(rawValue: Int32) { self.rawValue = rawValue }", ""]

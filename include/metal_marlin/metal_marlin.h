@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * metal-marlin: multiply by 4-bit weights at the speed of memory.
+ * metal-marlin: multiply by quantized weights at the speed of memory.
  *
  * This is the whole interface: one header, C99, for 64-bit targets. The rules below hold for every function.
  *
@@ -43,10 +43,11 @@
  * call. After fork, the child may go on with CPU contexts that no other thread was using; GPU contexts return MARLIN_E_DEVICE.
  *
  * CALLBACKS
- * Callbacks run on threads that are inside a call of this library or on its worker threads. Several may run at once. None runs
- * after the context and all its handles are destroyed. A callback must not call this library, throw, or jump out. The tasks
- * that are given to parallel_for never wait for each other, so a serial loop is a valid parallel_for. A thread that calls this
- * library or runs its tasks needs 128 KB of stack.
+ * Callbacks run on threads that are inside a call of this library or on its worker threads; trace and the callback of
+ * marlin_stream_notify may run on a thread of the device's driver, too. Several may run at once. None runs after the context
+ * and all its handles are destroyed, but for marlin_stream_notify's. A callback must not call this library or the driver,
+ * throw, or jump out. The tasks that are given to parallel_for never wait for each other, so a serial loop is a valid
+ * parallel_for. A thread that calls this library or runs its tasks needs 128 KB of stack.
  *
  * FLOATING-POINT MODES
  * The host's floating-point modes (rounding, flush-to-zero, traps) change no result. A call leaves the modes and the exception
@@ -86,7 +87,7 @@
 #define MARLIN_VERSION_PATCH 0
 /* Version of the table that marlin_get_api returns. The major changes when the ABI breaks, the minor when the table grows. */
 #define MARLIN_ABI_MAJOR 0
-#define MARLIN_ABI_MINOR 1
+#define MARLIN_ABI_MINOR 2
 
 #if defined(_WIN32)
 #define MARLIN_EXPORT
@@ -94,9 +95,11 @@
 #define MARLIN_EXPORT __attribute__((visibility("default")))
 #endif
 
-#ifdef __cplusplus
+#if defined(__cplusplus) && defined(__GNUC__)
 /* The constants are casts of C. Without this line each use of one warns under -Wold-style-cast. */
 #pragma GCC system_header
+#endif
+#ifdef __cplusplus
 extern "C" {
 #endif
 
@@ -193,19 +196,20 @@ typedef int32_t marlin_layout; /* element order of pre-quantized input; docs/for
 #define MARLIN_LAYOUT_MARLIN_24 ((marlin_layout)10)    /* compressed-tensors marlin-24 */
 
 typedef int32_t marlin_gptq_zero_f; /* GPTQ v1 stores zero - 1; readers disagree on the largest stored code (INT4: 15) */
-#define MARLIN_GPTQ_ZERO_F_AUTO ((marlin_gptq_zero_f)0)    /* by the config's meta.quantizer, else WRAP with a warning */
-#define MARLIN_GPTQ_ZERO_F_WRAP ((marlin_gptq_zero_f)1)    /* zero 0: AutoGPTQ's CUDA and exllama kernels */
-#define MARLIN_GPTQ_ZERO_F_CARRY ((marlin_gptq_zero_f)2)   /* zero 0, the next zero is one more: GPTQModel (INT3: before 7.0) */
-#define MARLIN_GPTQ_ZERO_F_SIXTEEN ((marlin_gptq_zero_f)3) /* zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM */
+#define MARLIN_GPTQ_ZERO_F_AUTO ((marlin_gptq_zero_f)0)  /* by the config's meta.quantizer, else WRAP with a warning */
+#define MARLIN_GPTQ_ZERO_F_WRAP ((marlin_gptq_zero_f)1)  /* zero 0: AutoGPTQ's CUDA and exllama kernels */
+#define MARLIN_GPTQ_ZERO_F_CARRY ((marlin_gptq_zero_f)2) /* zero 0, the next zero is one more: GPTQModel (INT3: before 7.0) */
+#define MARLIN_GPTQ_ZERO_F_PLUS_ONE ((marlin_gptq_zero_f)3) /* zero 2^bits (16): AutoGPTQ's torch and triton kernels, vLLM */
 
 typedef int32_t marlin_epilogue; /* f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns */
 #define MARLIN_EPILOGUE_NONE ((marlin_epilogue)0)
 #define MARLIN_EPILOGUE_SILU ((marlin_epilogue)1)
 #define MARLIN_EPILOGUE_GELU_TANH ((marlin_epilogue)2)
 #define MARLIN_EPILOGUE_GELU_ERF ((marlin_epilogue)3)
-#define MARLIN_EPILOGUE_SWIGLU ((marlin_epilogue)4)     /* silu(gate) * up */
+#define MARLIN_EPILOGUE_SWIGLU ((marlin_epilogue)4)     /* silu(gate) * up; see marlin_gemm_desc::gate_limit */
 #define MARLIN_EPILOGUE_GEGLU_TANH ((marlin_epilogue)5) /* gelu_tanh(gate) * up */
-#define MARLIN_EPILOGUE_SWIGLU_OAI ((marlin_epilogue)6) /* gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g <= 7, |u| <= 7 */
+#define MARLIN_EPILOGUE_SWIGLU_OAI ((marlin_epilogue)6) /* gpt-oss: SWIGLU with limits 7, gate_alpha 1.702, up_offset 1 */
+#define MARLIN_EPILOGUE_SITU ((marlin_epilogue)7)       /* Kimi K3: see marlin_gemm_desc::gate_limit */
 
 typedef int32_t marlin_native; /* the origin of a stream; `kind` decides, because CUDA's legacy stream is NULL */
 #define MARLIN_NATIVE_NONE ((marlin_native)0)
@@ -238,6 +242,11 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_VALUE_U32 ((marlin_value_type)12)
 #define MARLIN_VALUE_F32 ((marlin_value_type)13)
 
+typedef int32_t marlin_log_level; /* of marlin_context_desc::log and marlin_convert_desc::log */
+#define MARLIN_LOG_ERROR ((marlin_log_level)1)
+#define MARLIN_LOG_WARNING ((marlin_log_level)2)
+#define MARLIN_LOG_INFO ((marlin_log_level)3)
+
 /* marlin_gemm_desc::flags */
 #define MARLIN_GEMM_ACCUMULATE 1u    /* C += ... */
 #define MARLIN_GEMM_ROW_INVARIANT 2u /* a row has the same bits for every M: see RESULTS */
@@ -249,7 +258,7 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_PACK_SCALES_MSE 16u         /* when quantizing, search for the scale of least squared error */
 #define MARLIN_PACK_OBEYS_2_4 32u          /* dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT */
 #define MARLIN_PACK_TWO_LEVEL_SCALES 64u   /* LAYOUT_GGUF: the K-quant of this format (super-blocks of 256; IQ4: IQ4_XS) */
-/* marlin_layer_info::flags only */
+/* marlin_layer_info::flags only; further MARLIN_PACK_ flags are 128 and from 4096 on */
 #define MARLIN_LAYER_ZEROS 256u       /* has integer zero points */
 #define MARLIN_LAYER_ACT_ORDER 512u   /* has a group index */
 #define MARLIN_LAYER_SPARSE_2_4 1024u /* two of every 4 weights along K are kept */
@@ -265,13 +274,12 @@ typedef int32_t marlin_value_type;               /* of a key-value of a checkpoi
 #define MARLIN_CONVERT_PRUNE_2_4 4u /* as the MARLIN_PACK_ flags of the same names */
 #define MARLIN_CONVERT_SCALES_MSE 16u
 #define MARLIN_CONVERT_OBEYS_2_4 32u
-#define MARLIN_CONVERT_ASYMMETRIC 64u  /* INT4 with a zero point a group */
-#define MARLIN_CONVERT_SKIP_UNFIT 128u /* leave layers that the scheme cannot hold as they are; otherwise: an error */
-#define MARLIN_CONVERT_OVERWRITE 512u  /* replace existing output files; otherwise: MARLIN_E_FILE, EEXIST */
-#define MARLIN_CONVERT_DRY_RUN 1024u   /* plan, check and report every outcome with its sizes; write nothing */
-
+#define MARLIN_CONVERT_OVERWRITE 65536u   /* replace existing output files; otherwise: MARLIN_E_FILE, EEXIST */
+#define MARLIN_CONVERT_ASYMMETRIC 131072u /* INT4 with a zero point a group */
+#define MARLIN_CONVERT_SKIP_UNFIT 262144u /* leave layers that the scheme cannot hold as they are; otherwise: an error */
+#define MARLIN_CONVERT_DRY_RUN 524288u    /* plan, check and report every outcome with its sizes; write nothing */
 /* marlin_save_desc::flags */
-#define MARLIN_SAVE_OVERWRITE 1u /* replace an existing file; otherwise: MARLIN_E_FILE, EEXIST */
+#define MARLIN_SAVE_OVERWRITE 65536u /* replace an existing file; otherwise: MARLIN_E_FILE, EEXIST */
 
 /* --- structs --------------------------------------------------------------------------------------------------------- */
 typedef struct marlin_error {
@@ -304,17 +312,35 @@ typedef struct marlin_device_info {
   uint32_t reserved;
 } marlin_device_info;
 
+/* A step of work that is done: on the CPU of a product, on a GPU a launch. The library sets struct_size; a field past it, and
+ * what a pointer points to after the callback, does not exist. */
+typedef struct marlin_trace_event {
+  uint32_t struct_size;
+  uint32_t together;           /* events that have these times, which are those of all of them; 1: it is timed alone */
+  const char* kernel;          /* as marlin_explain names it */
+  const char* step;            /* "multiply", "prepare A", ... */
+  uint64_t begin_ns, end_ns;   /* by the host's monotonic clock: CLOCK_MONOTONIC, on a Mac that of mach_absolute_time */
+  uint64_t device_ns;          /* by the device's clock; 0: unknown, as on the CPU */
+  int64_t rows, n, k;          /* the rows of the product that the step works on, and its weights */
+  const marlin_stream* stream; /* NULL: a call without one */
+} marlin_trace_event;
+
 typedef struct marlin_context_desc {
   uint32_t struct_size;
   marlin_backend backend;
   int32_t device_index; /* marlin_device_info::index; 0 with AUTO */
   uint32_t threads;     /* CPU threads, with parallel_for those that work is divided for; 0: as many as the process may use */
   void* native_device;  /* the host's CUcontext or id<MTLDevice>; NULL: by index. NULL with AUTO and CPU */
-  void* (*alloc)(void* user, size_t size, size_t align);       /* returning NULL is MARLIN_E_MEMORY; align is a power of two */
-  void (*release)(void* user, void* p, size_t size);           /* give alloc and release, or neither */
-  void (*log)(void* user, int32_t level, const char* message); /* level 1 error, 2 warning, 3 info */
+  void* (*alloc)(void* user, size_t size, size_t align); /* returning NULL is MARLIN_E_MEMORY; align is a power of two */
+  void (*release)(void* user, void* p, size_t size);     /* give alloc and release, or neither */
+  void (*log)(void* user, marlin_log_level level, const char* message);
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
-  void* user; /* given to each of the four */
+  void* user; /* given to each of the five */
+  /* Hears of each step of a product, and of marlin_weights_unpack. The CPU times the steps of a call, each for all of its
+   * products. CUDA times launches, which it tells of when a wait, a flush or destroying the stream finds them done; the first
+   * after a wait begins when it is recorded, and work in a graph of the host is not timed. Metal times command buffers, so a
+   * flush behind each product times it alone; of an encoder of the host's it tells nothing. NULL: nothing is timed. */
+  void (*trace)(void* user, const marlin_trace_event* event);
 } marlin_context_desc;
 
 typedef struct marlin_stream_desc {
@@ -378,6 +404,11 @@ typedef struct marlin_gemm_desc {
   marlin_matrix expert_ids;    /* [T, top_k] I32, or absent: no mixture of experts */
   marlin_matrix expert_scales; /* [T, top_k] F32, F16 or BF16, or absent: no sum */
   int64_t activation_group;    /* INT8: activations along K that share a scale: 32, 64, 128, or K and more (the row); 0: 32 */
+  /* SWIGLU is g sigmoid(gate_alpha g) (u + up_offset) of g = min(gate, gate_limit) and u = up within +-up_limit. (DeepSeek V4
+   * has one limit for both.) SITU is l tanh(gate / l) sigmoid(gate) m tanh(up / m) of l = gate_limit and m = up_limit, which it
+   * needs. All are finite, and limits are not negative. They are 0 for other epilogues. */
+  float gate_limit, up_limit;  /* 0: none */
+  float gate_alpha, up_offset; /* SWIGLU only; gate_alpha 0: 1 */
 } marlin_gemm_desc;
 
 typedef struct marlin_shard { /* frozen; in elements of N, K and experts; count 0: everything from first on */
@@ -405,6 +436,9 @@ typedef struct marlin_open_desc {
   uint32_t flags;
   marlin_layout layout;           /* AUTO: detected from config.json, tensor names and dtypes; otherwise taken on trust */
   marlin_gptq_zero_f gptq_zero_f; /* for all GPTQ v1 layers of the file */
+  /* An object of JSON with members of config.json. It answers first what the files leave open, or say wrongly: a layer that
+   * is refused because two readings remain names the members that tell. {"quantization_config": {"group_size": 64}} */
+  const char* config;
 } marlin_open_desc;
 
 typedef struct marlin_layer_info {
@@ -471,7 +505,7 @@ typedef struct marlin_convert_desc {
    * and 0 while the files are being planned. A result other than 0 cancels: MARLIN_E_CANCELLED. layer lives during the call. */
   int32_t (*progress)(void* user, uint64_t done_bytes, uint64_t total_bytes, const char* layer);
   void (*layer_done)(void* user, const marlin_convert_outcome* outcome); /* in file order; outcome is valid during the call */
-  void (*log)(void* user, int32_t level, const char* message);           /* as marlin_context_desc::log */
+  void (*log)(void* user, marlin_log_level level, const char* message);  /* as marlin_context_desc::log */
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void* task_user, uint32_t index), void* task_user);
   void* user; /* given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread */
   /* One per layer, absent or as in marlin_load_desc, in host memory; or NULL. They rank weights to prune. Their squares weigh
@@ -510,6 +544,12 @@ MARLIN_EXPORT marlin_status marlin_stream_create(marlin_context* context, const 
 MARLIN_EXPORT marlin_status marlin_stream_flush(marlin_stream* stream, marlin_error* err);
 /* Waits until all work so far is done, or returns MARLIN_E_TIMEOUT. timeout_ns 0 polls, UINT64_MAX waits for ever. */
 MARLIN_EXPORT marlin_status marlin_stream_wait(marlin_stream* stream, uint64_t timeout_ns, marlin_error* err);
+/* Submits recorded work, and calls done once when all work so far has ended: with MARLIN_OK or the stream's failure, before
+ * this function returns or on a thread of the driver, and even if stream and context are destroyed before. If this function
+ * fails, done is never called. Work that the host commits itself, or captures, is MARLIN_E_ARGUMENT as for marlin_stream_wait.
+ */
+MARLIN_EXPORT marlin_status marlin_stream_notify(marlin_stream* stream, void (*done)(void* user, marlin_status status),
+                                                 void* user, marlin_error* err);
 MARLIN_EXPORT void marlin_stream_destroy(marlin_stream* stream);
 /* bytes > 0. The memory is zero-filled and aligned to 64 bytes. */
 MARLIN_EXPORT marlin_status marlin_buffer_create(marlin_context* context, uint64_t bytes, marlin_buffer** out,
@@ -640,7 +680,7 @@ MARLIN_EXPORT marlin_status marlin_checkpoint_save(marlin_context* context, cons
 
 /* --- plugins: dlopen, dlsym("marlin_get_api"), done ----------------------------------------------------------------------- */
 typedef struct marlin_api { /* grows at its end only; no member inside struct_size is NULL */
-  uint32_t struct_size, abi_major, abi_minor, version;
+  uint32_t struct_size, abi_major, abi_minor, library_version;
   marlin_status (*device_get)(uint32_t, marlin_device_info*, marlin_error*);
   marlin_status (*context_create)(const marlin_context_desc*, marlin_context**, marlin_error*);
   void (*context_destroy)(marlin_context*);
@@ -667,7 +707,7 @@ typedef struct marlin_api { /* grows at its end only; no member inside struct_si
   marlin_status (*gemm_many)(marlin_stream*, const marlin_gemm_desc* const*, uint32_t, marlin_error*);
   marlin_status (*prepare)(marlin_stream*, const marlin_gemm_desc* const*, uint32_t, int64_t, uint64_t*, marlin_error*);
   marlin_status (*explain)(const marlin_gemm_desc*, char*, size_t, size_t*, marlin_error*);
-  uint32_t (*get_version)(void);
+  uint32_t (*version)(void);
   const char* (*status_name)(marlin_status);
   marlin_status (*checkpoint_convert)(const marlin_checkpoint*, const char*, const marlin_convert_desc*, marlin_error*);
   marlin_status (*checkpoint_value)(const marlin_checkpoint*, const char*, marlin_value*, marlin_error*);
@@ -675,6 +715,7 @@ typedef struct marlin_api { /* grows at its end only; no member inside struct_si
   marlin_status (*value_next_string)(const marlin_value*, const char**, uint64_t*, marlin_error*);
   marlin_status (*checkpoint_save)(marlin_context*, const marlin_checkpoint*, const char*, const marlin_save_desc*,
                                    marlin_error*);
+  marlin_status (*stream_notify)(marlin_stream*, void (*done)(void*, marlin_status), void*, marlin_error*);
 } marlin_api;
 
 /* The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major. */

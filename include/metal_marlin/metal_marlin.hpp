@@ -190,6 +190,7 @@ class stream : public owner<marlin_stream, marlin_stream_destroy> {
   }
   void flush() { call(marlin_stream_flush, get()); }
   void wait() { call(marlin_stream_wait, get(), UINT64_MAX); }
+  void notify(void (*done)(void* user, marlin_status status), void* user) { call(marlin_stream_notify, get(), done, user); }
   /// False when the work was not done in time. 0 polls.
   bool wait_for(std::uint64_t timeout_ns) {
     auto err = make<marlin_error>();

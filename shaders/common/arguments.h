@@ -114,10 +114,10 @@ enum { kExpandWarps = 8, kExpandChunks = 4 };
 #define MARLIN_CONSTANT_INTERLEAVED 11  // bool: rows of W alternate gate, up
 #define MARLIN_CONSTANT_SLOT_TO_K \
   12  // bool: columns of A / of unpacked rows are permuted (quantize, unpack)
-#define MARLIN_CONSTANT_QUANTIZED 14  // bool: activations are INT8, in kernels whose name says so
-#define MARLIN_CONSTANT_ROW_LIST 13   // bool: unpack's rows are listed
-#define MARLIN_CONSTANT_ROUTING 15    // uint: enum MarlinRouting
-#define MARLIN_CONSTANT_CODE_FORM 16  // uint: enum MarlinCodeForm
+#define MARLIN_CONSTANT_QUANTIZED 14   // bool: activations are INT8, in kernels whose name says so
+#define MARLIN_CONSTANT_ROW_LIST 13    // bool: unpack's rows are listed
+#define MARLIN_CONSTANT_ROUTING 15     // uint: enum MarlinRouting
+#define MARLIN_CONSTANT_CODE_FORM 16   // uint: enum MarlinCodeForm
 #define MARLIN_CONSTANT_SORTS_ROWS 17  // bool: a product finds the routed rows itself (Metal)
 
 /// The group shift of groups of 128 slots and more: quads of quad_blocks blocks.
@@ -162,7 +162,8 @@ enum MarlinFloat { kFloat32 = 0, kFloat16 = 1, kFloatBf16 = 2, kFloatNone = 3 };
 /// its routed rows times their scales (finish).
 enum MarlinRouting { kRoutingNone = 0, kRoutingRows = 1, kRoutingSums = 2 };
 
-/// MARLIN_EPILOGUE_* of the C ABI; from kEpilogueSwiglu on they take a gate and an up row.
+/// MARLIN_EPILOGUE_* of the C ABI, of which SWIGLU_OAI is kEpilogueSwiglu with numbers; from
+/// kEpilogueSwiglu on they take a gate and an up row.
 enum MarlinEpilogue {
   kEpilogueNone = 0,
   kEpilogueSilu = 1,
@@ -170,7 +171,7 @@ enum MarlinEpilogue {
   kEpilogueGeluErf = 3,
   kEpilogueSwiglu = 4,
   kEpilogueGegluTanh = 5,
-  kEpilogueSwigluOai = 6
+  kEpilogueSitu = 7
 };
 
 /// The numbers by which the finished sums of one row of W are multiplied and then divided. The
@@ -216,13 +217,16 @@ struct ProductArgs {
   marlin_int gather_rows_of_a;  // as rows_of_a, or 0: no row is gathered
   marlin_int expanded;          // 1: the kernel before writes the codes (expand)
   MARLIN_INT64 gather_lda;
+  // Numbers of kEpilogueSwiglu and kEpilogueSitu (GateNumbers of src/core/backend.h).
+  float gate_limit, up_limit, gate_alpha, up_offset;
 };
 /// Bytes between rows of 16-bit activations, of so many slots, in the shared memory of a ring
 /// kernel: a quarter of a warp, which reads two rows, meets all banks.
 MARLIN_SHARED marlin_int ring_pitch(marlin_int slots) { return 2 * slots + 64; }
-static_assert(sizeof(ProductArgs) == 128, "same on host and device");
+static_assert(sizeof(ProductArgs) == 144, "same on host and device");
 MARLIN_OFFSET(ProductArgs, quads, 16);
 MARLIN_OFFSET(ProductArgs, lda, 40);
+MARLIN_OFFSET(ProductArgs, gate_limit, 128);
 
 struct UnpackArgs {
   marlin_int n, k, slots, quads, quad_blocks;

@@ -6,7 +6,7 @@
 enum {
   kCudaBuffers = 17,
   kCudaConstants = 16,
-  kCudaArgumentBytes = 128,
+  kCudaArgumentBytes = 144,
   kTensorMapBytes = 128  // of CUtensorMap
 };
 

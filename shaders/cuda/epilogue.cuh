@@ -28,16 +28,21 @@ __device__ inline float activate(float x, u32 epilogue) {
   return x;
 }
 
-/// The function of gpt-oss, with clamped gate and up. min() might turn NaN into the limit.
-__device__ inline float swiglu_oai(float gate, float up) {
-  const float g = gate > 7.0f ? 7.0f : gate, low = up < -7.0f ? -7.0f : up;
-  const float u = low > 7.0f ? 7.0f : low;
-  return times_sigmoid(g, 1.702f * g) * (u + 1.0f);
+/// With clamped gate and up. min() might turn NaN into the limit.
+__device__ inline float swiglu(float gate, float up, const ProductArgs& by) {
+  const float g = gate > by.gate_limit ? by.gate_limit : gate;
+  const float low = up < -by.up_limit ? -by.up_limit : up;
+  const float u = low > by.up_limit ? by.up_limit : low;
+  return times_sigmoid(g, by.gate_alpha * g) * (u + by.up_offset);
 }
-__device__ inline float combine(float gate, float up, u32 epilogue) {
-  if (epilogue == kEpilogueSwiglu) return silu(gate) * up;
+__device__ inline float soft_limit(float x, float limit) { return limit * tanhf(x / limit); }
+__device__ inline float situ(float gate, float up, const ProductArgs& by) {
+  return soft_limit(gate, by.gate_limit) * times_sigmoid(1.0f, gate) * soft_limit(up, by.up_limit);
+}
+__device__ inline float combine(float gate, float up, u32 epilogue, const ProductArgs& by) {
   if (epilogue == kEpilogueGegluTanh) return gelu_tanh(gate) * up;
-  return swiglu_oai(gate, up);
+  if (epilogue == kEpilogueSitu) return situ(gate, up, by);
+  return swiglu(gate, up, by);
 }
 
 /// Whether a product kernel applies an epilogue that takes a gate and an up row.

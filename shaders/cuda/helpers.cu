@@ -96,7 +96,7 @@ struct Result {
     const u32 epilogue = launch.constant(MARLIN_CONSTANT_EPILOGUE);
     const float first = row_of_w[0].finish(sum[0]);
     if constexpr (INPUTS == 2)
-      return combine(first, row_of_w[1].finish(sum[1]), epilogue);
+      return combine(first, row_of_w[1].finish(sum[1]), epilogue, launch.arguments<ProductArgs>());
     else
       return activate(first, epilogue);
   }

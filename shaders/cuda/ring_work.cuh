@@ -94,8 +94,8 @@ struct RingWork {
       column = n / 2;
       if (n % 2 != 0 || n >= args.n) return;
     }
-    store(combine(gate, up, launch.constant(MARLIN_CONSTANT_EPILOGUE)), row * args.ldc + column,
-          launch);
+    store(combine(gate, up, launch.constant(MARLIN_CONSTANT_EPILOGUE), args),
+          row * args.ldc + column, launch);
   }
 
  private:

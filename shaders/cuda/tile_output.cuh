@@ -130,7 +130,7 @@ struct TileOutput {
         if (m >= end || !exists) break;
         const float* const from = reinterpret_cast<const float*>(memory + in_rows * kFloatsPitch);
         const float x = first(from[at]);
-        store(combines ? combine(x, second(from[at_up]), epilogue) : activate(x, epilogue),
+        store(combines ? combine(x, second(from[at_up]), epilogue, args) : activate(x, epilogue),
               row_of_c(m) * args.ldc + (alternate ? n / 2 : n), launch);
       }
     }

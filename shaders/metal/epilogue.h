@@ -49,16 +49,21 @@ static inline float activate(float x) {
   return x;
 }
 
-/// The function of gpt-oss, with clamped gate and up. min() might turn NaN into the limit.
-static inline float swiglu_oai(float gate, float up) {
-  const float g = gate > 7.0f ? 7.0f : gate, low = up < -7.0f ? -7.0f : up;
-  const float u = low > 7.0f ? 7.0f : low;
-  return times_sigmoid(g, 1.702f * g) * (u + 1.0f);
+/// With clamped gate and up. min() might turn NaN into the limit.
+static inline float swiglu(float gate, float up, constant ProductArgs& by) {
+  const float g = gate > by.gate_limit ? by.gate_limit : gate;
+  const float low = up < -by.up_limit ? -by.up_limit : up;
+  const float u = low > by.up_limit ? by.up_limit : low;
+  return times_sigmoid(g, by.gate_alpha * g) * (u + by.up_offset);
 }
-static inline float combine(float gate, float up) {
-  if (epilogue == kEpilogueSwiglu) return silu(gate) * up;
+static inline float soft_limit(float x, float limit) { return limit * precise::tanh(x / limit); }
+static inline float situ(float gate, float up, constant ProductArgs& by) {
+  return soft_limit(gate, by.gate_limit) * times_sigmoid(1.0f, gate) * soft_limit(up, by.up_limit);
+}
+static inline float combine(float gate, float up, constant ProductArgs& by) {
   if (epilogue == kEpilogueGegluTanh) return gelu_tanh(gate) * up;
-  return swiglu_oai(gate, up);
+  if (epilogue == kEpilogueSitu) return situ(gate, up, by);
+  return swiglu(gate, up, by);
 }
 
 static inline float read_float(const device void* from, long at, uint type) {

@@ -18,7 +18,7 @@ static inline float result_of(const device float* partials, const device RowFact
     for (int s = 1; s < args.splits; s++) total += from[long(s) * rows * args.n];
     sum[input] = scale_and_bias(total, n, factors, bias, bias_at);
   }
-  return two_inputs ? combine(sum[0], sum[1]) : activate(sum[0]);
+  return two_inputs ? combine(sum[0], sum[1], args) : activate(sum[0]);
 }
 
 kernel void finish(const device float* partials [[buffer(MARLIN_BUFFER_PARTIALS)]],

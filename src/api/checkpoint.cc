@@ -32,7 +32,8 @@ Result<marlin_checkpoint*> open(const char* path, const marlin_open_desc* desc) 
   if (!api::is_known(d.gptq_zero_f))
     return Status::error(MARLIN_E_ARGUMENT, "desc->gptq_zero_f is %d, expected 0..3",
                          d.gptq_zero_f);
-  MARLIN_ASSIGN(auto files, Checkpoint::open(path, d.layout, d.gptq_zero_f, order));
+  MARLIN_ASSIGN(auto files, Checkpoint::open(path, d.layout, d.gptq_zero_f, order,
+                                             d.config != nullptr ? d.config : ""));
   return new marlin_checkpoint(std::move(files));
 }
 

@@ -32,6 +32,7 @@ Result<BackendOptions> options_from(const marlin_context_desc& desc) {
   options.native_device = desc.native_device;
   if (desc.alloc != nullptr) options.allocator = {desc.alloc, desc.release, desc.user};
   options.logger = {desc.log, desc.user};
+  if (desc.trace != nullptr) options.tracer = std::make_shared<Tracer>(desc.trace, desc.user);
   options.parallel_for = desc.parallel_for;
   options.parallel_for_user = desc.user;
   return options;

@@ -35,7 +35,9 @@ struct marlin_context final : metal_marlin::api::Handle {
   metal_marlin::api::StreamShells stream_shells;
 
  private:
-  ~marlin_context() = default;
+  ~marlin_context() {
+    if (options.tracer != nullptr) options.tracer->close();
+  }
   std::atomic<uint32_t> refs_{1};
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cinttypes>
+#include <cmath>
 #include <cstring>
 #include <span>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "api/stream.h"
 #include "api/weights.h"
 #include "core/independent.h"
+#include "core/shapes.h"
 
 namespace metal_marlin::api {
 namespace {
@@ -58,6 +60,32 @@ Result<Routing> read_routing(const marlin_gemm_desc& d, const Call& call) {
   return routing;
 }
 
+/// The epilogue with its numbers.
+Status read_epilogue(const marlin_gemm_desc& d, GemmProblem& problem) {
+  struct Number {
+    const char* name;
+    float value;
+    bool taken, is_limit;
+  };
+  const bool swiglu = d.epilogue == MARLIN_EPILOGUE_SWIGLU,
+             situ = d.epilogue == MARLIN_EPILOGUE_SITU;
+  for (const Number& number : {Number{"gate_limit", d.gate_limit, swiglu || situ, true},
+                               Number{"up_limit", d.up_limit, swiglu || situ, true},
+                               Number{"gate_alpha", d.gate_alpha, swiglu, false},
+                               Number{"up_offset", d.up_offset, swiglu, false}}) {
+    const double value = double{number.value};
+    if (!number.taken && value != 0)
+      return Status::error(MARLIN_E_UNSUPPORTED, "%s is %g, expected 0: epilogue %d has none",
+                           number.name, value, d.epilogue);
+    const bool needed = situ && number.is_limit;
+    if (!std::isfinite(value) || (number.is_limit && value < 0) || (needed && value == 0))
+      return Status::error(MARLIN_E_ARGUMENT, "%s is %g, expected a finite number%s", number.name,
+                           value, needed ? " above 0" : "");
+  }
+  set_epilogue(problem, d.epilogue, {d.gate_limit, d.up_limit, d.gate_alpha, d.up_offset});
+  return {};
+}
+
 /// A checked product with the plan of the call's backend for it.
 Result<PlannedGemm> read_product(const marlin_gemm_desc* desc, Call& call) {
   if (desc == nullptr) return Status::error(MARLIN_E_ARGUMENT, "desc is NULL");
@@ -72,7 +100,7 @@ Result<PlannedGemm> read_product(const marlin_gemm_desc* desc, Call& call) {
   problem.weights = d.weights->experts.front().get();
   problem.compute = d.compute;
   if (d.activation_group != 0) problem.activation_group = d.activation_group;
-  problem.epilogue = d.epilogue;
+  MARLIN_RETURN_IF_ERROR(read_epilogue(d, problem));
   problem.accumulate = (d.flags & MARLIN_GEMM_ACCUMULATE) != 0;
   problem.row_invariant = (d.flags & MARLIN_GEMM_ROW_INVARIANT) != 0;
   MARLIN_ASSIGN(problem.a, read_operand(d.a, "a", call));

@@ -91,11 +91,14 @@ marlin_status marlin_stream_create(marlin_context* context, const marlin_stream_
     MARLIN_RETURN_IF_ERROR(api::check_native(d, context->backend_kind));
     MARLIN_RETURN_IF_ERROR(api::check_fences(d));
     MARLIN_ASSIGN(const auto scratch, api::check_scratch(d.scratch, *context));
-    MARLIN_ASSIGN(
-        auto backend_stream,
-        context->backend->create_stream({d.kind, d.native, scratch, d.wait_fence, d.update_fence}));
     auto stream = context->stream_shells.take();
-    stream->backend = std::move(backend_stream);
+    auto backend_stream = context->backend->create_stream(
+        {d.kind, d.native, scratch, d.wait_fence, d.update_fence, stream.get()});
+    if (!backend_stream.ok()) {
+      context->stream_shells.put(std::move(stream));
+      return backend_stream.status();
+    }
+    stream->backend = std::move(backend_stream.value());
     stream->scratch = scratch;
     stream->context = api::ContextRef(*context);
     stream->revive(marlin_stream::kKind);
@@ -114,6 +117,16 @@ marlin_status marlin_stream_wait(marlin_stream* stream, uint64_t timeout_ns, mar
   return api::boundary(err, [&]() -> Status {
     MARLIN_RETURN_IF_ERROR(api::check_handle(stream, "stream"));
     return stream->context->backend->wait(*stream->backend, timeout_ns);
+  });
+}
+
+marlin_status marlin_stream_notify(marlin_stream* stream,
+                                   void (*done)(void* user, marlin_status status), void* user,
+                                   marlin_error* err) {
+  return api::boundary(err, [&]() -> Status {
+    MARLIN_RETURN_IF_ERROR(api::check_handle(stream, "stream"));
+    if (done == nullptr) return Status::error(MARLIN_E_ARGUMENT, "done is NULL");
+    return stream->context->backend->notify(*stream->backend, done, user);
   });
 }
 

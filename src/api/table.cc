@@ -23,6 +23,7 @@ constexpr marlin_api kApi = {
     marlin_status_name,       marlin_checkpoint_convert,
     marlin_checkpoint_value,  marlin_checkpoint_value_at,
     marlin_value_next_string, marlin_checkpoint_save,
+    marlin_stream_notify,
 };
 
 }  // namespace

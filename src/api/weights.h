@@ -44,7 +44,7 @@ Result<Sources> make_experts(Backend& packer, size_t part_count, uint32_t expert
 void warn(const marlin_context& context, const WeightSource& source);
 
 constexpr bool is_known(marlin_gptq_zero_f zero_f) {
-  return zero_f >= MARLIN_GPTQ_ZERO_F_AUTO && zero_f <= MARLIN_GPTQ_ZERO_F_SIXTEEN;
+  return zero_f >= MARLIN_GPTQ_ZERO_F_AUTO && zero_f <= MARLIN_GPTQ_ZERO_F_PLUS_ONE;
 }
 
 /// Checks that `weights` is a live handle, and of `context` unless `context` is null.

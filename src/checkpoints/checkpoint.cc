@@ -200,10 +200,19 @@ Status read_shards(const std::vector<std::string>& shards, Folder& folder, Tenso
   return open_forgotten(folder, tensors, shards, "it is none of the numbered shards", &note);
 }
 
+/// What tells everything itself needs no answers of the caller's.
+Status expect_no_answers(std::string_view answers, const std::string& file) {
+  if (answers.empty()) return {};
+  return Status::error(MARLIN_E_UNSUPPORTED,
+                       "%.100s: config: expected NULL, because this file leaves nothing open",
+                       file.c_str());
+}
+
 Result<std::unique_ptr<Checkpoint>> open_files(std::unique_ptr<Folder> folder,
                                                const CheckpointPath& found,
                                                marlin_layout override_layout,
-                                               marlin_gptq_zero_f zero_f, StackOrder stack_order) {
+                                               marlin_gptq_zero_f zero_f, StackOrder stack_order,
+                                               std::string_view answers) {
   const std::string& file = found.file;
   if (caller_layout(override_layout) == nullptr) {
     return Status::error(MARLIN_E_ARGUMENT, "layout: %d is none of this version", override_layout);
@@ -225,6 +234,7 @@ Result<std::unique_ptr<Checkpoint>> open_files(std::unique_ptr<Folder> folder,
                              "%.100s: layout and gptq_zero_f: expected 0, because the layers of "
                              "this file are packed, found %d and %d",
                              file.c_str(), override_layout, zero_f);
+      MARLIN_RETURN_IF_ERROR(expect_no_answers(answers, file));
       return open_container(std::move(folder), file, bytes);
     }
     is_gguf = bytes.size() >= 4 && load<uint32_t>(bytes.data()) == 0x46554747;
@@ -235,8 +245,10 @@ Result<std::unique_ptr<Checkpoint>> open_files(std::unique_ptr<Folder> folder,
     if (found.is_chosen)
       note = note_of_unopened(folder->names(), {file}, "the folder's main file is another");
   }
-  if (!is_gguf) {
-    MARLIN_ASSIGN(config, read_config(*folder, tensors));
+  if (is_gguf) {
+    MARLIN_RETURN_IF_ERROR(expect_no_answers(answers, file));
+  } else {
+    MARLIN_ASSIGN(config, read_config(*folder, tensors, answers));
     values = config_values(config.text, note);
   }
   const Reading reading{is_gguf, override_layout, zero_f, stack_order};
@@ -246,20 +258,20 @@ Result<std::unique_ptr<Checkpoint>> open_files(std::unique_ptr<Folder> folder,
 
 }  // namespace
 
-Result<std::unique_ptr<Checkpoint>> open_checkpoint(std::unique_ptr<Folder> folder,
-                                                    const std::string& file,
-                                                    marlin_layout override_layout,
-                                                    marlin_gptq_zero_f zero_f,
-                                                    StackOrder stack_order) {
-  return open_files(std::move(folder), {"", file, {}}, override_layout, zero_f, stack_order);
+Result<std::unique_ptr<Checkpoint>> open_checkpoint(
+    std::unique_ptr<Folder> folder, const std::string& file, marlin_layout override_layout,
+    marlin_gptq_zero_f zero_f, StackOrder stack_order, std::string_view config) {
+  return open_files(std::move(folder), {"", file, {}}, override_layout, zero_f, stack_order,
+                    config);
 }
 
 Result<std::unique_ptr<Checkpoint>> Checkpoint::open(const std::string& path,
                                                      marlin_layout override_layout,
                                                      marlin_gptq_zero_f zero_f,
-                                                     StackOrder stack_order) {
+                                                     StackOrder stack_order,
+                                                     std::string_view config) {
   MARLIN_ASSIGN(const CheckpointPath found, locate_checkpoint(path));
-  return open_files(disk_folder(found.folder), found, override_layout, zero_f, stack_order);
+  return open_files(disk_folder(found.folder), found, override_layout, zero_f, stack_order, config);
 }
 
 }  // namespace metal_marlin

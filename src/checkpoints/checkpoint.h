@@ -82,11 +82,11 @@ class Checkpoint {
  public:
   virtual ~Checkpoint() = default;
   /// path: .safetensors, .safetensors.index.json, .gguf, .marlin or a folder with one of them.
-  /// Reads headers and config.json only.
+  /// Reads headers and config.json only. `config` is as marlin_open_desc has it, or "".
   static Result<std::unique_ptr<Checkpoint>> open(
       const std::string& path, marlin_layout override_layout,
       marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO,
-      StackOrder stack_order = StackOrder::unknown);
+      StackOrder stack_order = StackOrder::unknown, std::string_view config = {});
 
   Layers layers() const { return Layers(*this); }
   virtual size_t layer_count() const = 0;
@@ -129,7 +129,7 @@ class Checkpoint {
 Result<std::unique_ptr<Checkpoint>> open_checkpoint(
     std::unique_ptr<Folder> folder, const std::string& file, marlin_layout override_layout,
     marlin_gptq_zero_f zero_f = MARLIN_GPTQ_ZERO_F_AUTO,
-    StackOrder stack_order = StackOrder::unknown);
+    StackOrder stack_order = StackOrder::unknown, std::string_view config = {});
 
 inline size_t Layers::size() const { return checkpoint_.layer_count(); }
 inline Layer Layers::operator[](size_t index) const { return checkpoint_.layer(index); }

@@ -130,9 +130,67 @@ Result<std::optional<ConfigSections>> read_file(Folder& folder, const char* name
   return std::optional(std::move(sections));
 }
 
+/// What the caller of marlin_checkpoint_open says.
+struct Answers {
+  ConfigSection section;
+  ModelSizes sizes;
+
+  static Result<Answers> read(std::string_view text) {
+    Answers answers;
+    if (text.empty()) return answers;
+    constexpr const char* kName = "desc->config";
+    if (const size_t first = text.find_first_not_of(" \t\r\n");
+        first == std::string_view::npos || text[first] != '{')
+      return Status::error(MARLIN_E_FORMAT, "%s: expected an object of JSON", kName);
+    MARLIN_RETURN_IF_ERROR(expect_json(kName, text));
+    MARLIN_ASSIGN(ConfigSections said, read_config_sections(text, kName));
+    answers.section = std::move(said.quantization_config);
+    const std::string conflict = merge(answers.section, std::move(said.quantization));
+    if (!conflict.empty() || !said.conflict.empty())
+      return Status::error(MARLIN_E_FORMAT, "%s: its sections differ in %.150s", kName,
+                           (conflict.empty() ? said.conflict : conflict).c_str());
+    answers.section.mlx_layers.clear();  // their names are in this text
+    answers.sizes = std::move(said.sizes);
+    return answers;
+  }
+
+  void lay_over(ConfigSection& q) const {
+    ConfigSection both = section;
+    static_cast<void>(merge(both, std::move(q)));
+    if (section.num_bits != 0) both.num_bits = section.num_bits;
+    q = std::move(both);
+  }
+  void lay_over(QuantConfig& config) const {
+    if (section.bits) config.mlx.bits = section.bits;
+    if (section.group_size) config.mlx.group_size = section.group_size;
+    if (section.mode) config.mlx.mode = *section.mode;
+    if (sizes.hidden != 0) config.sizes.hidden = sizes.hidden;
+    if (sizes.intermediate != 0) config.sizes.intermediate = sizes.intermediate;
+    if (sizes.experts != 0) config.sizes.experts = sizes.experts;
+    if (!sizes.model_type.empty()) config.sizes.model_type = sizes.model_type;
+  }
+};
+
+/// Gives `take` what the texts in the metadata of safetensors say, one after another.
+template <class Take>
+void read_metadata(const TensorTable& tensors, QuantConfig& config, const Take& take) {
+  for (const TensorTable::Text& text : tensors.texts()) {
+    const std::string name = std::string("metadata of ") + file_label(tensors.file_name(text.file));
+    take_comfy_marks(text.text, name, config);
+    auto sections = read_config_sections(text.text, name);
+    if (!sections.ok()) continue;
+    ConfigSection q = section_of(sections.value(), text.is_config);
+    if (!q.is_there) continue;
+    if (!config.mlx.bits && !config.mlx.group_size && !q.quant_method)
+      config.mlx = {q.bits, q.group_size, q.mode.value_or("")};
+    take(name, sections.value().conflict, std::move(q));
+  }
+}
+
 }  // namespace
 
-Result<QuantConfig> read_config(Folder& folder, const TensorTable& tensors) {
+Result<QuantConfig> read_config(Folder& folder, const TensorTable& tensors, std::string_view said) {
+  MARLIN_ASSIGN(const Answers answers, Answers::read(said));
   QuantConfig config;
   ConfigSection all;
   std::string first;
@@ -143,6 +201,12 @@ Result<QuantConfig> read_config(Folder& folder, const TensorTable& tensors) {
                          ? Status::error(MARLIN_E_FORMAT, "%s: %.150s", file.c_str(), said.c_str())
                          : Status::error(MARLIN_E_FORMAT, "%s and %s differ in %.150s",
                                          first.c_str(), file.c_str(), said.c_str());
+  };
+  const auto take = [&](const std::string& file, const std::string& conflict, ConfigSection&& q) {
+    refuse(conflict, file);
+    answers.lay_over(q);
+    refuse(merge(all, std::move(q)), file);
+    if (first.empty()) first = file;
   };
   static constexpr struct {
     const char *file, *method;
@@ -160,8 +224,10 @@ Result<QuantConfig> read_config(Folder& folder, const TensorTable& tensors) {
       config.text = text;
       config.sizes = std::move(file->sizes);
       ConfigSection mlx = std::move(file->quantization);
+      if (mlx.is_there) answers.lay_over(mlx);
       if (q.is_there && !q.quant_method) {
         ConfigSection same = q;
+        answers.lay_over(same);
         refuse(merge(mlx, std::move(same)), one.file);
       }
       if (mlx.is_there) take_mlx(mlx, config);
@@ -170,24 +236,13 @@ Result<QuantConfig> read_config(Folder& folder, const TensorTable& tensors) {
       q = file->quantization.is_there ? std::move(file->quantization) : std::move(file->root);
     }
     q.mlx_layers.clear();  // their names are in this file's text
-    refuse(merge(all, std::move(q)), one.file);
-    if (first.empty()) first = one.file;
+    take(one.file, "", std::move(q));
     if (default_method[0] == '\0') default_method = one.method;
   }
-  for (const TensorTable::Text& text : tensors.texts()) {
-    const std::string name = std::string("metadata of ") + file_label(tensors.file_name(text.file));
-    take_comfy_marks(text.text, name, config);
-    auto sections = read_config_sections(text.text, name);
-    if (!sections.ok()) continue;
-    ConfigSection q = section_of(sections.value(), text.is_config);
-    if (!q.is_there) continue;
-    if (!config.mlx.bits && !config.mlx.group_size && !q.quant_method)
-      config.mlx = {q.bits, q.group_size, q.mode.value_or("")};
-    refuse(sections.value().conflict, name);
-    refuse(merge(all, std::move(q)), name);
-    if (first.empty()) first = name;
-  }
-  if (!first.empty()) take_quantization(all, default_method, config);
+  read_metadata(tensors, config, take);
+  answers.lay_over(all);
+  answers.lay_over(config);
+  if (!first.empty() || all.is_there) take_quantization(all, default_method, config);
   return config;
 }
 

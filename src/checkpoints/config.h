@@ -70,8 +70,10 @@ struct QuantConfig {
 
 /// Reads config.json, quantize_config.json, quant_config.json and hf_quant_config.json. What one of
 /// them does not say, the next may, and then the texts in the metadata of safetensors. A malformed
-/// file is an error; a missing file is not, and neither is a text that is no JSON.
-Result<QuantConfig> read_config(Folder& folder, const TensorTable& tensors);
+/// file is an error; a missing file is not, and neither is a text that is no JSON. `answers` is
+/// what the caller says in the form of config.json, which wins over all of them, or "".
+Result<QuantConfig> read_config(Folder& folder, const TensorTable& tensors,
+                                std::string_view answers = {});
 
 /// The group size of a row of k elements that has this many scales: a size that the config names,
 /// else k / groups. Nothing if no size fits.

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <new>
 #include <span>
@@ -16,6 +17,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/status.h"
+#include "base/trace.h"
 #include "core/packed_form.h"
 #include "core/plan_key.h"
 #include "formats/weights.h"
@@ -94,12 +96,23 @@ inline constexpr int64_t kLeastActivationGroup = 32, kWholeRow = INT64_MAX;
 /// "int8 in groups of 32", ...
 const char* activation_group_text(int64_t group);
 
+/// The numbers of epilogues that take gate and up rows. SWIGLU is g sigmoid(alpha g) (u +
+/// up_offset), where g = min(gate, gate_limit) and u is up within +-up_limit; these here change no
+/// bit of silu(gate) up. SITU, which has limits alone, is gate_limit tanh(gate / gate_limit)
+/// sigmoid(gate) up_limit tanh(up / up_limit).
+struct GateNumbers {
+  float gate_limit = std::numeric_limits<float>::infinity();
+  float up_limit = std::numeric_limits<float>::infinity();
+  float alpha = 1, up_offset = -0.0f;
+};
+
 struct GemmProblem {
   const PackedWeights* weights = nullptr;  ///< with routing: the first expert
   MatrixView a, c, bias;
   Routing routing;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
-  marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
+  marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;  ///< SWIGLU_OAI is SWIGLU with `gate`
+  GateNumbers gate;
   /// INT8: slots of a row of A that share a scale: 32, 64, 128 or kWholeRow.
   int64_t activation_group = kLeastActivationGroup;
   bool accumulate = false;
@@ -107,9 +120,9 @@ struct GemmProblem {
   /// one order of additions serve every M.
   bool row_invariant = false;
 };
-/// True for SWIGLU, GEGLU_TANH and SWIGLU_OAI, which take gate and up rows and give n / 2 columns.
+/// True for epilogues that take gate and up rows and give n / 2 columns.
 constexpr bool is_two_input(marlin_epilogue e) {
-  return e >= MARLIN_EPILOGUE_SWIGLU && e <= MARLIN_EPILOGUE_SWIGLU_OAI;
+  return e >= MARLIN_EPILOGUE_SWIGLU && e <= MARLIN_EPILOGUE_SITU;
 }
 
 /// How a backend runs one product: a value of a type of its own, kept without an allocation.
@@ -151,6 +164,7 @@ struct StreamOptions {
                          ///< allocates, growing as needed
   void* wait_fence = nullptr;  ///< of Metal, as marlin_stream_desc has them
   void* update_fence = nullptr;
+  const marlin_stream* handle = nullptr;  ///< for trace events
 };
 
 /// Which rows of W to decode: those that `ids` lists ([T, 1] I32), or, where it is absent, the T
@@ -174,6 +188,7 @@ struct BackendOptions {
   std::string kernel{};  ///< the one to take, of METAL_MARLIN_KERNEL; empty: the best
   Allocator allocator = Allocator::system();
   Logger logger{};
+  std::shared_ptr<Tracer> tracer{};  ///< null: nothing is timed
   /// The host's thread pool, or null: the backend's own.
   void (*parallel_for)(void* user, uint32_t tasks, void (*task)(void*, uint32_t),
                        void* task_user) = nullptr;
@@ -229,6 +244,9 @@ class Backend {
                                    int64_t max_m) = 0;
   virtual Status flush(BackendStream& stream) = 0;
   virtual Status wait(BackendStream& stream, uint64_t timeout_ns) = 0;
+  /// Flushes, and calls `done` once when the work so far has ended, but for an error of this call.
+  virtual Status notify(BackendStream& stream, void (*done)(void* user, marlin_status status),
+                        void* user) = 0;
   /// "kernel: NAME\n" and then "key: value\n" lines.
   virtual Result<std::string> explain(const PlannedGemm& product) = 0;
 };

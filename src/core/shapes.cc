@@ -93,9 +93,9 @@ Status check_choices(const GemmProblem& p) {
     return Status::error(MARLIN_E_ARGUMENT,
                          "compute is %d, expected 0 (default), 1 (INT8), 2 (FP8) or 3 (W16)",
                          p.compute);
-  if (p.epilogue < MARLIN_EPILOGUE_NONE || p.epilogue > MARLIN_EPILOGUE_SWIGLU_OAI)
+  if (p.epilogue < MARLIN_EPILOGUE_NONE || p.epilogue > MARLIN_EPILOGUE_SITU)
     return Status::error(MARLIN_E_ARGUMENT, "epilogue is %d, expected 0..%d", p.epilogue,
-                         MARLIN_EPILOGUE_SWIGLU_OAI);
+                         MARLIN_EPILOGUE_SITU);
   return {};
 }
 
@@ -112,6 +112,16 @@ const char* activation_group_text(int64_t group) {
     default:
       return "int8 with one scale per row";
   }
+}
+
+void set_epilogue(GemmProblem& problem, marlin_epilogue epilogue, const GateNumbers& given) {
+  const bool of_gpt_oss = epilogue == MARLIN_EPILOGUE_SWIGLU_OAI;
+  problem.epilogue = of_gpt_oss ? MARLIN_EPILOGUE_SWIGLU : epilogue;
+  problem.gate = of_gpt_oss ? GateNumbers{7.0f, 7.0f, 1.702f, 1.0f} : GateNumbers();
+  if (given.gate_limit != 0) problem.gate.gate_limit = given.gate_limit;
+  if (given.up_limit != 0) problem.gate.up_limit = given.up_limit;
+  if (given.alpha != 0) problem.gate.alpha = given.alpha;
+  if (given.up_offset != 0) problem.gate.up_offset = given.up_offset;
 }
 
 int64_t element_bytes(const MatrixView& m) {

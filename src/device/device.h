@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "base/trace.h"
 
 namespace metal_marlin::device {
 
@@ -101,9 +102,9 @@ struct Argument {
 struct Dispatch {
   KernelRef kernel;
   std::span<const Argument> arguments;
-  Size3 groups;                 ///< threadgroups, each size 1 or more
-  Size3 threads;                ///< of a threadgroup
-  const char* label = nullptr;  ///< for the vendor's profiler; must live as long as the call
+  Size3 groups;       ///< threadgroups, each size 1 or more
+  Size3 threads;      ///< of a threadgroup
+  TracedStep what{};  ///< for the vendor's profiler and for the host's trace
 };
 
 /// An in-order queue of recorded work, for one thread at a time. Destroying it does not wait:
@@ -127,6 +128,9 @@ class Stream {
   /// Waits until all committed work is done. Returns MARLIN_E_TIMEOUT (0 polls, UINT64_MAX has no
   /// limit) or the late error. On a host's command buffer or encoder, returns MARLIN_E_ARGUMENT.
   virtual Status wait(uint64_t timeout_ns) = 0;
+  /// Calls `done` once when all committed work has ended, with its status, also when this stream is
+  /// gone. Where wait() is MARLIN_E_ARGUMENT, so is this. After an error, it is never called.
+  virtual Status notify(void (*done)(void* user, marlin_status status), void* user) = 0;
   /// The first late error so far, which stays. Never blocks.
   virtual Status failure() const = 0;
   /// The seconds that the device was busy with the work of the last wait(); 0: unknown.
@@ -142,6 +146,7 @@ struct StreamSource {
   bool timed = false;  ///< busy_seconds() will be asked for; without it the stream may not know
   void* wait_fence = nullptr;  ///< of Metal, as marlin_stream_desc has them
   void* update_fence = nullptr;
+  StreamTrace trace{};  ///< hears of each dispatch
 };
 
 /// One GPU. All members are safe to call from several threads at once.

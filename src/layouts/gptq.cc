@@ -217,7 +217,7 @@ Status choose_zeros(const LayoutOperands& o, Depth depth, WordsOperands& parts) 
     case MARLIN_GPTQ_ZERO_F_CARRY:
       parts.packed_zeros = zeros(ZeroReading::carry);
       return {};
-    case MARLIN_GPTQ_ZERO_F_SIXTEEN:
+    case MARLIN_GPTQ_ZERO_F_PLUS_ONE:
       parts.packed_zeros = zeros(ZeroReading::past_limit);
       if (parts.bits == 8 && depth == Depth::full) return refuse_256(o, parts.packed_zeros);
       return {};

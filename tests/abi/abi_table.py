@@ -32,7 +32,7 @@ TOKEN = re.compile(
 )
 FOR_CPP = re.compile(r"^#ifdef __cplusplus\n.*?^#endif\n", re.DOTALL | re.MULTILINE)
 INTEGERS = {"int32_t": "i32", "uint32_t": "u32", "int64_t": "i64", "uint64_t": "u64", "size_t": "u64"}
-FIXED = [*INTEGERS, "void", "char", "double"]
+FIXED = [*INTEGERS, "void", "char", "float", "double"]
 
 
 class Token:

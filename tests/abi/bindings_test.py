@@ -30,7 +30,7 @@ CHANGES = {
     "a constant's value": (r"#define MARLIN_F16 \(\(marlin_dtype\)2\)", "#define MARLIN_F16 ((marlin_dtype)77)"),
     "a new field": (r"\} marlin_open_desc;", "  uint64_t more;\n} marlin_open_desc;"),
     "a field's size": (r"char name\[64\];", "char name[72];"),
-    "a callback": (r"void \(\*log\)\(void\* user, int32_t level", "void (*log)(void* user, uint32_t level"),
+    "a callback": (r"void \(\*log\)\(void\* user, marlin_log_level level", "void (*log)(void* user, uint32_t level"),
     "a new handle": (r"\Z", "typedef struct marlin_new marlin_new;\n"),
 }
 # What people call: the sources of each language but those that generate.py writes, and how they call what C calls marlin_NAME.
@@ -113,7 +113,7 @@ def called(binding):
     found = {name for text in sources(binding) for match in re.finditer(APIS[binding][1], text) for name in match.groups() if name}
     if binding == "python":  # a handle destroys itself by the name of its class
         found |= {f"{name}_destroy" for name in found}
-    return {"marlin_" + name.replace("get_version", "version") for name in found}
+    return {"marlin_" + name for name in found}
 
 
 def unreached_fields(table, texts, binding):

@@ -20,6 +20,21 @@ struct Export : Signature {
 };
 inline void PrintTo(const Export& e, std::ostream* out) { *out << e.name; }  // NOLINT: GoogleTest's name
 
+/// Of parameters that one function treats in its own way.
+inline const std::map<std::string, Arg>& meanings_in_one_function() {
+  static const std::map<std::string, Arg> meanings = {
+      {"marlin_context_destroy context", Arg::context_gone},
+      {"marlin_stream_destroy stream", Arg::stream_gone},
+      {"marlin_buffer_destroy buffer", Arg::buffer_gone},
+      {"marlin_weights_destroy weights", Arg::weights_gone},
+      {"marlin_checkpoint_destroy checkpoint", Arg::checkpoint_gone},
+      {"marlin_stream_flush stream", Arg::stream},
+      {"marlin_stream_wait stream", Arg::stream},
+      {"marlin_stream_notify stream", Arg::stream},
+  };
+  return meanings;
+}
+
 /// What a parameter is for, which its type and name tell everywhere in the header.
 inline Arg meaning(const Signature& function, const Parameter& parameter) {
   static const std::map<std::string, Arg> meanings = {
@@ -71,18 +86,11 @@ inline Arg meaning(const Signature& function, const Parameter& parameter) {
       {"size_t capacity", Arg::capacity},
       {"marlin_status status", Arg::status},
       {"uint32_t abi_major", Arg::major},
+      {"function done", Arg::done},
+      {"void* user", Arg::user},
   };
-  static const std::map<std::string, Arg> in_one_function = {
-      {"marlin_context_destroy context", Arg::context_gone},
-      {"marlin_stream_destroy stream", Arg::stream_gone},
-      {"marlin_buffer_destroy buffer", Arg::buffer_gone},
-      {"marlin_weights_destroy weights", Arg::weights_gone},
-      {"marlin_checkpoint_destroy checkpoint", Arg::checkpoint_gone},
-      {"marlin_stream_flush stream", Arg::stream},
-      {"marlin_stream_wait stream", Arg::stream},
-  };
-  const auto special = in_one_function.find(function.name + " " + parameter.name);
-  if (special != in_one_function.end()) return special->second;
+  const auto special = meanings_in_one_function().find(function.name + " " + parameter.name);
+  if (special != meanings_in_one_function().end()) return special->second;
   const auto found = meanings.find(parameter.type + " " + parameter.name);
   if (found == meanings.end())
     throw std::logic_error(function.name + ": nothing is known of `" + parameter.type + " " + parameter.name + "`");

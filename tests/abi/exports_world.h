@@ -78,6 +78,9 @@ enum class Arg {
   capacity,
   status,
   major,
+  // of a callback
+  done,
+  user,
 };
 /// One argument's bytes: a pointer or an integer of up to 8 bytes.
 using Value = uint64_t;
@@ -351,7 +354,10 @@ inline Choices World::operands() {
 inline Choices World::integers() {
   const Value most = u64(~uint64_t{0});
   const std::vector<Bad> anything = {{"all bits", u32(~0u), kAny}, {"1", u32(1), kAny}, {"the smallest", i32(INT32_MIN), kAny}};
-  return {{Arg::status, {i32(MARLIN_E_SHAPE), anything}},
+  void (*const callback)(void*, marlin_status) = [](void*, marlin_status) {};
+  return {{Arg::done, {pointer(callback), {{"NULL", pointer(nullptr), MARLIN_E_ARGUMENT}}}},
+          {Arg::user, {pointer(nullptr), {{"all bits", most, MARLIN_OK}}}},
+          {Arg::status, {i32(MARLIN_E_SHAPE), anything}},
           {Arg::major, {u32(0), anything}},
           {Arg::part_count, {u32(1), {{"0", u32(0), MARLIN_E_ARGUMENT}}}},
           {Arg::expert_count,

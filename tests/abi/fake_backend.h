@@ -119,6 +119,11 @@ class FakeBackend final : public metal_marlin::Backend {
     record_.timeout_ns = timeout_ns;
     return ask("wait");
   }
+  metal_marlin::Status notify(metal_marlin::BackendStream&, void (*done)(void*, marlin_status), void* user) override {
+    MARLIN_RETURN_IF_ERROR(ask("notify"));
+    done(user, MARLIN_OK);
+    return {};
+  }
   metal_marlin::Result<std::string> explain(const metal_marlin::PlannedGemm& product) override {
     record_.consumed = {product.plan.as<int>()};
     MARLIN_RETURN_IF_ERROR(ask("explain"));

@@ -165,7 +165,7 @@ void multiply(Host& host, const mm::context& context) {
     const mm::weights weights = mm::pack(context, pack_desc(values, kN, kK, format));
     const mm::weights experts = mm::pack(context, std::vector<marlin_pack_desc>(2, pack_desc(values, kN, kK, format)), 2);
     for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
-      for (marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE; epilogue <= MARLIN_EPILOGUE_SWIGLU_OAI; ++epilogue)
+      for (marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE; epilogue <= MARLIN_EPILOGUE_SITU; ++epilogue)
         for (const int64_t m : {int64_t{1}, int64_t{5}, kMost}) {
           const int64_t columns = epilogue >= MARLIN_EPILOGUE_SWIGLU ? kN / 2 : kN;
           std::vector<float> c(static_cast<size_t>(2 * m * columns), 0.3f);
@@ -173,6 +173,7 @@ void multiply(Host& host, const mm::context& context) {
           desc.weights = weights.get();
           desc.compute = compute;
           desc.epilogue = epilogue;
+          if (epilogue == MARLIN_EPILOGUE_SITU) desc.gate_limit = desc.up_limit = 2;
           desc.flags = MARLIN_GEMM_ACCUMULATE;
           desc.a = mm::matrix_view(a.data(), m, kK);
           desc.c = mm::matrix_view(c.data(), m, columns);

@@ -43,7 +43,7 @@ trial::Case case_of_form(uint32_t i) {
   c.c_type = one_of(MARLIN_F16, MARLIN_BF16, MARLIN_F32);
   c.bias_type = random() % 3 == 0 ? MARLIN_F32 : marlin_dtype{0};
   c.epilogue = one_of(MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SILU, MARLIN_EPILOGUE_SWIGLU,
-                      MARLIN_EPILOGUE_SWIGLU_OAI);
+                      MARLIN_EPILOGUE_SWIGLU_OAI, MARLIN_EPILOGUE_SITU);
   c.interleaved = c.epilogue >= MARLIN_EPILOGUE_SWIGLU && random() % 2 == 0;
   c.accumulate = random() % 4 == 0;
   c.strides = one_of(trial::Strides::contiguous, trial::Strides::contiguous, trial::Strides::padded, trial::Strides::odd);

@@ -150,10 +150,10 @@ class CudaStream : public CudaDevice {
     CudaDevice::TearDown();
   }
   std::unique_ptr<device::Stream> open(const device::StreamSource& source) { return must(device->stream(source)); }
-  Status dispatch(device::Size3 groups = {3, 2, 1}) {
+  Status dispatch(device::Size3 groups = {3, 2, 1}, const TracedStep& what = {"test"}) {
     const uint32_t value[] = {7, 8};
     const device::Argument arguments[] = {{4, buffer, 64, {}}, {9, nullptr, 0, std::as_bytes(std::span(value))}};
-    return stream->dispatch({kernel, arguments, groups, {128, 1, 1}, "test"});
+    return stream->dispatch({kernel, arguments, groups, {128, 1, 1}, what});
   }
 
   std::unique_ptr<device::Device> device;
@@ -346,6 +346,102 @@ TEST_F(CudaStream, OfItsOwnSaysHowLongTheDeviceWorked) {
     fail("cuEventCreate", 700, skip);
     EXPECT_EQ(device->stream({.timed = true}).status().native_code(), 700) << skip;
   }
+}
+
+/// A launch takes 1 ms of the driver's clock.
+class TracedStream : public CudaStream {
+ protected:
+  void open_for(marlin_native kind) { stream = open({.kind = kind, .trace = {tracer, handle}}); }
+  Status launch() { return dispatch({3, 2, 1}, {"multiply", "some", 3, 4, 5}); }
+
+  std::vector<std::pair<marlin_trace_event, std::string>> heard;
+  const marlin_stream* const handle = reinterpret_cast<const marlin_stream*>(&heard);
+  const std::shared_ptr<Tracer> tracer = std::make_shared<Tracer>(
+      [](void* user, const marlin_trace_event* event) {
+        static_cast<decltype(heard)*>(user)->emplace_back(*event, std::string(event->step) + " " + event->kernel);
+      },
+      &heard);
+};
+
+TEST_F(TracedStream, TellsOfLaunchesThatAreDone) {
+  open_for(MARLIN_NATIVE_CUDA_STREAM);
+  driver->pending = true;
+  const uint64_t before = monotonic_ns();
+  ASSERT_TRUE(launch().ok());
+  ASSERT_TRUE(stream->copy(buffer, 0, buffer, 64, 8).ok());  // 2 ms, which nobody hears of
+  ASSERT_TRUE(launch().ok());
+  ASSERT_TRUE(stream->commit().ok());
+  EXPECT_TRUE(heard.empty()) << "they run";
+  driver->pending = false;
+  ASSERT_TRUE(stream->wait(UINT64_MAX).ok());
+  ASSERT_EQ(heard.size(), 2u);
+  for (const auto& [event, name] : heard) {
+    EXPECT_EQ(name, "multiply some");
+    EXPECT_EQ(event.device_ns, 1000000u);
+    EXPECT_EQ(event.end_ns - event.begin_ns, 1000000u);
+    EXPECT_EQ(event.together, 1u);
+    EXPECT_EQ(event.stream, handle);
+    EXPECT_EQ(event.rows * 100 + event.n * 10 + event.k, 345);
+  }
+  EXPECT_EQ(heard[1].first.begin_ns - heard[0].first.begin_ns, 3000000u);
+  EXPECT_TRUE(before <= heard[0].first.begin_ns && heard[0].first.begin_ns <= monotonic_ns());
+
+  ASSERT_TRUE(launch().ok());
+  ASSERT_TRUE(stream->commit().ok());
+  EXPECT_EQ(heard.size(), 3u) << "a flush tells, too";
+  ASSERT_TRUE(launch().ok());
+  stream = nullptr;
+  EXPECT_EQ(heard.size(), 4u) << "destroying the stream tells of what is done";
+  open_for(MARLIN_NATIVE_NONE);
+  ASSERT_TRUE(launch().ok());
+  tracer->close();
+  ASSERT_TRUE(stream->wait(UINT64_MAX).ok());
+  EXPECT_EQ(heard.size(), 4u) << "the host is gone";
+}
+
+TEST_F(TracedStream, IsNoReasonToFail) {
+  open_for(MARLIN_NATIVE_CUDA_STREAM);
+  fail("cuEventElapsedTime", 700);
+  ASSERT_TRUE(launch().ok());
+  ASSERT_TRUE(launch().ok());
+  ASSERT_TRUE(stream->wait(UINT64_MAX).ok());
+  EXPECT_EQ(heard.size(), 1u) << "without the one whose time is unknown";
+  for (const char* const function : {"cuEventCreate", "cuEventRecord"})
+    for (const int skip : {0, 1, 2}) {
+      fail(function, 700, skip);
+      EXPECT_TRUE(launch().ok()) << "a trace fails no work";
+    }
+  driver->capturing = true;
+  driver->calls.clear();
+  ASSERT_TRUE(launch().ok());
+  EXPECT_THAT(driver->calls, Not(Contains("cuEventRecord")));
+  driver->capturing = false;
+}
+
+TEST_F(CudaStream, NotifiesOnceWithTheStatus) {
+  std::vector<marlin_status> ended;
+  const auto done = [](void* user, marlin_status status) { static_cast<std::vector<marlin_status>*>(user)->push_back(status); };
+  stream = open({});
+  ASSERT_TRUE(dispatch().ok());
+  driver->pending = true;
+  ASSERT_TRUE(stream->notify(done, &ended).ok());
+  EXPECT_TRUE(ended.empty());
+  stream = nullptr;
+  driver->pending = false;
+  for (const auto& call : driver->callbacks) call();
+  EXPECT_EQ(ended, std::vector<marlin_status>{MARLIN_OK}) << "also behind the stream's end";
+  stream = open({});
+  driver->late = 700;
+  ASSERT_TRUE(stream->notify(done, &ended).ok());
+  EXPECT_EQ(ended.back(), MARLIN_E_DEVICE);
+  driver->late = 0;
+  fail("cuStreamAddCallback", 700);
+  EXPECT_EQ(stream->notify(done, &ended).native_code(), 700);
+  stream = open({});
+  driver->capturing = true;
+  EXPECT_EQ(stream->notify(done, &ended).code(), MARLIN_E_ARGUMENT);
+  driver->capturing = false;
+  EXPECT_EQ(ended.size(), 2u);
 }
 
 /// Nobody asks, or the stream may be captured.

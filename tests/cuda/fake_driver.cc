@@ -270,6 +270,15 @@ int cuStreamQuery(StreamHandle) {
   ENTER(true);
   return done();
 }
+int cuStreamAddCallback(StreamHandle stream, void (*end)(StreamHandle, int, void*), void* user, unsigned) {
+  ENTER(true);
+  auto call = [=] { end(stream, state().late, user); };
+  if (state().pending)
+    state().callbacks.push_back(std::move(call));
+  else
+    call();
+  return 0;
+}
 int cuMemcpyAsync(unsigned long long to, unsigned long long from, size_t bytes, StreamHandle) {
   ENTER(true);
   std::memcpy(handle(to), handle(from), bytes);

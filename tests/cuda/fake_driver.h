@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -44,8 +45,9 @@ struct State {
   std::vector<Launch> launches;
   std::vector<std::string> calls;  ///< of functions, in order
   std::vector<Memory> memory;
-  int compiled_for = 90;  ///< the architecture of every kernel
-  float clock_ms = 0;     ///< of the device: a launch takes 1 ms, a copy 2, a fill 100
+  int compiled_for = 90;                         ///< the architecture of every kernel
+  std::vector<std::function<void()>> callbacks;  ///< of streams whose work was not done
+  float clock_ms = 0;                            ///< of the device: a launch takes 1 ms, a copy 2, a fill 100
 };
 
 /// Exported by the library under this name: the State.

@@ -240,7 +240,7 @@ TEST_F(Products, OfExpertsAreRight) {
       for (const trial::Mix& mix : trial::kMixes) {
         trial::Case c = trial::case_of(kind, compute, 1, seed % 3 == 0 ? 70 : 168, seed % 2 == 0 ? 150 : 256);
         trial::vary(c, ++seed);
-        c.epilogue = static_cast<marlin_epilogue>(seed % 7);
+        c.epilogue = static_cast<marlin_epilogue>(seed % 8);
         c.interleaved = c.epilogue >= MARLIN_EPILOGUE_SWIGLU && seed % 2 == 0;
         // A gather of columns for each routed row. Files have no zeros of their own with it.
         if (kind.zeros == ZeroKind::integer && seed % 4 == 1 && c.k % kind.group == 0) c.order = trial::Order::shuffled;

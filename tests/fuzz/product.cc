@@ -1,4 +1,5 @@
 // marlin_gemm, marlin_gemm_many, marlin_prepare and marlin_explain: products and mixtures of experts.
+#include <bit>
 #include <map>
 
 #include "fuzz/operands.h"
@@ -67,12 +68,15 @@ marlin_gemm_desc take_product(Reader& in, Operands& operands) {
   d.weights = some_weights(which).get();
   if (in.byte() >= 250) d.weights = nullptr;
   d.compute = in.number32(0);
-  d.epilogue = static_cast<marlin_epilogue>(in.choice(8));
+  d.epilogue = static_cast<marlin_epilogue>(in.choice(9));
   d.flags = in.bits(0);
+  if (in.byte() >= 192)
+    for (float* number : {&d.gate_limit, &d.up_limit, &d.gate_alpha, &d.up_offset})
+      *number = std::bit_cast<float>(in.number32(0));
   const int64_t m = kM[in.choice(5)];
   const bool experts = which >= kFirstOfExperts && which <= kLastOfExperts;
   const bool routed = experts || in.byte() >= 224, sums = routed && (in.byte() & 1) != 0;
-  const int64_t cols = d.epilogue >= MARLIN_EPILOGUE_SWIGLU && d.epilogue <= MARLIN_EPILOGUE_SWIGLU_OAI ? kN / 2 : kN;
+  const int64_t cols = d.epilogue >= MARLIN_EPILOGUE_SWIGLU && d.epilogue <= MARLIN_EPILOGUE_SITU ? kN / 2 : kN;
   d.a = operands.take(in, m, kK, MARLIN_F32);
   d.c = operands.take(in, routed && !sums ? m * kTopK : m, cols, MARLIN_F32);
   d.bias = operands.take(in, 1, kN, MARLIN_F32, false);

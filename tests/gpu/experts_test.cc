@@ -30,7 +30,7 @@ class Experts : public testing::Test {
 
 TEST_F(Experts, TakeEveryEpilogue) {
   const Gpu device = gpu();
-  for (marlin_epilogue epilogue = MARLIN_EPILOGUE_SILU; epilogue <= MARLIN_EPILOGUE_SWIGLU_OAI; ++epilogue) {
+  for (marlin_epilogue epilogue = MARLIN_EPILOGUE_SILU; epilogue <= MARLIN_EPILOGUE_SITU; ++epilogue) {
     for (const marlin_dtype scales : {0, MARLIN_F32}) {
       Case c = trial::case_of(trial::kKinds[4], MARLIN_COMPUTE_DEFAULT, 1, 74, 64);
       c.a_type = MARLIN_BF16;

@@ -31,6 +31,7 @@ struct Command {
   std::map<uint32_t, uint32_t> constants;
   dv::Size3 groups, threads;
   std::map<uint32_t, Bound> arguments;
+  metal_marlin::TracedStep step{};
 };
 
 /// What happened on a device, and what is alive. Outlives everything made from it.
@@ -108,6 +109,7 @@ class IdleStream final : public dv::Stream {
       command.arguments[a.index] = {a.buffer.get(), a.offset, {a.value.begin(), a.value.end()}};
       if (a.buffer != nullptr) kept_.push_back(a.buffer);
     }
+    command.step = d.what;
     record_.add(std::move(command));
     return {};
   }
@@ -123,6 +125,10 @@ class IdleStream final : public dv::Stream {
   Status wait(uint64_t) override {
     kept_.clear();
     return note("wait");
+  }
+  Status notify(void (*done)(void*, marlin_status), void* user) override {
+    done(user, MARLIN_OK);
+    return note("notify");
   }
   Status failure() const override { return {}; }
   double busy_seconds() const override { return 0; }

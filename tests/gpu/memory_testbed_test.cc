@@ -45,6 +45,7 @@ class UnfailingStream final : public dv::Stream {
   Status wait(uint64_t timeout) override {
     return unfailing([&] { return inner_->wait(timeout); });
   }
+  Status notify(void (*done)(void*, marlin_status), void* user) override { return inner_->notify(done, user); }
   Status failure() const override { return inner_->failure(); }
   double busy_seconds() const override { return inner_->busy_seconds(); }
 

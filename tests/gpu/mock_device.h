@@ -73,6 +73,9 @@ class FaultyStream final : public dv::Stream {
       return late_ ? late_error() : s;
     });
   }
+  Status notify(void (*done)(void*, marlin_status), void* user) override {
+    return pass("notify", [&] { return inner_->notify(done, user); });
+  }
   Status failure() const override { return late_ ? late_error() : inner_->failure(); }
   double busy_seconds() const override { return inner_->busy_seconds(); }
 

@@ -418,6 +418,8 @@ int first_served_after_a_fork(const World& world, Product& p, const mm::stream& 
       abi_test::call(marlin_stream_create, world.context.get(), nullptr, s.out()),
       abi_test::call(marlin_stream_flush, stream.get()),
       abi_test::call(marlin_stream_wait, stream.get(), UINT64_MAX),
+      abi_test::call(
+          marlin_stream_notify, stream.get(), [](void*, marlin_status) {}, nullptr),
       abi_test::call(marlin_explain, &p.desc, text, sizeof text, nullptr),
   };
   int number = 0;

@@ -166,6 +166,10 @@ class TestbedStream final : public dv::Stream {
     busy_ = std::exchange(running_, 0);
     return failure_;
   }
+  Status notify(void (*done)(void*, marlin_status), void* user) override {
+    done(user, failure_.code());
+    return {};
+  }
   Status failure() const override { return failure_; }
   double busy_seconds() const override { return busy_; }
 

@@ -58,7 +58,7 @@ TEST_P(Experts, AreThoseOfFloat64) {
 }
 
 TEST_P(Experts, TakeEveryEpilogue) {
-  for (marlin_epilogue epilogue = MARLIN_EPILOGUE_SILU; epilogue <= MARLIN_EPILOGUE_SWIGLU_OAI; ++epilogue) {
+  for (marlin_epilogue epilogue = MARLIN_EPILOGUE_SILU; epilogue <= MARLIN_EPILOGUE_SITU; ++epilogue) {
     for (const marlin_dtype scales : {0, MARLIN_F32}) {
       Case c = spec(MARLIN_COMPUTE_DEFAULT, 74, 64);
       c.epilogue = epilogue;

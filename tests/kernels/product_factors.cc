@@ -18,7 +18,7 @@ bool has_sparse_form(marlin_format format) {
 }  // namespace
 
 const std::vector<int>& factor_levels() {
-  static const std::vector<int> all = {kFormatCount, 6, 4, 3, 4, 2, 3, 3, 4, 7, 2, 3, 5, 4, 5, 3, 2, 2, 2};
+  static const std::vector<int> all = {kFormatCount, 6, 4, 3, 4, 2, 3, 3, 4, 8, 2, 3, 5, 4, 5, 3, 2, 2, 2};
   return all;
 }
 

@@ -225,6 +225,8 @@ marlin_gemm_desc Trial::gemm_desc() const {
   d.compute = spec.compute;
   d.activation_group = spec.activation_group;
   d.epilogue = spec.epilogue;
+  const oracle::Gate gate = spec.gate();
+  d.gate_limit = gate.gate_limit, d.up_limit = gate.up_limit, d.gate_alpha = gate.gate_alpha, d.up_offset = gate.up_offset;
   d.flags = (spec.accumulate ? MARLIN_GEMM_ACCUMULATE : 0) | (spec.row_invariant ? MARLIN_GEMM_ROW_INVARIANT : 0);
   d.weights = weights_;
   d.a = activations().view();

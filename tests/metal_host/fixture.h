@@ -101,11 +101,11 @@ class DeviceTest : public ::testing::Test {
   // y = x * factor + ..., of n floats.
   static Status scale(device::Stream& on, const KernelRef& kernel, const BufferRef& x, const BufferRef& y, uint32_t n) {
     const Argument arguments[] = {{0, x, 0, {}}, {1, y, 0, {}}, value(2, n)};
-    return on.dispatch({kernel, arguments, {(n + 31) / 32, 1, 1}, {32, 1, 1}, "scale"});
+    return on.dispatch({kernel, arguments, {(n + 31) / 32, 1, 1}, {32, 1, 1}, {"scale", "scale", n, 0, 0}});
   }
   static Status append(device::Stream& on, const KernelRef& kernel, const BufferRef& y, float v) {
     const Argument arguments[] = {{0, y, 0, {}}, value(1, v)};
-    return on.dispatch({kernel, arguments, {}, {1, 1, 1}, nullptr});
+    return on.dispatch({kernel, arguments, {}, {1, 1, 1}});
   }
   static Status finish(device::Stream& on) {
     const Status committed = on.commit();

@@ -56,5 +56,77 @@ TEST_F(Submissions, TheHostsCommandBufferIsNotSplit) {
   }
 }
 
+/// What a stream tells of its work.
+struct Ears {
+  std::vector<marlin_trace_event> events;
+  std::vector<std::string> steps;
+  std::vector<marlin_status> ended;
+  std::shared_ptr<Tracer> tracer = std::make_shared<Tracer>(
+      [](void* user, const marlin_trace_event* event) {
+        auto& ears = *static_cast<Ears*>(user);
+        ears.events.push_back(*event);
+        ears.steps.emplace_back(event->step);
+      },
+      this);
+  static void done(void* user, marlin_status status) { static_cast<Ears*>(user)->ended.push_back(status); }
+};
+
+TEST_F(Submissions, CommandBuffersTellOfTheirSteps) {
+  open();
+  Ears ears;
+  const auto* const handle = reinterpret_cast<const marlin_stream*>(&ears);
+  BufferRef y = buffer(64);
+  KernelRef append_kernel = kernel("append", {}), scale_kernel = kernel("scale");
+  auto on = must(device->stream({.trace = {ears.tracer, handle}}));
+  EXPECT_OK(append(*on, append_kernel, y, 1));
+  EXPECT_OK(scale(*on, scale_kernel, y, y, 8));
+  EXPECT_OK(finish(*on));
+  EXPECT_OK(scale(*on, scale_kernel, y, y, 8));
+  EXPECT_OK(finish(*on));
+  EXPECT_EQ(ears.steps, (std::vector<std::string>{"", "scale", "scale"}));
+  for (const size_t i : {0, 1, 2}) {
+    const marlin_trace_event& event = ears.events[i];
+    EXPECT_EQ(event.together, i < 2 ? 2u : 1u);
+    EXPECT_EQ(event.stream, handle);
+    EXPECT_EQ(event.device_ns, event.end_ns - event.begin_ns);
+  }
+  EXPECT_EQ(ears.events[0].begin_ns, ears.events[1].begin_ns);
+  EXPECT_LE(ears.events[1].end_ns, ears.events[2].begin_ns);
+  EXPECT_EQ(ears.events[1].rows, 8);
+  @autoreleasepool {
+    id<MTLCommandBuffer> commands = [[MTLCreateSystemDefaultDevice() newCommandQueue] commandBuffer];
+    auto hosts = must(device->stream(
+        {MARLIN_NATIVE_METAL_COMMAND_BUFFER, (__bridge void*)commands, false, nullptr, nullptr, {ears.tracer, handle}}));
+    EXPECT_OK(scale(*hosts, scale_kernel, y, y, 8));
+    EXPECT_OK(hosts->commit());
+    EXPECT_CODE(hosts->notify(Ears::done, &ears), MARLIN_E_ARGUMENT);
+    hosts = nullptr;
+    [commands commit];
+    [commands waitUntilCompleted];
+    EXPECT_EQ(ears.events.size(), 4u) << "also when the stream is gone";
+  }
+  EXPECT_OK(scale(*on, scale_kernel, y, y, 8));
+  ears.tracer->close();
+  EXPECT_OK(finish(*on));
+  EXPECT_EQ(ears.events.size(), 4u) << "the host is gone";
+  EXPECT_TRUE(ears.ended.empty());
+}
+
+TEST_F(Submissions, NotifyOnceWithTheStatus) {
+  open();
+  Ears ears;
+  BufferRef y = buffer(64);
+  KernelRef scale_kernel = kernel("scale");
+  auto on = stream();
+  EXPECT_OK(on->notify(Ears::done, &ears));
+  EXPECT_EQ(ears.ended, std::vector<marlin_status>{MARLIN_OK}) << "nothing runs";
+  EXPECT_OK(scale(*on, scale_kernel, y, y, 8));
+  EXPECT_OK(on->commit());
+  EXPECT_OK(on->notify(Ears::done, &ears));
+  EXPECT_OK(on->wait(UINT64_MAX));
+  for (int i = 0; i < 1000 && ears.ended.size() < 2; ++i) usleep(1000);  // the waiting thread is told first
+  EXPECT_EQ(ears.ended, (std::vector<marlin_status>{MARLIN_OK, MARLIN_OK}));
+}
+
 }  // namespace
 }  // namespace metal_marlin::metal

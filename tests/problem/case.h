@@ -5,6 +5,7 @@
 #include <ostream>
 #include <string>
 
+#include "oracle.h"
 #include "problem/memory_source.h"
 
 namespace problem {
@@ -46,7 +47,7 @@ struct Case {
   Range range = Range::ordinary;
   int64_t m = 1, n = 1, k = 1;
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
-  int64_t activation_group = 0;  ///< of marlin_gemm_desc
+  int64_t activation_group = 0;                                          ///< of marlin_gemm_desc
   marlin_dtype a_type = MARLIN_F16, c_type = MARLIN_F32, bias_type = 0;  ///< bias 0: none
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
   bool accumulate = false;
@@ -61,6 +62,8 @@ struct Case {
   std::string suffix;  ///< of the kernel, "m16_n32_direct"; empty: the row of kernel_rows() that serves m without tensors
 
   std::string describe() const;
+  /// The numbers of an epilogue that has some, drawn by the seed. SWIGLU has any of them, or none.
+  oracle::Gate gate() const;
   int64_t columns() const { return epilogue >= MARLIN_EPILOGUE_SWIGLU ? n / 2 : n; }
   /// GGUF's K-quant of the format: k is a multiple of 256, and group and types are its own.
   bool k_quant() const { return metal_marlin::is_two_level(scale_type); }

@@ -57,19 +57,34 @@ std::string Case::describe() const {
   constexpr const char* kTensors[] = {"none", "multiply", "divide", "two parts", "two parts divide", "rows"};
   constexpr const char* kRanges[] = {"", " of a wide range", " of any bits"};
   constexpr const char* kOrders[] = {"plain", "shuffled", "unequal", "shard", "offset", "regular index"};
-  constexpr const char* kEpilogues[] = {"none", "silu", "gelu_tanh", "gelu_erf", "swiglu", "geglu_tanh", "swiglu_oai"};
+  constexpr const char* kEpilogues[] = {"none", "silu", "gelu_tanh", "gelu_erf", "swiglu", "geglu_tanh", "swiglu_oai", "situ"};
   std::ostringstream s;
   s << metal_marlin::format_name(format) << (sparse ? " sparse" : "") << ", group " << group << ", scales "
     << metal_marlin::scale_type_name(scale_type) << (k_quant() ? " of two levels" : "") << kRanges[static_cast<int>(range)]
     << ", " << kZeros[static_cast<int>(zeros)] << " zeros " << metal_marlin::scale_type_name(zero_type) << ", tensor scale "
     << kTensors[static_cast<int>(tensor)] << ", order " << kOrders[static_cast<int>(order)]
-    << (interleaved ? ", interleaved" : "") << ", M N K " << m << " " << n << " " << k << ", compute " << compute << " in groups of "
-    << activation_group << ", A "
-    << name_of(a_type) << ", C " << name_of(c_type) << ", bias " << name_of(bias_type) << ", " << kEpilogues[epilogue]
-    << (accumulate ? " accumulate" : "") << (row_invariant ? " row-invariant" : "") << ", strides " << static_cast<int>(strides)
-    << ", threads " << threads << (together ? ", together with another" : "") << ", splits " << splits << " " << suffix
-    << ", seed " << seed;
+    << (interleaved ? ", interleaved" : "") << ", M N K " << m << " " << n << " " << k << ", compute " << compute
+    << " in groups of " << activation_group << ", A " << name_of(a_type) << ", C " << name_of(c_type) << ", bias "
+    << name_of(bias_type) << ", " << kEpilogues[epilogue] << (accumulate ? " accumulate" : "")
+    << (row_invariant ? " row-invariant" : "") << ", strides " << static_cast<int>(strides) << ", threads " << threads
+    << (together ? ", together with another" : "") << ", splits " << splits << " " << suffix << ", seed " << seed;
   return s.str();
+}
+
+oracle::Gate Case::gate() const {
+  Random random(seed ^ 0x9e3779b9u);
+  const auto number = [&](double most, bool always) {
+    const double x = std::round(random.uniform(0.25, most) * 64) / 64;
+    return always || random.below(2) == 0 ? static_cast<float>(x) : 0.0f;
+  };
+  const bool situ = epilogue == MARLIN_EPILOGUE_SITU;
+  if (!situ && epilogue != MARLIN_EPILOGUE_SWIGLU) return {};
+  oracle::Gate drawn;
+  drawn.gate_limit = number(3, situ);
+  drawn.up_limit = number(3, situ);
+  if (!situ) drawn.gate_alpha = number(2, false);
+  if (!situ) drawn.up_offset = number(2, false) - number(2, false);
+  return drawn;
 }
 
 Case case_of(const Kind& kind, int64_t m, int64_t n, int64_t k) {
@@ -250,6 +265,7 @@ oracle::Product product_of(const Case& c, const oracle::Weights& weights) {
   p.activation_group = c.activation_group;
   p.a_dtype = c.a_type;
   p.epilogue = c.epilogue;
+  p.gate = c.gate();
   p.c_dtype = c.c_type;
   return p;
 }

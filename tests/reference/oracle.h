@@ -76,6 +76,11 @@ std::vector<bool> keep_two_of_four(const std::vector<double>& scores);
 // --- products
 // ------------------------------------------------------------------------------------------------------------------
 
+/// The numbers of epilogues of a gate and an up row, as marlin_gemm_desc has them; 0: none.
+struct Gate {
+  float gate_limit = 0, up_limit = 0, gate_alpha = 0, up_offset = 0;
+};
+
 struct Product {
   const Weights* weights = nullptr;
   int64_t m = 0;
@@ -84,6 +89,7 @@ struct Product {
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   int64_t activation_group = 0;  ///< of marlin_gemm_desc
   marlin_epilogue epilogue = MARLIN_EPILOGUE_NONE;
+  Gate gate;
   std::vector<double> bias;  ///< [n], or empty
   std::vector<double> c;     ///< what C held when accumulating: [m][columns()]; or empty
   marlin_dtype c_dtype = MARLIN_F32;
@@ -111,8 +117,9 @@ std::vector<Element> multiply(const Product& product);
 Element weighted_sum(const Product& p, const std::vector<double>& scales, const std::vector<Element>& parts, size_t index);
 
 /// INT8 activations: d = max|x| / 127 and q = round(x / d), ties to even, where both quotients are rounded to float32 (with
-/// BF16 activations ties are common: x = max / 2). Groups of 32 along K, or as `group` says. With a group index, K is first sorted by group,
-/// keeping the order inside a group, and each group is padded to a multiple of slot_group, which is the packer's choice
+/// BF16 activations ties are common: x = max / 2). Groups of 32 along K, or as `group` says. With a group index, K is first
+/// sorted by group, keeping the order inside a group, and each group is padded to a multiple of slot_group, which is the
+/// packer's choice
 /// (`explain` tells it).
 struct Activations {
   std::vector<double> value;     ///< d * q, [m][k]
@@ -127,6 +134,6 @@ Activations round_activations(int64_t m, int64_t k, const std::vector<double>& a
 /// sum (got - expected)^2 / sum expected^2, over finite elements.
 double nmse(const std::vector<Element>& expected, const std::vector<double>& got);
 
-double apply_epilogue(marlin_epilogue epilogue, double gate, double up);
+double apply_epilogue(marlin_epilogue epilogue, double gate, double up, const Gate& numbers = {});
 
 }  // namespace oracle

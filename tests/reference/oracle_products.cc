@@ -180,15 +180,27 @@ Approximate activate(marlin_epilogue e, const Approximate& x) {
   return {Element::finite, apply_epilogue(e, x.value, 0), kSlope * x.bound + kEvaluation * std::fabs(x.value)};
 }
 
-Approximate combine(marlin_epilogue e, Approximate gate, Approximate up) {
+/// SWIGLU's numbers, with those of gpt-oss where its epilogue is asked for.
+Gate numbers_of(marlin_epilogue e, const Gate& given) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  if (e == MARLIN_EPILOGUE_SWIGLU_OAI) return {7, 7, 1.702f, 1};
+  const auto limit = [](float x) { return x == 0 ? kInfinity : x; };
+  return {limit(given.gate_limit), limit(given.up_limit), given.gate_alpha == 0 ? 1 : given.gate_alpha, given.up_offset};
+}
+
+/// f(g) h(u) with |f'| <= slope, |h'| <= 1 and |f(g)| <= |g|: the f of SWIGLU is silu(alpha g) / alpha, and clamping passes
+/// bounds on. SITU's f is steepest where silu is, and both of its factors have a tanh of up to 5 ulp (Metal's) as well.
+Approximate combine(const Product& p, Approximate gate, Approximate up) {
   if (gate.kind == Element::nan || up.kind == Element::nan) return {Element::nan, kNaN, 0};
   if (gate.kind != Element::finite || up.kind != Element::finite) return {Element::any, kNaN, 0};
-  // f(g) u with |f'| <= slope and |f(g)| <= |g|. gpt-oss's f is silu(1.702 g) / 1.702; clamping passes bounds on.
-  const bool oai = e == MARLIN_EPILOGUE_SWIGLU_OAI;
-  const double g = std::fabs(oai ? std::min(gate.value, 7.0) : gate.value);
-  const double u = std::fabs(oai ? std::clamp(up.value, -7.0, 7.0) + 1 : up.value), plus_one = oai ? 1 : 0;
-  const double bound = kSlope * gate.bound * (u + up.bound) + g * up.bound + kEvaluation * g * (u + plus_one);
-  return {Element::finite, apply_epilogue(e, gate.value, up.value), bound};
+  const bool situ = p.epilogue == MARLIN_EPILOGUE_SITU;
+  const Gate n = numbers_of(p.epilogue, p.gate);
+  const double g = std::fabs(situ ? gate.value : std::min<double>(gate.value, n.gate_limit)),
+               limit = situ ? INFINITY : n.up_limit;
+  const double u = std::fabs(std::clamp<double>(up.value, -limit, limit) + n.up_offset), offset = std::fabs(n.up_offset);
+  const double evaluation = situ ? 40 * kUnit : kEvaluation;
+  const double bound = kSlope * gate.bound * (u + up.bound) + g * up.bound + evaluation * g * (u + offset);
+  return {Element::finite, apply_epilogue(p.epilogue, gate.value, up.value, p.gate), bound};
 }
 
 /// + C, and the one rounding to C's type.
@@ -214,7 +226,7 @@ Element finish_element(const Product& p, Approximate x, size_t index) {
 
 }  // namespace
 
-double apply_epilogue(marlin_epilogue epilogue, double gate, double up) {
+double apply_epilogue(marlin_epilogue epilogue, double gate, double up, const Gate& numbers) {
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
   const auto gelu_tanh = [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); };
   switch (epilogue) {
@@ -224,13 +236,17 @@ double apply_epilogue(marlin_epilogue epilogue, double gate, double up) {
       return gelu_tanh(gate);
     case MARLIN_EPILOGUE_GELU_ERF:
       return 0.5 * gate * (1 + std::erf(gate / std::sqrt(2.0)));
-    case MARLIN_EPILOGUE_SWIGLU:
-      return gate * sigmoid(gate) * up;
     case MARLIN_EPILOGUE_GEGLU_TANH:
       return gelu_tanh(gate) * up;
+    case MARLIN_EPILOGUE_SWIGLU:
     case MARLIN_EPILOGUE_SWIGLU_OAI: {
-      const double g = std::min(gate, 7.0), u = std::clamp(up, -7.0, 7.0);
-      return g * sigmoid(1.702 * g) * (u + 1);
+      const Gate n = numbers_of(epilogue, numbers);
+      const double g = std::min<double>(gate, n.gate_limit), u = std::clamp<double>(up, -n.up_limit, n.up_limit);
+      return g * sigmoid(n.gate_alpha * g) * (u + n.up_offset);
+    }
+    case MARLIN_EPILOGUE_SITU: {
+      const double l = numbers.gate_limit, m = numbers.up_limit;
+      return l * std::tanh(gate / l) * sigmoid(gate) * m * std::tanh(up / m);
     }
     default:
       return gate;
@@ -299,7 +315,9 @@ std::vector<Element> multiply(const Product& p) {
   const DecodedWeights decoded = decode(w);
   const bool int8 = p.compute == MARLIN_COMPUTE_INT8 && !takes_float_activations(w.format);
   const bool fp8 = p.compute == MARLIN_COMPUTE_FP8, rounds = int8 || fp8;
-  const Activations rounded = int8 ? quantize_activations(w, p.m, p.a, p.activation_group) : fp8 ? round_activations(p.m, w.k, p.a) : Activations{};
+  const Activations rounded = int8  ? quantize_activations(w, p.m, p.a, p.activation_group)
+                              : fp8 ? round_activations(p.m, w.k, p.a)
+                                    : Activations{};
   const int64_t columns = p.columns();
   RowSums sums(p, decoded);
   std::vector<Element> out(at(p.m * columns));
@@ -312,7 +330,7 @@ std::vector<Element> multiply(const Product& p) {
         out[index] = finish_element(p, activate(p.epilogue, row[at(n)]), index);
       } else {
         const size_t gate = at(w.interleaved ? 2 * n : n), up = at(w.interleaved ? 2 * n + 1 : n + columns);
-        out[index] = finish_element(p, combine(p.epilogue, row[gate], row[up]), index);
+        out[index] = finish_element(p, combine(p, row[gate], row[up]), index);
       }
     }
   }

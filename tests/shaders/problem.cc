@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "core/parallel.h"
+#include "core/shapes.h"
 #include "formats/format_table.h"
 
 namespace shaders {
@@ -148,7 +149,7 @@ Constants Problem::constants() const {
   c[MARLIN_CONSTANT_RAGGED] = !own && spec.k != plan.layout.slots;
   c[MARLIN_CONSTANT_OUTPUT_TYPE] = float_constant(spec.c_type);
   c[MARLIN_CONSTANT_BIAS_TYPE] = float_constant(spec.bias_type);
-  c[MARLIN_CONSTANT_EPILOGUE] = number(spec.epilogue);
+  c[MARLIN_CONSTANT_EPILOGUE] = number(epilogue().epilogue);
   c[MARLIN_CONSTANT_ACCUMULATE] = spec.accumulate;
   c[MARLIN_CONSTANT_PARTIAL] = is_partial();
   c[MARLIN_CONSTANT_INTERLEAVED] = spec.interleaved;
@@ -158,6 +159,13 @@ Constants Problem::constants() const {
   c[MARLIN_CONSTANT_ROUTING] = uint64_t{kRoutingNone};
   c[MARLIN_CONSTANT_CODE_FORM] = number(plan.layout.code_form);
   return c;
+}
+
+metal_marlin::GemmProblem Problem::epilogue() const {
+  metal_marlin::GemmProblem problem;
+  const oracle::Gate gate = spec.gate();
+  set_epilogue(problem, spec.epilogue, {gate.gate_limit, gate.up_limit, gate.gate_alpha, gate.up_offset});
+  return problem;
 }
 
 ProductArgs Problem::product_args() const {
@@ -173,6 +181,9 @@ ProductArgs Problem::product_args() const {
   args.splits = static_cast<int32_t>(splits());
   args.lda = prepared_.empty() ? lda_ : layout.slots;
   args.ldc = ldc_;
+  const metal_marlin::GateNumbers gate = epilogue().gate;
+  args.gate_limit = gate.gate_limit, args.up_limit = gate.up_limit, args.gate_alpha = gate.alpha,
+  args.up_offset = gate.up_offset;
   return args;
 }
 
@@ -195,7 +206,8 @@ AssertionResult Problem::prepare_activations(const Setting& setting) {
   args.k = static_cast<int32_t>(spec.k);
   args.slots = static_cast<int32_t>(slots);
   args.lda = lda_;
-  if (spec.activation_group < spec.k) args.group = static_cast<int32_t>(spec.activation_group == 0 ? 32 : spec.activation_group);
+  if (spec.activation_group < spec.k)
+    args.group = static_cast<int32_t>(spec.activation_group == 0 ? 32 : spec.activation_group);
   const std::string name = int8() ? std::string("quantize_") + float_name(spec.a_type) : width == 2 ? "gather_b2" : "gather_b4";
   auto kernel = library("metal/prepare.metal", {}, setting).kernel(name);
   set_constants(kernel, constants());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "backends/gpu/pack.h"
+#include "core/backend.h"
 #include "kernel_rows.h"
 #include "metal_on_cpu/metal_on_cpu.h"
 #include "problem/weights.h"
@@ -80,6 +81,8 @@ class Problem : public problem::Weights, public problem::Operands {
   Constants constants() const;
   void bind_part(metal_on_cpu::Dispatch& dispatch, int index, uint64_t from, uint64_t end) const;
   void bind_weights(metal_on_cpu::Dispatch& dispatch) const;
+  /// As kernels have it.
+  metal_marlin::GemmProblem epilogue() const;
   ProductArgs product_args() const;
   bool is_partial() const;
   /// Of K; and whether more simdgroups of a threadgroup share it instead.

@@ -56,7 +56,7 @@ problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   constexpr int64_t kActivationGroups[] = {0, 64, 128, 1 << 20};
   if (s.compute == MARLIN_COMPUTE_INT8) s.activation_group = kActivationGroups[seed / 3 % std::size(kActivationGroups)];
   if (random() % 2 == 0) s.bias_type = pick(random, kTypes);
-  if (random() % 2 == 0) s.epilogue = static_cast<marlin_epilogue>(random() % 7);
+  if (random() % 2 == 0) s.epilogue = static_cast<marlin_epilogue>(random() % 8);
   if (s.epilogue >= MARLIN_EPILOGUE_SWIGLU) {
     s.n += s.n % 2;
     s.interleaved = random() % 2 == 0;

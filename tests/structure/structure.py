@@ -113,7 +113,7 @@ def include_arrows(root):
 def has_allowance(file):
     """A kernel that says why it is long, a file that a script writes, or the public header, which is one file by design."""
     if file.path.as_posix() == "include/metal_marlin/metal_marlin.h":
-        return len(file.lines) <= 689
+        return len(file.lines) <= 730
     if file.path.parts[0] == "bindings" and re.match("(#|//) Written by ", file.lines[0]):
         return True
     return part_of(file.path).startswith("backends/") and any("Longer than 500 lines: " in line for line in file.lines)
@@ -131,7 +131,6 @@ def file_lengths(root):
 LONG_FUNCTIONS = [
     ("tests/unit/checkpoint_mixed_test.cc", "WhatIsWrongWithALayerNamesItsTensor", 111),
     ("tests/gpu/dispatch_test.cc", "IsDispatchedByItsContract", 68),
-    ("tests/abi/exports_signatures.h", "meaning(", 67),
 ]
 
 

@@ -1,6 +1,8 @@
 // The commands that measure: their records and tables. What they say about speed is not tested.
 #include <unistd.h>
 
+#include <set>
+
 #include "run_command.h"
 #include "test.h"
 #include "tools/json.h"
@@ -37,6 +39,33 @@ TEST(Bench, RecordsHaveEveryField) {
     const double flops = 2.0 * record.at("M").number() * 96 * 160 / record.at("seconds").number();
     EXPECT_NEAR(record.at("gflops").number(), flops / 1e9, 1e-6 * flops);
   }
+}
+
+TEST(Bench, WritesATraceOfTheSteps) {
+  const ScratchFolder scratch;
+  const std::string path = scratch.at("steps.json");
+  const std::vector<std::string> arguments = {"bench",    "-n",   "96",        "-k",    "160",    "-m",      "3",
+                                              "--format", "int4", "--seconds", "0.002", "--json", "--trace", path};
+  const Ran ran = run_command(arguments);
+  ASSERT_EQ(ran.exit_code, 0) << ran.out << ran.err;
+  const std::string kernel = records_of(ran.out).front().at("kernel").text();
+  const Json trace = Json::parse(read_file(path));
+  ASSERT_TRUE(trace.at("traceEvents").is_array());
+  std::set<std::string> steps, kernels;
+  for (const Json& event : trace.at("traceEvents").items()) {
+    EXPECT_EQ(event.at("ph"), "X");
+    EXPECT_EQ(event.at("pid"), 1);
+    EXPECT_EQ(event.at("tid"), 0);
+    EXPECT_GE(event.at("ts").number(), 0);
+    EXPECT_GE(event.at("dur").number(), 0);
+    EXPECT_EQ(event.at("args").at("n"), 96);
+    EXPECT_EQ(event.at("args").at("k"), 160);
+    steps.insert(event.at("name").text());
+    kernels.insert(event.at("args").at("kernel").text());
+  }
+  EXPECT_TRUE(steps.contains("multiply")) << trace;
+  EXPECT_TRUE(kernels.contains(kernel)) << kernel;
+  EXPECT_EQ(run_command(arguments).exit_code, 3) << "the file is there";
 }
 
 TEST(Bench, RacesSparseWeightsAgainstDenseOnes) {

@@ -20,12 +20,14 @@ struct Found {
   std::string why;
 };
 Found read(const std::vector<TestTensor>& tensors, const std::string& config, const std::string& layer = "l",
-           StackOrder order = StackOrder::unknown, std::vector<std::pair<std::string, std::string>> more = {}) {
+           StackOrder order = StackOrder::unknown, std::vector<std::pair<std::string, std::string>> more = {},
+           const std::string& answers = "") {
   auto folder = std::make_unique<MemoryFolder>();
   folder->add("m.safetensors", safetensors(tensors));
   folder->add("config.json", config);
   for (const auto& [name, text] : more) folder->add(name, text);
-  const auto opened = open_checkpoint(std::move(folder), "m.safetensors", MARLIN_LAYOUT_AUTO, MARLIN_GPTQ_ZERO_F_AUTO, order);
+  const auto opened =
+      open_checkpoint(std::move(folder), "m.safetensors", MARLIN_LAYOUT_AUTO, MARLIN_GPTQ_ZERO_F_AUTO, order, answers);
   if (!opened.ok()) return {{}, opened.status().message()};
   const Checkpoint& checkpoint = *opened.value();
   const auto index = checkpoint.find_layer(layer);
@@ -119,6 +121,9 @@ TEST(Dialects, OfGptqAreToldByZerosOrByTheConfig) {
     } else if (!says_other) {
       EXPECT_THAT(found.why, HasSubstr("cannot tell GPTQ v1"));
     }
+    const Found said = read(file.tensors, config, "l", StackOrder::unknown, {}, configs[0].config);
+    EXPECT_EQ(said.why, "") << "the caller says it";
+    EXPECT_EQ(said.values, file.values);
   }
 }
 
@@ -189,6 +194,13 @@ TEST(Dialects, OfMlxAreToldByWordsAndGroups) {
       EXPECT_EQ(unsaid.values, values) << "only one width fits";
     } else {
       EXPECT_THAT(unsaid.why, HasSubstr("cannot tell the codes"));
+    }
+    // The caller says it, also against a file that says otherwise.
+    const std::string true_answer = R"({"quantization":{)" + true_bits + "," + true_group + "}}";
+    for (const char* file : {"{}", R"({"quantization":{"bits":7,"group_size":48}})"}) {
+      const Found said = read(tensors, file, prefix + "l", StackOrder::unknown, {}, true_answer);
+      EXPECT_EQ(said.why, "") << file;
+      EXPECT_EQ(said.values, values) << file;
     }
   }
 }

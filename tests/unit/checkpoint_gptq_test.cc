@@ -104,7 +104,7 @@ TEST(CheckpointGptqWidths, V1StoresZeroMinusOne) {
     }
     const auto words = pack_row(stored, bits);
     EXPECT_EQ(zeros_of(words, bits, MARLIN_LAYOUT_GPTQ_V2, MARLIN_GPTQ_ZERO_F_AUTO), zeros);
-    for (const auto zero_f : {MARLIN_GPTQ_ZERO_F_AUTO, MARLIN_GPTQ_ZERO_F_WRAP, MARLIN_GPTQ_ZERO_F_SIXTEEN}) {
+    for (const auto zero_f : {MARLIN_GPTQ_ZERO_F_AUTO, MARLIN_GPTQ_ZERO_F_WRAP, MARLIN_GPTQ_ZERO_F_PLUS_ONE}) {
       std::string warning;
       EXPECT_EQ(zeros_of(words, bits, MARLIN_LAYOUT_GPTQ_V1, zero_f, &warning), shifted) << bits << " " << zero_f;
       EXPECT_EQ(warning, "");
@@ -127,7 +127,7 @@ TEST(CheckpointGptqWidths, TheLargestStoredZeroHasThreeReadings) {
     EXPECT_THAT(warning, HasSubstr("for 0 or " + std::to_string(largest + 1)));
     EXPECT_EQ(zeros_of(words, bits, MARLIN_LAYOUT_GPTQ_V1, MARLIN_GPTQ_ZERO_F_WRAP), expected);
     expected[0] = largest + 1;
-    EXPECT_EQ(zeros_of(words, bits, MARLIN_LAYOUT_GPTQ_V1, MARLIN_GPTQ_ZERO_F_SIXTEEN), expected);
+    EXPECT_EQ(zeros_of(words, bits, MARLIN_LAYOUT_GPTQ_V1, MARLIN_GPTQ_ZERO_F_PLUS_ONE), expected);
     if (bits == 3) continue;
     expected[0] = 0;
     expected[1] = 3;  // the carry
@@ -251,7 +251,7 @@ TEST(CheckpointGptqWidths, EightBitsWithZeros) {
     const auto values = decode(o);
     ASSERT_EQ(values.size(), 32u * 32u);
     EXPECT_EQ(values[0], -static_cast<float>((stored + 1) % 256));
-    o.zero_f = MARLIN_GPTQ_ZERO_F_SIXTEEN;
+    o.zero_f = MARLIN_GPTQ_ZERO_F_PLUS_ONE;
     const auto past_limit = make_source(o);
     EXPECT_EQ(past_limit.ok(), stored != 0xffu);
     if (!past_limit.ok()) {
@@ -266,7 +266,7 @@ TEST(CheckpointGptqWidths, AZeroPastTheLimitIsNamedByItsPlace) {
   const Operand q("values", MARLIN_I32, {16, 32}, std::vector<uint32_t>(16 * 32)), z("zeros", MARLIN_I32, {2, 8}, words),
       s("scales", MARLIN_F16, {2, 32}, std::vector<uint16_t>(64, kOne));
   LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_UINT8, 32, 64, 32, q, s, z);
-  o.zero_f = MARLIN_GPTQ_ZERO_F_SIXTEEN;
+  o.zero_f = MARLIN_GPTQ_ZERO_F_PLUS_ONE;
   EXPECT_STREQ(make_source(o).status().message(),
                "zeros: group 1, column 6: expected zeros of 8-bit codes up to 255, found 256");
 }

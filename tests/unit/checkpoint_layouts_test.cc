@@ -43,7 +43,7 @@ TEST(CheckpointGptq, V1NibbleFifteenHasThreeReadings) {
     const std::pair<marlin_gptq_zero_f, const int*> readings[] = {{MARLIN_GPTQ_ZERO_F_AUTO, r.wrap},
                                                                   {MARLIN_GPTQ_ZERO_F_WRAP, r.wrap},
                                                                   {MARLIN_GPTQ_ZERO_F_CARRY, r.carry},
-                                                                  {MARLIN_GPTQ_ZERO_F_SIXTEEN, r.sixteen}};
+                                                                  {MARLIN_GPTQ_ZERO_F_PLUS_ONE, r.sixteen}};
     const bool has_15 = r.word != 0x76543210u;
     for (const auto& [reading, zeros] : readings) {
       o.zero_f = reading;

@@ -83,8 +83,8 @@ TEST_F(Shapes, RejectsUnknownChoices) {
     problem_.activation_group = group;
     EXPECT_TRUE(check_gemm(problem_).ok()) << group;
   }
-  problem_.epilogue = 7;
-  expect(MARLIN_E_ARGUMENT, "epilogue is 7");
+  problem_.epilogue = 8;
+  expect(MARLIN_E_ARGUMENT, "epilogue is 8");
   problem_.epilogue = MARLIN_EPILOGUE_NONE;
   problem_.a.dtype = MARLIN_I8;
   expect(MARLIN_E_ARGUMENT, "a.dtype is 4");

@@ -208,12 +208,13 @@ inline std::vector<float> results(const GemmProblem& problem) {
 
 /// C against the oracle. `bias` and `old` are what the product adds, or empty.
 inline testing::AssertionResult check(const Operands& o, const TestWeights& w, const std::vector<float>& bias = {},
-                                      const std::vector<double>& old = {}) {
+                                      const std::vector<double>& old = {}, const oracle::Gate& gate = {}) {
   oracle::Product p;
   p.weights = &w.expected;
   p.m = o.problem.a.rows;
   p.compute = o.problem.compute;
   p.epilogue = o.problem.epilogue;
+  p.gate = gate;
   p.c_dtype = o.problem.c.dtype;
   for (const std::vector<float>& row : o.rows) p.a.insert(p.a.end(), row.begin(), row.end());
   p.bias.assign(bias.begin(), bias.end());

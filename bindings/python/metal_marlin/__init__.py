@@ -1,10 +1,10 @@
 """Multiply by 4-bit weights at the speed of memory."""
 
 from . import _abi
-from ._abi import Backend, Compute, DType, Epilogue, Format, GptqZeroF, Layout, Scheme, Status, ValueType
+from ._abi import Backend, Compute, DType, Epilogue, Format, GptqZeroF, Layout, LogLevel, Scheme, Status, ValueType
 from ._library import Library
 from .checkpoint import Checkpoint, LayerInfo
-from .context import Context, Device, devices
+from .context import Context, Device, Step, devices
 from .conversion import Outcome
 from .errors import (
     ArgumentError,
@@ -60,6 +60,7 @@ __all__ = [
     "LibraryError",
     "Linear",
     "Load",
+    "LogLevel",
     "MarlinError",
     "NoDeviceError",
     "NotFoundError",
@@ -73,6 +74,7 @@ __all__ = [
     "ShapeError",
     "Source",
     "Status",
+    "Step",
     "Stream",
     "UnsupportedError",
     "Value",

@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from ctypes import CFUNCTYPE, POINTER, Structure, c_char, c_char_p
-from ctypes import c_double, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_uint64, c_void_p
 
 from ._constant import Constant
 
@@ -11,7 +11,7 @@ MARLIN_VERSION_MINOR = 1
 MARLIN_VERSION_PATCH = 0
 # Version of the table that marlin_get_api returns. The major changes when the ABI breaks, the minor when the table grows.
 MARLIN_ABI_MAJOR = 0
-MARLIN_ABI_MINOR = 1
+MARLIN_ABI_MINOR = 2
 # marlin_gemm_desc::flags
 # C += ...
 MARLIN_GEMM_ACCUMULATE = 1
@@ -25,7 +25,7 @@ MARLIN_PACK_GATE_UP_INTERLEAVED = 8  # rows alternate gate, up (gpt-oss): see ma
 MARLIN_PACK_SCALES_MSE = 16  # when quantizing, search for the scale of least squared error
 MARLIN_PACK_OBEYS_2_4 = 32  # dense values already obey 2:4: store them sparse, or fail with MARLIN_E_FORMAT
 MARLIN_PACK_TWO_LEVEL_SCALES = 64  # LAYOUT_GGUF: the K-quant of this format (super-blocks of 256; IQ4: IQ4_XS)
-# marlin_layer_info::flags only
+# marlin_layer_info::flags only; further MARLIN_PACK_ flags are 128 and from 4096 on
 # has integer zero points
 MARLIN_LAYER_ZEROS = 256
 MARLIN_LAYER_ACT_ORDER = 512  # has a group index
@@ -45,13 +45,13 @@ MARLIN_LOAD_OBEYS_2_4 = 32
 MARLIN_CONVERT_PRUNE_2_4 = 4
 MARLIN_CONVERT_SCALES_MSE = 16
 MARLIN_CONVERT_OBEYS_2_4 = 32
-MARLIN_CONVERT_ASYMMETRIC = 64  # INT4 with a zero point a group
-MARLIN_CONVERT_SKIP_UNFIT = 128  # leave layers that the scheme cannot hold as they are; otherwise: an error
-MARLIN_CONVERT_OVERWRITE = 512  # replace existing output files; otherwise: MARLIN_E_FILE, EEXIST
-MARLIN_CONVERT_DRY_RUN = 1024  # plan, check and report every outcome with its sizes; write nothing
+MARLIN_CONVERT_OVERWRITE = 65536  # replace existing output files; otherwise: MARLIN_E_FILE, EEXIST
+MARLIN_CONVERT_ASYMMETRIC = 131072  # INT4 with a zero point a group
+MARLIN_CONVERT_SKIP_UNFIT = 262144  # leave layers that the scheme cannot hold as they are; otherwise: an error
+MARLIN_CONVERT_DRY_RUN = 524288  # plan, check and report every outcome with its sizes; write nothing
 # marlin_save_desc::flags
 # replace an existing file; otherwise: MARLIN_E_FILE, EEXIST
-MARLIN_SAVE_OVERWRITE = 1
+MARLIN_SAVE_OVERWRITE = 65536
 
 
 # values never change; they are spaced by kind
@@ -152,7 +152,7 @@ class GptqZeroF(Constant):
     AUTO = 0  # by the config's meta.quantizer, else WRAP with a warning
     WRAP = 1  # zero 0: AutoGPTQ's CUDA and exllama kernels
     CARRY = 2  # zero 0, the next zero is one more: GPTQModel (INT3: before 7.0)
-    SIXTEEN = 3  # zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
+    PLUS_ONE = 3  # zero 2^bits (16): AutoGPTQ's torch and triton kernels, vLLM
 
 
 # f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
@@ -161,9 +161,10 @@ class Epilogue(Constant):
     SILU = 1
     GELU_TANH = 2
     GELU_ERF = 3
-    SWIGLU = 4  # silu(gate) * up
+    SWIGLU = 4  # silu(gate) * up; see marlin_gemm_desc::gate_limit
     GEGLU_TANH = 5  # gelu_tanh(gate) * up
-    SWIGLU_OAI = 6  # gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g <= 7, |u| <= 7
+    SWIGLU_OAI = 6  # gpt-oss: SWIGLU with limits 7, gate_alpha 1.702, up_offset 1
+    SITU = 7  # Kimi K3: see marlin_gemm_desc::gate_limit
 
 
 # the origin of a stream; `kind` decides, because CUDA's legacy stream is NULL
@@ -201,6 +202,13 @@ class ValueType(Constant):
     U16 = 11
     U32 = 12
     F32 = 13
+
+
+# of marlin_context_desc::log and marlin_convert_desc::log
+class LogLevel(Constant):
+    ERROR = 1
+    WARNING = 2
+    INFO = 3
 
 
 class marlin_context(c_void_p):
@@ -245,12 +253,21 @@ class marlin_device_info(Structure):
     )
 
 
+class marlin_trace_event(Structure):
+    _fields_ = (
+        ("struct_size", c_uint32), ("together", c_uint32), ("kernel", c_char_p), ("step", c_char_p), ("begin_ns", c_uint64),
+        ("end_ns", c_uint64), ("device_ns", c_uint64), ("rows", c_int64), ("n", c_int64), ("k", c_int64),
+        ("stream", marlin_stream),
+    )
+
+
 class marlin_context_desc(Structure):
     _fields_ = (
         ("struct_size", c_uint32), ("backend", c_int32), ("device_index", c_int32), ("threads", c_uint32),
         ("native_device", c_void_p), ("alloc", CFUNCTYPE(c_void_p, c_void_p, c_size_t, c_size_t)),
         ("release", CFUNCTYPE(None, c_void_p, c_void_p, c_size_t)), ("log", CFUNCTYPE(None, c_void_p, c_int32, c_char_p)),
         ("parallel_for", CFUNCTYPE(None, c_void_p, c_uint32, CFUNCTYPE(None, c_void_p, c_uint32), c_void_p)), ("user", c_void_p),
+        ("trace", CFUNCTYPE(None, c_void_p, POINTER(marlin_trace_event))),
     )
 
 
@@ -274,7 +291,8 @@ class marlin_gemm_desc(Structure):
     _fields_ = (
         ("struct_size", c_uint32), ("compute", c_int32), ("epilogue", c_int32), ("flags", c_uint32), ("weights", marlin_weights),
         ("a", marlin_matrix), ("c", marlin_matrix), ("bias", marlin_matrix), ("expert_ids", marlin_matrix),
-        ("expert_scales", marlin_matrix), ("activation_group", c_int64),
+        ("expert_scales", marlin_matrix), ("activation_group", c_int64), ("gate_limit", c_float), ("up_limit", c_float),
+        ("gate_alpha", c_float), ("up_offset", c_float),
     )
 
 
@@ -295,7 +313,7 @@ class marlin_load_desc(Structure):
 
 class marlin_open_desc(Structure):
     _fields_ = (
-        ("struct_size", c_uint32), ("flags", c_uint32), ("layout", c_int32), ("gptq_zero_f", c_int32),
+        ("struct_size", c_uint32), ("flags", c_uint32), ("layout", c_int32), ("gptq_zero_f", c_int32), ("config", c_char_p),
     )
 
 
@@ -356,6 +374,7 @@ FUNCTIONS = {
     "marlin_stream_create": CFUNCTYPE(c_int32, marlin_context, POINTER(marlin_stream_desc), POINTER(marlin_stream), POINTER(marlin_error)),
     "marlin_stream_flush": CFUNCTYPE(c_int32, marlin_stream, POINTER(marlin_error)),
     "marlin_stream_wait": CFUNCTYPE(c_int32, marlin_stream, c_uint64, POINTER(marlin_error)),
+    "marlin_stream_notify": CFUNCTYPE(c_int32, marlin_stream, CFUNCTYPE(None, c_void_p, c_int32), c_void_p, POINTER(marlin_error)),
     "marlin_stream_destroy": CFUNCTYPE(None, marlin_stream),
     "marlin_buffer_create": CFUNCTYPE(c_int32, marlin_context, c_uint64, POINTER(marlin_buffer), POINTER(marlin_error)),
     "marlin_buffer_host": CFUNCTYPE(c_void_p, marlin_buffer),
@@ -382,15 +401,14 @@ FUNCTIONS = {
     "marlin_checkpoint_save": CFUNCTYPE(c_int32, marlin_context, marlin_checkpoint, c_char_p, POINTER(marlin_save_desc), POINTER(marlin_error)),
     "marlin_get_api": CFUNCTYPE(POINTER(marlin_api), c_uint32),
 }
-# What marlin_api calls get_version is marlin_version.
 MEMBERS = (
     "device_get", "context_create", "context_destroy", "stream_create", "stream_flush", "stream_wait", "stream_destroy",
     "buffer_create", "buffer_host", "buffer_destroy", "weights_pack", "weights_unpack", "weights_info", "weights_destroy",
     "checkpoint_open", "checkpoint_layer", "checkpoint_tensor", "checkpoint_destroy", "weights_load", "gemm", "gemm_many",
-    "prepare", "explain", "get_version", "status_name", "checkpoint_convert", "checkpoint_value", "checkpoint_value_at",
-    "value_next_string", "checkpoint_save",
+    "prepare", "explain", "version", "status_name", "checkpoint_convert", "checkpoint_value", "checkpoint_value_at",
+    "value_next_string", "checkpoint_save", "stream_notify",
 )
 marlin_api._fields_ = (
-    ("struct_size", c_uint32), ("abi_major", c_uint32), ("abi_minor", c_uint32), ("version", c_uint32),
-    *((name, FUNCTIONS["marlin_" + name.replace("get_version", "version")]) for name in MEMBERS),
+    ("struct_size", c_uint32), ("abi_major", c_uint32), ("abi_minor", c_uint32), ("library_version", c_uint32),
+    *((name, FUNCTIONS["marlin_" + name]) for name in MEMBERS),
 )

@@ -6,8 +6,9 @@ import collections
 import ctypes
 import dataclasses
 import itertools
+import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from ctypes import byref, c_char_p
 from typing import Any
 
@@ -151,6 +152,8 @@ class Checkpoint(Handle):
     gptq_zero_f    what a zero nibble 15 stands for, in all GPTQ v1 layers
     outputs_first  the order of stacks of experts whose shapes and config leave it open: True for [experts, n, k], False for
                    [experts, k, n]; None: such stacks are not read
+    config         members of config.json, which answer what the files leave open or say wrongly:
+                   {"quantization_config": {"group_size": 64}}
 
     A file that another process shrinks in the meantime ends the reader (SIGBUS): replace files by renaming.
     """
@@ -162,6 +165,7 @@ class Checkpoint(Handle):
         gptq_zero_f: GptqZeroF = GptqZeroF.AUTO,
         library: Library | None = None,
         outputs_first: bool | None = None,
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         constant(layout, Layout, "layout")
         constant(gptq_zero_f, GptqZeroF, "gptq_zero_f")
@@ -169,6 +173,8 @@ class Checkpoint(Handle):
             raise TypeError(f"outputs_first is {outputs_first!r}, expected True, False or None")
         flags = {None: 0, True: _abi.MARLIN_OPEN_OUTPUTS_FIRST, False: _abi.MARLIN_OPEN_INPUTS_FIRST}[outputs_first]
         desc = sized(_abi.marlin_open_desc, layout=layout, gptq_zero_f=gptq_zero_f, flags=flags)
+        if config is not None:
+            desc.config = encoded(json.dumps(config), "config")
         owner = Owner(library or default_library(), _abi.marlin_checkpoint())
         self._path, self._absolute = text_of(path), os.path.abspath(text_of(path))
         self._layout, self._gptq_zero_f, self._outputs_first = layout, gptq_zero_f, outputs_first

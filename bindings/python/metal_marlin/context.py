@@ -11,12 +11,12 @@ from ctypes import byref
 from typing import Any, cast
 
 from . import _abi, errors
-from ._abi import Backend, DType
+from ._abi import Backend, DType, LogLevel
 from ._library import Handle, Library, Owner, constant, default_library, expected, sized
 from .operands import BY_NAME, BYTES, Buffer, Place
 
 Log = Callable[[int, str], None]
-LEVELS = {1: logging.ERROR, 2: logging.WARNING, 3: logging.INFO}
+LEVELS: dict[int, int] = {LogLevel.ERROR: logging.ERROR, LogLevel.WARNING: logging.WARNING, LogLevel.INFO: logging.INFO}
 
 
 def to_logging(level: int, message: str) -> None:
@@ -52,6 +52,37 @@ def devices(library: Library | None = None) -> list[Device]:
             return found
         name, isa, why_not = (text.decode(errors="replace") for text in (info.name, info.isa_or_arch, info.why_not))
         found.append(Device(Backend(info.backend), info.index, name, isa, info.memory_bytes, why_not, info.threads))
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """A step of work that is done: on the CPU of a product, on a GPU a launch.
+
+    kernel     as Gemm.explain() names it
+    step       "multiply", "prepare A", ...
+    begin_ns   by the host's monotonic clock, that of time.monotonic_ns() on Linux
+    device_ns  by the device's clock; 0: unknown, as on the CPU
+    together   steps that have these times, which are those of all of them; 1: it is timed alone
+    rows       of the product that it works on
+    stream     a number for each Stream; None: a call without one
+    """
+
+    kernel: str
+    step: str
+    begin_ns: int
+    end_ns: int
+    device_ns: int
+    together: int
+    rows: int
+    n: int
+    k: int
+    stream: int | None
+
+
+def step_of(event: _abi.marlin_trace_event) -> Step:
+    texts = event.kernel.decode(), event.step.decode()
+    times = event.begin_ns, event.end_ns, event.device_ns, event.together
+    return Step(*texts, *times, event.rows, event.n, event.k, event.stream.value)
 
 
 class ContextOwner(Owner):
@@ -91,6 +122,7 @@ class Context(Handle):
     threads                of the CPU; 0: as many as the process may run on. They start with the first work
     log                    called with a level (1 error, 2 warning, 3 info) and a text, on any thread; it must not call this
                            package. By default the logger "metal_marlin" of `logging` gets it
+    trace                  called with each Step that is done, on any thread; it must not call this package
     """
 
     def __init__(
@@ -100,10 +132,13 @@ class Context(Handle):
         threads: int = 0,
         log: Log = to_logging,
         library: Library | None = None,
+        trace: Callable[[Step], None] | None = None,
     ) -> None:
         constant(backend, Backend, "backend")
         desc = sized(_abi.marlin_context_desc, backend=backend, device_index=device_index, threads=threads)
         desc.log = type(desc.log)(lambda _, level, message: log(level, message.decode(errors="replace")))
+        if trace is not None:
+            desc.trace = type(desc.trace)(lambda _, event: trace(step_of(event.contents)))
         owner = ContextOwner(library or default_library(), _abi.marlin_context(), keeps=desc)
         self._owner = owner.create("marlin_context_create", byref(desc))
 

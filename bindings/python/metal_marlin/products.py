@@ -20,7 +20,7 @@ from .quantize import group_size_of
 from .stream import Stream, number_of, submit
 from .weights import Weights
 
-TWO_INPUT = (Epilogue.SWIGLU, Epilogue.GEGLU_TANH, Epilogue.SWIGLU_OAI)
+TWO_INPUT = (Epilogue.SWIGLU, Epilogue.GEGLU_TANH, Epilogue.SWIGLU_OAI, Epilogue.SITU)
 
 
 @dataclasses.dataclass
@@ -31,8 +31,8 @@ class Gemm:
     a           [..., K]
     weights     [N, K]
     bias        [N] or None, in the order of the weights' rows
-    out         [..., N], or N / 2 columns for SWIGLU, GEGLU_TANH and SWIGLU_OAI. None: a new array of a's type; for a tensor of torch
-                a tensor on its device, else a numpy array, float32 if numpy has no such type. With `a` of another library on a
+    out         [..., N], or N / 2 columns for epilogues of gate and up. None: a new array of a's type; for a tensor of torch a
+                tensor on its device, else a numpy array, float32 if numpy has no such type. With `a` of another library on a
                 device it must be given
     compute     DEFAULT: activations as given, sums in float32; INT8: activations rounded to INT8
     epilogue    f
@@ -40,6 +40,10 @@ class Gemm:
     row_invariant  a row of `out` has the same bits whatever the number of rows is, and whatever the others hold: those that it has
                    alone. UnsupportedError where a device has no kernels for it
     activation_group  of INT8: activations of a row that share a scale, 32, 64, 128, or K and more for one scale per row; 0: 32
+    gate_limit  of SWIGLU and SITU: the most that the gate becomes; 0: no limit, which SITU needs
+    up_limit    of the same: how far from 0 the other may be
+    gate_alpha  of SWIGLU, whose gate is g sigmoid(gate_alpha g); 0: 1
+    up_offset   of SWIGLU: is added to the other
 
     A mixture of experts takes weights of E experts and routes each row of a, a token, to top_k of them.
 
@@ -61,6 +65,10 @@ class Gemm:
     expert_scales: Any = None
     row_invariant: bool = False
     activation_group: int = 0
+    gate_limit: float = 0
+    up_limit: float = 0
+    gate_alpha: float = 0
+    up_offset: float = 0
 
     def run(self, stream: Stream | None = None) -> Any:
         """Computes it and returns `out`; on a stream it is written when Stream.wait() has said so.
@@ -123,6 +131,10 @@ class Call:
             a=a.matrix(library=self.owner.library),
             c=out.matrix(written=True, library=self.owner.library),
             activation_group=group_size_of(product.activation_group, "activation_group"),
+            gate_limit=product.gate_limit,
+            up_limit=product.up_limit,
+            gate_alpha=product.gate_alpha,
+            up_offset=product.up_offset,
         )
         if product.bias is not None:
             self.desc.bias = self._kept(product.bias, "bias").matrix(library=self.owner.library)
@@ -189,9 +201,15 @@ def gemm(
     expert_scales: Any = None,
     row_invariant: bool = False,
     activation_group: int = 0,
+    **numbers: float,
 ) -> Any:
-    """One product, done on return unless it is on a stream: the arguments are those of Gemm, the result is `out`."""
-    product = Gemm(a, weights, bias, out, compute, epilogue, accumulate, expert_ids, expert_scales, row_invariant, activation_group)
+    """One product, done on return unless it is on a stream: the arguments are those of Gemm, the result is `out`.
+
+    numbers  gate_limit, up_limit, gate_alpha, up_offset
+    """
+    product = Gemm(
+        a, weights, bias, out, compute, epilogue, accumulate, expert_ids, expert_scales, row_invariant, activation_group, **numbers
+    )
     return product.run(stream)
 
 

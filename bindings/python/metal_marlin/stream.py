@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ctypes import byref
 from typing import Any, cast
 
 from . import _abi, errors
-from ._abi import Backend
+from ._abi import Backend, Status
 from ._dlpack import LEGACY_DEFAULT_STREAM
 from ._library import Handle, Library, Owner, expected, sized
 from .context import Context, ContextOwner, place_on
@@ -20,6 +21,18 @@ from .operands import Operand, on_one_device, operand
 FOREVER = 2**64 - 1
 # How long the library waits at a time, in seconds: Python handles Ctrl-C in between.
 SLICE = 0.1
+
+
+# Who is told that the work of a stream has ended. One function of C lives as long as the library may call it.
+_waiting: dict[int, Callable[[Status], None]] = {}
+_numbers = itertools.count(1)
+
+
+def _tell(number: int, status: int) -> None:
+    _waiting.pop(number)(Status(status))
+
+
+_ended = cast(Any, _abi.FUNCTIONS["marlin_stream_notify"])._argtypes_[1](_tell)
 
 
 class Work(Owner):
@@ -75,6 +88,19 @@ class Stream(Handle):
         with self._lock:
             owner = self._live()
             owner.library.call("marlin_stream_flush", owner.handle)
+
+    def notify(self, done: Callable[[Status], None]) -> None:
+        """Calls `done` once when the work given so far has ended, with Status.OK or the failure of the device: at once on a CPU, else
+        on a thread of the driver. It must not call this package."""
+        number = next(_numbers)
+        with self._lock:
+            owner = self._live()
+            _waiting[number] = done
+            try:
+                owner.library.call("marlin_stream_notify", owner.handle, _ended, number)
+            except BaseException:
+                _waiting.pop(number, None)
+                raise
 
     def wait(self, timeout: float | None = None) -> bool:
         """Waits until the work given so far is done. False: it was not, within so many seconds; 0 polls, None waits for ever.

@@ -251,3 +251,24 @@ def test_groups_of_int8_activations(context):
         mm.gemm(a, weights, compute=mm.Compute.INT8, activation_group=33)
     with pytest.raises(mm.ArgumentError, match="activation_group is -1"):
         mm.gemm(a, weights, compute=mm.Compute.INT8, activation_group=-1)
+
+
+def test_numbers_of_gates(context):
+    rng = np.random.default_rng(9)
+    weights = mm.Weights.quantize(context, rng.standard_normal((16, 64)).astype(np.float32), mm.Quantize(mm.Format.INT8))
+    a = rng.standard_normal((3, 64)).astype(np.float32)
+    gate, up = np.split(mm.gemm(a, weights).astype(np.float64), 2, axis=1)
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    g, u = np.minimum(gate, 2), np.clip(up, -3, 3)
+    numbers = {"gate_limit": 2, "up_limit": 3, "gate_alpha": 1.5, "up_offset": 0.25}
+    out = mm.gemm(a, weights, epilogue=mm.Epilogue.SWIGLU, **numbers)
+    np.testing.assert_allclose(out, g * sigmoid(1.5 * g) * (u + 0.25), rtol=1e-4, atol=1e-4)
+    out = mm.gemm(a, weights, epilogue=mm.Epilogue.SITU, gate_limit=2, up_limit=3)
+    np.testing.assert_allclose(out, 2 * np.tanh(gate / 2) * sigmoid(gate) * 3 * np.tanh(up / 3), rtol=1e-4, atol=1e-4)
+    with pytest.raises(mm.ArgumentError, match="gate_limit is 0, expected a finite number above 0"):
+        mm.gemm(a, weights, epilogue=mm.Epilogue.SITU)
+    with pytest.raises(TypeError, match="gate_limits"):
+        mm.gemm(a, weights, gate_limits=2)

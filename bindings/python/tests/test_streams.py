@@ -158,3 +158,37 @@ def test_streams_of_others_are_refused(context, weights, x):
     foreign = mm.Weights.load(other, mm.Checkpoint(GPTQ, library=other._owner.library), next(mm.Checkpoint(GPTQ).layers()).name)
     with pytest.raises(mm.ArgumentError, match="another copy of the library"):
         mm.gemm(x, foreign, stream=stream)
+
+
+def test_a_trace_hears_of_each_step(gptq, x):
+    steps: list[mm.Step] = []
+    context = mm.Context(mm.Backend.CPU, threads=1, trace=steps.append)
+    weights = mm.Weights.load(context, gptq, "model.layers.0.mlp.down_proj")
+    before = time.monotonic_ns()
+    product = mm.Gemm(x, weights)
+    product.run()
+    after = time.monotonic_ns()
+    assert [step.step for step in steps] == ["prepare A", "multiply"]
+    times = [before, *(at for step in steps for at in (step.begin_ns, step.end_ns)), after]
+    assert times == sorted(times)
+    for step in steps:
+        assert (step.rows, step.n, step.k) == (len(x), 96, 384)
+        assert (step.kernel, step.stream, step.device_ns, step.together) == (product.explain()["kernel"], None, 0, 1)
+    with mm.Stream(context) as stream:
+        product.run(stream)
+        mm.gemm_many([mm.Gemm(x, weights), mm.Gemm(x[:3], weights)], stream)
+    assert steps[2].stream and all(step.stream == steps[2].stream for step in steps[2:])
+    assert steps[-1].together == 2
+
+
+def test_the_end_of_work_is_told_once(context, weights, x):
+    ended = []
+    with mm.Stream(context) as stream:
+        mm.gemm(x, weights, stream=stream)
+        stream.notify(ended.append)
+    assert ended == [mm.Status.OK]
+    from metal_marlin import stream as inside
+
+    with pytest.raises(mm.ArgumentError, match="the Stream is closed"):
+        stream.notify(ended.append)
+    assert ended == [mm.Status.OK] and not inside._waiting

@@ -114,3 +114,12 @@ def test_the_order_of_stacks_that_a_file_leaves_open(tmp_path, context):
         np.testing.assert_array_equal(mm.Weights.restore(context, source).unpack(), expected.reshape(4, 2))
     with pytest.raises(TypeError, match="outputs_first is 'inputs', expected True, False or None"):
         mm.Checkpoint(path, outputs_first="inputs")
+
+
+def test_members_of_config_are_answers():
+    with pytest.raises(mm.FormatError, match="desc->config: expected an object of JSON"):
+        mm.Checkpoint(GPTQ, config="no mapping")
+    with pytest.raises(mm.UnsupportedError, match="this file leaves nothing open"):
+        mm.Checkpoint(DATA / "gguf-mixed", config={"quantization_config": {"bits": 4}})
+    wrong = mm.Checkpoint(GPTQ, config={"quantization_config": {"quant_method": "unheard-of"}})
+    assert any(layer.status for layer in wrong.layers()) and not any(layer.status for layer in mm.Checkpoint(GPTQ).layers())

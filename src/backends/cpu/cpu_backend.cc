@@ -36,6 +36,7 @@ class HostMemory final : public SharedMemory {
 struct CpuStream final : BackendStream {
   std::optional<std::span<std::byte>> host_scratch;  // aligned; none: the workspace has its own
   Workspace workspace;
+  const marlin_stream* handle = nullptr;
 };
 
 const CpuWeights& cpu_weights(const PackedWeights& weights) {
@@ -56,6 +57,7 @@ class CpuBackend final : public Backend, public PackedReader {
       : features_(std::move(features)),
         kernel_(options.kernel),
         allocator_(options.allocator),
+        tracer_(options.tracer),
         runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
@@ -82,9 +84,15 @@ class CpuBackend final : public Backend, public PackedReader {
     return stack;
   }
 
-  Status unpack(BackendStream*, const PackedWeights& weights, const RowSelection& rows,
+  Status unpack(BackendStream* stream, const PackedWeights& weights, const RowSelection& rows,
                 const MatrixView& out) override {
-    return unpack_rows(cpu_weights(weights), rows, out, *runner_);
+    const StreamTrace trace = trace_of(stream);
+    const uint64_t begin_ns = trace ? monotonic_ns() : 0;
+    MARLIN_RETURN_IF_ERROR(unpack_rows(cpu_weights(weights), rows, out, *runner_));
+    const PanelLayout& layout = cpu_weights(weights).layout;
+    if (trace)
+      trace.tell({"unpack", "unpack", out.rows, layout.n, layout.k}, {begin_ns, monotonic_ns()});
+    return {};
   }
 
   Result<std::unique_ptr<WeightSource>> source_of(const PackedWeights& weights) const override {
@@ -108,6 +116,7 @@ class CpuBackend final : public Backend, public PackedReader {
                            "stream kind is %d, expected 0: the CPU has no native streams",
                            options.kind);
     auto stream = std::make_unique<CpuStream>();
+    stream->handle = options.handle;
     const MatrixView& scratch = options.scratch;
     if (scratch.present())
       stream->host_scratch = align({static_cast<std::byte*>(scratch.data),
@@ -127,10 +136,10 @@ class CpuBackend final : public Backend, public PackedReader {
   Status gemm(BackendStream* stream, std::span<const PlannedGemm> products) override {
     if (stream != nullptr) {
       auto& own = static_cast<CpuStream&>(*stream);
-      return gemm(own.workspace, own.host_scratch, products);
+      return gemm(own.workspace, own.host_scratch, products, trace_of(stream));
     }
     const WorkspaceCache::Lease lease(cache_);
-    return gemm(*lease, std::nullopt, products);
+    return gemm(*lease, std::nullopt, products, trace_of(stream));
   }
 
   Result<uint64_t> prepare(BackendStream* stream, std::span<const PlannedGemm> products,
@@ -145,6 +154,10 @@ class CpuBackend final : public Backend, public PackedReader {
 
   Status flush(BackendStream&) override { return {}; }
   Status wait(BackendStream&, uint64_t) override { return {}; }
+  Status notify(BackendStream&, void (*done)(void*, marlin_status), void* user) override {
+    done(user, MARLIN_OK);
+    return {};
+  }
 
   Result<std::string> explain(const PlannedGemm& product) override {
     const std::string threads = "threads: " + std::to_string(runner_->width()) + "\n";
@@ -157,8 +170,12 @@ class CpuBackend final : public Backend, public PackedReader {
   }
 
  private:
+  StreamTrace trace_of(const BackendStream* stream) const {
+    return {tracer_, stream != nullptr ? static_cast<const CpuStream&>(*stream).handle : nullptr};
+  }
+
   Status gemm(Workspace& workspace, std::optional<std::span<std::byte>> scratch,
-              std::span<const PlannedGemm> products) {
+              std::span<const PlannedGemm> products, StreamTrace trace) {
     const auto routes = [](const PlannedGemm& product) {
       return product.problem.routing.present() && product.problem.a.rows != 0;
     };
@@ -175,11 +192,12 @@ class CpuBackend final : public Backend, public PackedReader {
                            "these products need %" PRIu64,
                            scratch->size(), bytes);
     }
-    run_gemm(products, *scratch, *runner_);
+    const Executor on(*runner_, std::move(trace));
+    run_gemm(products, *scratch, on);
     for (const PlannedGemm& product : products) {
       if (!routes(product)) continue;
       MARLIN_RETURN_IF_ERROR(
-          run_experts(product.problem, product.plan.as<ExpertPlan>(), rules(), *scratch, *runner_));
+          run_experts(product.problem, product.plan.as<ExpertPlan>(), rules(), *scratch, on));
     }
     return {};
   }
@@ -223,6 +241,7 @@ class CpuBackend final : public Backend, public PackedReader {
   const CpuFeatures features_;
   const std::string kernel_;
   const Allocator allocator_;
+  const std::shared_ptr<Tracer> tracer_;
   PackedMemory packed_memory_;
   const std::unique_ptr<TaskRunner> runner_;
   WorkspaceCache cache_;

@@ -35,11 +35,15 @@ float gelu_erf(float x) {
 float at_most(float x, float limit) { return x > limit ? limit : x; }
 float at_least(float x, float limit) { return x < limit ? limit : x; }
 
-/// The function of gpt-oss, with clamped gate and up.
-float swiglu_oai(float gate, float up) {
-  const float g = at_most(gate, 7.0f);
-  const float u = at_least(at_most(up, 7.0f), -7.0f);
-  return times_sigmoid(g, 1.702f * g) * (u + 1.0f);
+float swiglu(const GateNumbers& by, float gate, float up) {
+  const float g = at_most(gate, by.gate_limit);
+  const float u = at_least(at_most(up, by.up_limit), -by.up_limit);
+  return times_sigmoid(g, by.alpha * g) * (u + by.up_offset);
+}
+
+float situ(const GateNumbers& by, float gate, float up) {
+  const auto soft = [](float x, float limit) { return limit * std::tanh(x / limit); };
+  return soft(gate, by.gate_limit) * sigmoid(gate) * soft(up, by.up_limit);
 }
 
 /// Applies tensor scale and bias to one row of a panel. The product is exact in double, so scale
@@ -108,18 +112,18 @@ void apply_activation(marlin_epilogue epilogue, int64_t n, float* x) {
   }
 }
 
-void apply_gate(marlin_epilogue epilogue, int64_t n, const float* gate, const float* up,
-                float* out) {
+void apply_gate(marlin_epilogue epilogue, const GateNumbers& by, int64_t n, const float* gate,
+                const float* up, float* out) {
   const auto each = [&](auto f) {
     for (int64_t i = 0; i < n; ++i) out[i] = f(gate[i], up[i]);
   };
   switch (epilogue) {
-    case MARLIN_EPILOGUE_SWIGLU:
-      return each([](float g, float u) { return silu(g) * u; });
     case MARLIN_EPILOGUE_GEGLU_TANH:
       return each([](float g, float u) { return gelu_tanh(g) * u; });
+    case MARLIN_EPILOGUE_SITU:
+      return each([&](float g, float u) { return situ(by, g, u); });
     default:
-      return each(swiglu_oai);
+      return each([&](float g, float u) { return swiglu(by, g, u); });
   }
 }
 
@@ -163,7 +167,7 @@ void finish_pair_sums(const GemmProblem& problem, int64_t row, const float* pair
       up[i] =
           meta.gate_up_interleaved ? pair_sums[2 * (column + i) + 1] : pair_sums[half + column + i];
     }
-    apply_gate(problem.epilogue, n, gate, up, out);
+    apply_gate(problem.epilogue, problem.gate, n, gate, up, out);
     store_row(problem, row, column, n, out);
   }
 }

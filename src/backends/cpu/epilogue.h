@@ -33,7 +33,7 @@ void finish_pair_sums_avx512(const GemmProblem& problem, int64_t row, const floa
 /// Applies f of a one-input epilogue in place.
 void apply_activation(marlin_epilogue epilogue, int64_t n, float* x);
 /// Writes f(gate, up) of a two-input epilogue to out.
-void apply_gate(marlin_epilogue epilogue, int64_t n, const float* gate, const float* up,
-                float* out);
+void apply_gate(marlin_epilogue epilogue, const GateNumbers& by, int64_t n, const float* gate,
+                const float* up, float* out);
 
 }  // namespace metal_marlin::cpu

@@ -146,7 +146,7 @@ void share_lone_rows(const TokenChunk& chunk, std::span<GemmJob> jobs, size_t wa
 
 /// As many jobs at a time as their scratch allows, and at least one.
 Status run_waves(const TokenChunk& chunk, std::span<GemmJob> jobs, uint64_t wave_bytes,
-                 TaskRunner& runner) {
+                 const Executor& on) {
   std::fill_n(chunk.lone_job, chunk.tokens, -1);
   for (size_t begin = 0, end = 0; begin < jobs.size(); begin = end) {
     for (uint64_t used = 0; end < jobs.size(); ++end) {
@@ -161,7 +161,7 @@ Status run_waves(const TokenChunk& chunk, std::span<GemmJob> jobs, uint64_t wave
       jobs[end].place(chunk.wave + used);
       used += bytes;
     }
-    run_jobs(jobs.subspan(begin, end - begin), runner);
+    run_jobs(jobs.subspan(begin, end - begin), on);
   }
   return {};
 }
@@ -199,13 +199,17 @@ void clear_routed_row(const TokenChunk& chunk, int64_t routed_row) {
               static_cast<size_t>(c.cols) * element);
 }
 
-void finish(const TokenChunk& chunk, TaskRunner& runner) {
+TracedStep traced(const TokenChunk& chunk) {
+  return {"", "experts", chunk.routed_rows(), chunk.problem->c.cols, 0};
+}
+
+void finish(const TokenChunk& chunk, const Executor& on) {
   const int64_t without = chunk.routed_rows() - chunk.first[chunk.experts];
   if (!chunk.sums() && without == 0) return;
   const bool alone =
       (chunk.sums() ? chunk.routed_rows() : without) * chunk.problem->c.cols <= kFinishAlone;
   run_items(
-      std::span(&chunk, 1), runner, alone, 1,
+      std::span(&chunk, 1), on, "sum experts", alone, 1,
       [](const TokenChunk& one) { return one.sums() ? one.tokens : one.routed_rows(); },
       [](const TokenChunk&) { return int64_t{1}; },
       [](const TokenChunk& one, int64_t begin, int64_t end) {
@@ -265,7 +269,7 @@ Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens,
 }
 
 Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const PlanRules& rules,
-                   std::span<std::byte> scratch, TaskRunner& runner) {
+                   std::span<std::byte> scratch, const Executor& on) {
   const int64_t tokens = problem.routing.ids.rows;
   TokenChunk chunk{};
   chunk.problem = &problem;
@@ -276,8 +280,8 @@ Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const Pla
     chunk.tokens = std::min(plan.tokens, tokens - chunk.first_token);
     sort_by_expert(chunk);
     MARLIN_ASSIGN(const std::span<GemmJob> jobs, make_jobs(chunk, rules));
-    MARLIN_RETURN_IF_ERROR(run_waves(chunk, jobs, plan.wave_bytes, runner));
-    finish(chunk, runner);
+    MARLIN_RETURN_IF_ERROR(run_waves(chunk, jobs, plan.wave_bytes, on));
+    finish(chunk, on);
   }
   return {};
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 
+#include "backends/cpu/jobs.h"
 #include "backends/cpu/plan.h"
 #include "core/backend.h"
 #include "core/tasks.h"
@@ -31,7 +32,7 @@ Result<ExpertPlan> plan_experts(const GemmProblem& problem, int64_t tokens, cons
 /// Runs a problem with the plan of its tokens; scratch is 64-byte aligned and holds the plan's
 /// bytes().
 Status run_experts(const GemmProblem& problem, const ExpertPlan& plan, const PlanRules& rules,
-                   std::span<std::byte> scratch, TaskRunner& runner);
+                   std::span<std::byte> scratch, const Executor& on);
 /// As explain_gemm(), of the expert that gets its share of the routed rows, and which kernel runs
 /// how many rows.
 Result<std::string> explain_experts(const GemmProblem& problem, const ExpertPlan& experts,

@@ -29,7 +29,7 @@ uint64_t scratch_bytes(std::span<const PlannedGemm> products) {
 }
 
 void run_gemm(std::span<const PlannedGemm> products, std::span<std::byte> scratch,
-              TaskRunner& runner) {
+              const Executor& on) {
   auto* const jobs = reinterpret_cast<GemmJob*>(scratch.data());
   std::byte* free = scratch.data() + scratch_bytes(plain_count(products), 0);
   size_t count = 0;
@@ -48,7 +48,7 @@ void run_gemm(std::span<const PlannedGemm> products, std::span<std::byte> scratc
     job.place(free);
     free += plan.bytes();
   }
-  run_jobs({jobs, count}, runner);
+  run_jobs({jobs, count}, on);
 }
 
 }  // namespace metal_marlin::cpu

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "backends/cpu/jobs.h"
 #include "backends/cpu/plan.h"
 #include "core/backend.h"
 #include "core/tasks.h"
@@ -19,6 +20,6 @@ uint64_t scratch_bytes(std::span<const PlannedGemm> products);
 /// Runs the plain products among these; scratch is 64-byte aligned and holds scratch_bytes(). An A
 /// that several share (same data, shape, stride, dtype, same preparation) is prepared once.
 void run_gemm(std::span<const PlannedGemm> products, std::span<std::byte> scratch,
-              TaskRunner& runner);
+              const Executor& on);
 
 }  // namespace metal_marlin::cpu

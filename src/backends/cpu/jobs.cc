@@ -38,12 +38,12 @@ void start_block(GemmJob& job, int64_t block, int64_t width) {
   job.row_items = ceil_div(tiles, job.tiles_per_item);
 }
 
-void prepare(std::span<GemmJob> jobs, TaskRunner& runner) {
+void prepare(std::span<GemmJob> jobs, const Executor& on) {
   int64_t dwords = 0;
   for (const GemmJob& job : jobs)
     if (job.prepares && job.rows != 0) dwords += static_cast<int64_t>(job.layout.bytes() / 4);
   run_items(
-      jobs, runner, dwords <= kPrepareAlone, 1,
+      jobs, on, "prepare A", dwords <= kPrepareAlone, 1,
       [](const GemmJob& job) {
         return job.prepares && job.rows != 0 ? job.layout.tiles : int64_t{0};
       },
@@ -127,9 +127,9 @@ void multiply_item(const GemmJob& job, int64_t item, float* sums) {
 }
 
 /// Adds up the parts of K, always in the same order.
-void combine_parts(std::span<GemmJob> jobs, TaskRunner& runner) {
+void combine_parts(std::span<GemmJob> jobs, const Executor& on) {
   run_items(
-      jobs, runner, true, 1,
+      jobs, on, "add parts of K", true, 1,
       [](const GemmJob& job) {
         return job.plan.k_parts > 1 && job.rows != 0 ? job.weights->layout.panels() : int64_t{0};
       },
@@ -146,9 +146,9 @@ void combine_parts(std::span<GemmJob> jobs, TaskRunner& runner) {
       });
 }
 
-void multiply(std::span<GemmJob> jobs, TaskRunner& runner) {
+void multiply(std::span<GemmJob> jobs, const Executor& on) {
   run_items(
-      jobs, runner, false, kLeastCost, [](const GemmJob& job) { return job.items(); },
+      jobs, on, "multiply", false, kLeastCost, [](const GemmJob& job) { return job.items(); },
       [](const GemmJob& job) {
         return ceil_div(job.weights->layout.superblocks(), job.plan.k_parts) *
                (kRowsOfReading + std::min(job.rows, job.tiles_per_item * job.layout.tile_rows));
@@ -159,13 +159,13 @@ void multiply(std::span<GemmJob> jobs, TaskRunner& runner) {
       });
 }
 
-void finish_two_input(std::span<GemmJob> jobs, TaskRunner& runner) {
+void finish_two_input(std::span<GemmJob> jobs, const Executor& on) {
   const auto rows = [](const GemmJob& job) {
     return is_two_input(job.problem.epilogue) ? job.rows : int64_t{0};
   };
   int64_t elements = 0;
   for (const GemmJob& job : jobs) elements += rows(job) * job.weights->layout.n;
-  run_items(jobs, runner, elements <= kFinishAlone, 1, rows, equal_cost,
+  run_items(jobs, on, "finish", elements <= kFinishAlone, 1, rows, equal_cost,
             [](const GemmJob& job, int64_t begin, int64_t end) {
               const int64_t stride = job.weights->layout.panels() * kPanelColumns;
               for (int64_t row = begin; row < end; ++row)
@@ -193,18 +193,23 @@ bool same_preparation(const GemmJob& a, const GemmJob& b) {
          a.weights->slot_to_k == b.weights->slot_to_k;
 }
 
-void run_jobs(std::span<GemmJob> jobs, TaskRunner& runner) {
+TracedStep traced(const GemmJob& job) {
+  const PanelLayout& layout = job.weights->layout;
+  return {"", job.plan.row->name, job.rows, layout.n, layout.k};
+}
+
+void run_jobs(std::span<GemmJob> jobs, const Executor& on) {
   for (int64_t block = 0;; ++block) {
     bool any = false;
     for (GemmJob& job : jobs) {
-      start_block(job, block, runner.width());
+      start_block(job, block, on.runner.width());
       any = any || job.rows != 0;
     }
     if (!any) return;
-    prepare(jobs, runner);
-    multiply(jobs, runner);
-    combine_parts(jobs, runner);
-    finish_two_input(jobs, runner);
+    prepare(jobs, on);
+    multiply(jobs, on);
+    combine_parts(jobs, on);
+    finish_two_input(jobs, on);
   }
 }
 

@@ -47,18 +47,42 @@ struct GemmJob {
 /// Whether the same rows would be prepared to the same packed A blocks.
 bool same_preparation(const GemmJob& a, const GemmJob& b);
 
+/// What runs the steps of a call, and who hears of them.
+struct Executor {
+  TaskRunner& runner;
+  StreamTrace trace;
+  Executor(TaskRunner& on, StreamTrace to = {}) : runner(on), trace(std::move(to)) {}
+};
+/// What a host hears of a step of a job.
+TracedStep traced(const GemmJob& job);
+
 /// Runs jobs after place().
-void run_jobs(std::span<GemmJob> jobs, TaskRunner& runner);
+void run_jobs(std::span<GemmJob> jobs, const Executor& on);
 
 /// With fewer elements, finishing runs on one thread.
 inline constexpr int64_t kFinishAlone = 16384;
 
+/// Tells the host of a step of the jobs that took part in it.
+template <class J, class Count>
+void tell(const StreamTrace& trace, const char* step, uint64_t begin_ns, std::span<J> jobs,
+          Count count) {
+  const auto took_part = [&](const J& job) { return count(job) != 0; };
+  const TracedTimes times{begin_ns, monotonic_ns(), 0,
+                          static_cast<uint32_t>(std::ranges::count_if(jobs, took_part))};
+  for (const J& job : jobs) {
+    if (!took_part(job)) continue;
+    TracedStep told = traced(job);
+    told.step = step;
+    trace.tell(told, times);
+  }
+}
+
 /// Runs each(job, first, last) over the items of all jobs, cut into runs of about equal cost;
 /// cost(job) is the cost of one item. A run costs at least `least`, unless a thread would then have
-/// no run. With `alone`, one thread runs everything.
+/// no run. With `alone`, one thread runs everything. The host hears of it as `step`.
 template <class J, class Count, class Cost, class Each>
-void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, int64_t least, Count count,
-               Cost cost, Each each) {
+void run_items(std::span<J> jobs, const Executor& on, const char* step, bool alone, int64_t least,
+               Count count, Cost cost, Each each) {
   // Tasks per thread: enough for threads of different speed, and few enough that a thread reads
   // long runs of memory.
   constexpr int64_t kTasksPerThread = 8;
@@ -68,7 +92,8 @@ void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, int64_t least,
     total += count(job) * cost(job);
   }
   if (items == 0) return;
-  const int64_t width = runner.width();
+  const uint64_t begin_ns = on.trace ? monotonic_ns() : 0;
+  const int64_t width = on.runner.width();
   // Every thread gets the same number of tasks. Otherwise all threads but one wait for the last
   // task.
   const int64_t wanted = std::clamp(total / least, width, kTasksPerThread * width) / width * width;
@@ -88,7 +113,8 @@ void run_items(std::span<J> jobs, TaskRunner& runner, bool alone, int64_t least,
   if (tasks == 1)
     task(0);
   else
-    runner.run(static_cast<uint32_t>(tasks), task);
+    on.runner.run(static_cast<uint32_t>(tasks), task);
+  if (on.trace) tell(on.trace, step, begin_ns, jobs, count);
 }
 
 }  // namespace metal_marlin::cpu

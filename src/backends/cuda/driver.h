@@ -92,6 +92,8 @@ inline constexpr int kSwizzle128 = 3, kPromoteTo256 = 3;
   X(stream_context, "cuStreamGetCtx", (StreamHandle, ContextHandle*))                  \
   X(is_capturing, "cuStreamIsCapturing", (StreamHandle, int*))                         \
   X(query_stream, "cuStreamQuery", (StreamHandle))                                     \
+  X(add_callback, "cuStreamAddCallback",                                               \
+    (StreamHandle, void (*)(StreamHandle, DriverError, void*), void*, unsigned))       \
   X(copy, "cuMemcpyAsync", (DevicePtr, DevicePtr, size_t, StreamHandle))               \
   X(fill, "cuMemsetD8Async", (DevicePtr, unsigned char, size_t, StreamHandle))         \
   X(create_event, "cuEventCreate", (EventHandle*, unsigned))                           \

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backends/cuda/objects.h"
+#include "backends/cuda/traced_launches.h"
 
 namespace metal_marlin::cuda {
 namespace {
@@ -39,13 +40,22 @@ struct Events {
 
 class CudaStream final : public device::Stream {
  public:
-  CudaStream(std::shared_ptr<Shared> shared, StreamHandle handle, const Events& events, bool own)
-      : shared_(std::move(shared)), handle_(handle), events_(events), own_(own) {}
+  CudaStream(std::shared_ptr<Shared> shared, StreamHandle handle, const Events& events, bool own,
+             StreamTrace trace)
+      : shared_(std::move(shared)),
+        handle_(handle),
+        events_(events),
+        own_(own),
+        launches_(std::make_unique<TracedLaunches>(driver(), std::move(trace))) {}
 
   ~CudaStream() override {
     const Current current(*shared_->context);
     // Work that is in a graph of the host keeps what the host keeps.
-    if (!capturing()) rotate();
+    if (!capturing()) {
+      rotate();
+      launches_->tell();
+    }
+    launches_ = nullptr;
     shared_->keep(std::move(kept_));
     events_.destroy(driver());
     if (own_) static_cast<void>(driver().destroy_stream(handle_));
@@ -78,6 +88,8 @@ class CudaStream final : public device::Stream {
       return Status::error(MARLIN_E_UNSUPPORTED, "%u groups along z, the device takes %u",
                            dispatch.groups.z, kMostGroupsZ);
     const device::Size3 groups = dispatch.groups, threads = dispatch.threads;
+    const bool traced = *launches_ && !capturing();
+    if (traced) launches_->before(handle_);
     LaunchAttribute overlaps{.id = kOverlapsPrevious, .value = 1};
     for (uint32_t y = 0; y < groups.y; y += kMostGroupsY) {
       parameters.first_row_of_groups = y;
@@ -92,6 +104,7 @@ class CudaStream final : public device::Stream {
       MARLIN_RETURN_IF_ERROR(keep(driver().check(
           driver().launch(&config, kernel.function(), pointers, nullptr), "cuLaunchKernelEx")));
     }
+    if (traced) launches_->after(handle_, dispatch.what);
     return {};
   }
 
@@ -119,10 +132,12 @@ class CudaStream final : public device::Stream {
   Status barrier() override { return {}; }
 
   Status commit() override {
-    if (used_.size() < kManyBuffers) return {};
+    if (used_.size() < kManyBuffers && !*launches_) return {};
     const Current current(*shared_->context);
     MARLIN_RETURN_IF_ERROR(current.status());
     if (capturing()) return {};
+    launches_->tell();
+    if (used_.size() < kManyBuffers) return {};
     rotate();
     const auto running = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& one) {
       return driver().query_event(one.event) == kNotReady;
@@ -136,17 +151,29 @@ class CudaStream final : public device::Stream {
   Status wait(uint64_t timeout_ns) override {
     const Current current(*shared_->context);
     MARLIN_RETURN_IF_ERROR(current.status());
-    if (capturing())
-      return Status::error(MARLIN_E_ARGUMENT,
-                           "the stream is being captured; the host launches its graph and waits");
+    MARLIN_RETURN_IF_ERROR(check_waitable());
     MARLIN_RETURN_IF_ERROR(
         keep(driver().check(driver().record_event(events_.done, handle_), "cuEventRecord")));
     MARLIN_RETURN_IF_ERROR(keep(wait_for_done(timeout_ns)));
     stop_clock();
+    launches_->tell();
     used_.clear();
     for (const Kept& one : kept_) static_cast<void>(driver().destroy_event(one.event));
     kept_.clear();
     return failure_;
+  }
+
+  // A function that cuLaunchHostFunc takes is not called after an error, and again and again in a
+  // graph.
+  Status notify(void (*done)(void* user, marlin_status status), void* user) override {
+    const Current current(*shared_->context);
+    MARLIN_RETURN_IF_ERROR(current.status());
+    MARLIN_RETURN_IF_ERROR(check_waitable());
+    auto waiting = std::make_unique<Waiting>(Waiting{done, user});
+    MARLIN_RETURN_IF_ERROR(keep(driver().check(
+        driver().add_callback(handle_, Waiting::end, waiting.get(), 0), "cuStreamAddCallback")));
+    static_cast<void>(waiting.release());  // end() has it now, or had it
+    return {};
   }
 
   Status failure() const override {
@@ -167,7 +194,24 @@ class CudaStream final : public device::Stream {
   }
 
  private:
+  /// Who is told that the work has ended.
+  struct Waiting {
+    void (*done)(void* user, marlin_status status);
+    void* user;
+
+    static void end(StreamHandle, DriverError error, void* self) {
+      const std::unique_ptr<Waiting> waiting(static_cast<Waiting*>(self));
+      waiting->done(waiting->user, error == kSuccess ? MARLIN_OK : MARLIN_E_DEVICE);
+    }
+  };
+
   const Driver& driver() const { return shared_->context->driver(); }
+
+  Status check_waitable() const {
+    if (!capturing()) return {};
+    return Status::error(MARLIN_E_ARGUMENT,
+                         "the stream is being captured; the host launches its graph and waits");
+  }
 
   /// The boxes of A that the copy engine brings: 64 columns, or 128 of INT8, in rows of 128 bytes
   /// whose pieces of 16 are swizzled. What lies outside of A becomes 0.
@@ -253,6 +297,7 @@ class CudaStream final : public device::Stream {
   const StreamHandle handle_;
   const Events events_;
   const bool own_;
+  std::unique_ptr<TracedLaunches> launches_;
   bool clock_runs_ = false;
   double busy_ = 0;
   std::vector<device::BufferRef> used_;  // by work that no event follows yet
@@ -289,7 +334,7 @@ Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> sh
     return events.status();
   }
   return std::unique_ptr<device::Stream>(
-      std::make_unique<CudaStream>(std::move(shared), handle, events.value(), own));
+      std::make_unique<CudaStream>(std::move(shared), handle, events.value(), own, source.trace));
 }
 
 }  // namespace metal_marlin::cuda

@@ -47,44 +47,6 @@ uint64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
   return float_bytes(problem.compute == MARLIN_COMPUTE_FP8 ? MARLIN_BF16 : problem.a.dtype);
 }
 
-ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
-                         const ProductOperands& operands, int64_t rows) {
-  const RowBlockLayout& layout = weights_of(problem).layout;
-  ProductArgs args{};
-  args.m = static_cast<marlin_int>(rows);
-  args.n = static_cast<marlin_int>(layout.n);
-  args.k = static_cast<marlin_int>(plan.prepared ? layout.slots : layout.k);
-  args.slots = static_cast<marlin_int>(layout.slots);
-  args.quads = static_cast<marlin_int>(layout.quads);
-  args.quad_blocks = static_cast<marlin_int>(layout.quad_blocks);
-  args.split_blocks = static_cast<marlin_int>(plan.split_blocks);
-  args.splits = static_cast<marlin_int>(plan.splits);
-  args.team_shift = plan.team_shift;
-  args.lda = plan.prepared ? layout.slots : operands.a.stride;
-  args.ldc = operands.c.stride;
-  args.expanded = plan.kernel->expands() ? 1 : 0;
-  if (!problem.routing.present()) return args;
-  args.items = static_cast<marlin_int>(plan.items);
-  args.top_k = static_cast<marlin_int>(problem.routing.ids.cols);
-  args.rows_of_a = static_cast<marlin_int>(plan.gathers ? 0 : rows_of_a(problem));
-  args.expert_stride = static_cast<int64_t>(weights_of(problem).expert_stride);
-  args.ring_rows = static_cast<marlin_int>(plan.ring_rows);
-  if (problem.bias.rows > 1) args.bias_stride = operands.bias.stride;
-  if (plan.routes == Routes::before) return args;
-  const auto experts = static_cast<marlin_int>(problem.routing.stack->size());
-  if (plan.routes == Routes::in_launch) {
-    args.gather_experts = experts;
-    args.gather_k = static_cast<marlin_int>(layout.k);
-    args.gather_rows_of_a = static_cast<marlin_int>(plan.gathers ? rows_of_a(problem) : 0);
-    args.gather_lda = operands.a.stride;
-  } else {
-    args.experts = experts;
-  }
-  args.id_stride = operands.ids.stride;
-  args.scale_stride = operands.scales.stride;
-  return args;
-}
-
 /// A kernel cannot run if its registers leave room for fewer threads than its tile needs, or if the
 /// device has simdgroups of another size.
 Status check_kernel(const device::Kernel& compiled, const GemmPlan& plan) {
@@ -205,6 +167,12 @@ Result<device::KernelRef> GemmCall::multiply_kernel(KernelCache& kernels,
   return kernels.get(multiply_variant(problem, plan, true));
 }
 
+TracedStep GemmCall::step_of(const char* step, std::string_view kernel, const GemmProblem& problem,
+                             Rows rows) {
+  const RowBlockLayout& layout = weights_of(problem).layout;
+  return {step, kernel, rows.count, layout.n, layout.k};
+}
+
 /// The first of the prepared rows of A that a product of these rows has.
 int64_t GemmCall::row_of_a(const Product& product, Rows rows) {
   if (product.plan.gathers) return 0;  // of this block alone
@@ -273,7 +241,7 @@ Status GemmCall::record_prepare(const Target& to, const Product& product, Rows r
   const HelperKernel helper = prepare_kernel(problem, product.plan);
   return to.stream.dispatch(product.prepare, bindings,
                             helper_grid(helper, slots, rows.count, threads), threads,
-                            "metal-marlin: prepare A");
+                            step_of("prepare A", helper.name, problem, rows));
 }
 
 /// Binds the ids and scales of the tokens whose routed rows these are.
@@ -305,7 +273,7 @@ Status GemmCall::record_route(const Target& to, const Product& product, Rows row
       .value(MARLIN_BUFFER_ROUTE_ARGS, args);
   const uint32_t threads = std::min<uint32_t>(kRouteThreads, product.route->max_threads());
   return to.stream.dispatch(product.route, bindings, {1, 1, 1}, threads,
-                            "metal-marlin: sort experts");
+                            step_of("sort experts", route_kernel(), *product.problem, rows));
 }
 
 /// Adds up the rows of A of a product over the groups of its weights.
@@ -326,7 +294,7 @@ Status GemmCall::record_group_sums(const Target& to, const Product& product, Row
   return to.stream.dispatch(
       product.sum_groups, bindings,
       helper_grid(helper, args.slots, round_up(rows.count, kSumsAtOnce), threads), threads,
-      "metal-marlin: sum A over groups");
+      step_of("sum A over groups", helper.name, *product.problem, rows));
 }
 
 /// Makes floats of 16 bits of the weights.
@@ -342,8 +310,10 @@ Status GemmCall::record_expand(const Target& to, const Product& product, Rows ro
   const device::Size3 grid{
       static_cast<uint32_t>(ceil_div(chunks, int64_t{kExpandWarps} * kExpandChunks)),
       static_cast<uint32_t>(weights.layout.row_blocks()), 1};
-  return to.stream.dispatch(product.expand, bindings, grid, uint32_t{kExpandWarps} * kLanes,
-                            "metal-marlin: expand weights");
+  return to.stream.dispatch(
+      product.expand, bindings, grid, uint32_t{kExpandWarps} * kLanes,
+      step_of("expand weights", expand_kernel(weights.layout.codes, product.plan.activation),
+              *product.problem, rows));
 }
 
 Status GemmCall::record_multiply(const Target& to, const Product& product, Rows rows) {
@@ -385,8 +355,9 @@ Status GemmCall::record_multiply(const Target& to, const Product& product, Rows 
       bindings.buffer(MARLIN_BUFFER_GATHER_SLOTS, weights.part(layout.slot_to_k_at));
   }
   bindings.value(MARLIN_BUFFER_ARGS, args);
-  return to.stream.dispatch(product.multiply, bindings, plan.grid(rows.count, layout.n),
-                            plan.threads(), "metal-marlin: multiply");
+  return to.stream.dispatch(
+      product.multiply, bindings, plan.grid(rows.count, layout.n), plan.threads(),
+      step_of("multiply", plan.kernel->multiplies(layout.codes, plan.activation), problem, rows));
 }
 
 Status GemmCall::record_finish(const Target& to, const Product& product, Rows rows) {
@@ -411,7 +382,7 @@ Status GemmCall::record_finish(const Target& to, const Product& product, Rows ro
   return to.stream.dispatch(
       product.finish, bindings,
       helper_grid(finish_kernel(), problem.c.cols, rows.count / of_row, threads), threads,
-      "metal-marlin: finish");
+      step_of("finish", finish_kernel().name, problem, rows));
 }
 
 /// Records a step of block number `round` of the rows of every product that `does` it and has this

@@ -17,6 +17,9 @@ struct ProductOperands {
   Matrix ids, scales;  ///< of experts
 };
 
+/// What the kernels of a product are told of these rows.
+ProductArgs product_args(const GemmProblem& problem, const GemmPlan& plan,
+                         const ProductOperands& operands, int64_t rows);
 /// Threads of a helper kernel's threadgroup, all along its columns.
 uint32_t helper_threads(const device::Kernel& kernel);
 /// Binds codes, scales and zeros.
@@ -76,6 +79,8 @@ class GemmCall {
   /// A step of some rows of a product.
   using Record = Status (*)(const Target& to, const Product& product, Rows rows);
 
+  static TracedStep step_of(const char* step, std::string_view kernel, const GemmProblem& problem,
+                            Rows rows);
   static bool share_activations(const Product& one, const Product& other);
   static bool share_routes(const Product& one, const Product& other);
   static void bind_ids(Bindings& bindings, uint32_t to_ids, uint32_t to_scales,

@@ -37,6 +37,7 @@ class GpuBackend final : public Backend {
         options_(gpu),
         kernel_(options.kernel),
         logger_(options.logger),
+        tracer_(options.tracer),
         runner_(make_task_runner(options)) {}
 
   Result<std::unique_ptr<PackedWeights>> pack(const WeightSource& source) override {
@@ -111,7 +112,8 @@ class GpuBackend final : public Backend {
     MARLIN_ASSIGN(auto queue, device_->stream({.kind = options.kind,
                                                .native = options.native,
                                                .wait_fence = options.wait_fence,
-                                               .update_fence = options.update_fence}));
+                                               .update_fence = options.update_fence,
+                                               .trace = {tracer_, options.handle}}));
     DevicePointer scratch;
     uint64_t bytes = 0;
     if (options.scratch.present()) {
@@ -167,6 +169,14 @@ class GpuBackend final : public Backend {
     auto& own = static_cast<GpuStream&>(stream);
     MARLIN_RETURN_IF_ERROR(own.check());
     return own.wait(timeout_ns);
+  }
+
+  Status notify(BackendStream& stream, void (*done)(void* user, marlin_status status),
+                void* user) override {
+    MARLIN_RETURN_IF_ERROR(check_process());
+    auto& own = static_cast<GpuStream&>(stream);
+    MARLIN_RETURN_IF_ERROR(own.check());
+    return own.notify(done, user);
   }
 
   Result<std::string> explain(const PlannedGemm& product) override {
@@ -345,11 +355,12 @@ class GpuBackend final : public Backend {
   const GpuOptions options_;
   const std::string kernel_;
   const Logger logger_;
+  const std::shared_ptr<Tracer> tracer_;
   const std::unique_ptr<TaskRunner> runner_;  // the CPU's: it packs weights
   Memory memory_{*device_, [this] { return streams_.clear(); }, logger_};
   KernelCache kernels_{*device_};
   KernelHealth health_;
-  StreamCache streams_{*device_};
+  StreamCache streams_{*device_, tracer_};
   std::atomic<uint64_t> busy_ns_ = 0;  // of the device, for calls without a stream
 };
 

@@ -184,6 +184,6 @@ static_assert(MARLIN_EPILOGUE_SILU == kEpilogueSilu &&
               MARLIN_EPILOGUE_GELU_ERF == kEpilogueGeluErf &&
               MARLIN_EPILOGUE_SWIGLU == kEpilogueSwiglu &&
               MARLIN_EPILOGUE_GEGLU_TANH == kEpilogueGegluTanh &&
-              MARLIN_EPILOGUE_SWIGLU_OAI == kEpilogueSwigluOai);
+              MARLIN_EPILOGUE_SITU == kEpilogueSitu);
 
 }  // namespace metal_marlin::gpu

@@ -83,8 +83,8 @@ Result<Staging> GpuStream::staging(Memory& memory, uint64_t bytes) {
 Status GpuStream::begin() { return std::exchange(idle_, false) ? Status() : barrier(); }
 
 Status GpuStream::dispatch(const device::KernelRef& kernel, const Bindings& bindings,
-                           device::Size3 groups, uint32_t threads, const char* label) {
-  return keep(queue_->dispatch({kernel, bindings.all(), groups, {threads, 1, 1}, label}));
+                           device::Size3 groups, uint32_t threads, const TracedStep& what) {
+  return keep(queue_->dispatch({kernel, bindings.all(), groups, {threads, 1, 1}, what}));
 }
 
 Status GpuStream::copy(const device::BufferRef& from, const device::BufferRef& to, uint64_t at,
@@ -126,11 +126,21 @@ Status GpuStream::commit() {
   return keep(queue_->commit());
 }
 
+Status GpuStream::check_waitable() const {
+  if (!is_hosts(kind_)) return {};
+  return Status::error(MARLIN_E_ARGUMENT,
+                       "stream kind is %d: the host commits its command buffer and waits for it",
+                       kind_);
+}
+
+Status GpuStream::notify(void (*done)(void* user, marlin_status status), void* user) {
+  MARLIN_RETURN_IF_ERROR(check_waitable());
+  MARLIN_RETURN_IF_ERROR(commit());
+  return queue_->notify(done, user);
+}
+
 Status GpuStream::wait(uint64_t timeout_ns) {
-  if (is_hosts(kind_))
-    return Status::error(MARLIN_E_ARGUMENT,
-                         "stream kind is %d: the host commits its command buffer and waits for it",
-                         kind_);
+  MARLIN_RETURN_IF_ERROR(check_waitable());
   // Work that was committed before continues even if this commit fails, and a host may reuse
   // operands once this function has returned.
   const Status committed = commit(), waited = queue_->wait(timeout_ns);
@@ -147,7 +157,7 @@ Result<std::unique_ptr<GpuStream>> StreamCache::take() {
     for (auto& kept : std::views::reverse(kept_))
       if (kept != nullptr) return std::exchange(kept, nullptr);
   }
-  MARLIN_ASSIGN(auto queue, device_.stream({.timed = true}));
+  MARLIN_ASSIGN(auto queue, device_.stream({.timed = true, .trace = {tracer_, nullptr}}));
   return std::make_unique<GpuStream>(std::move(queue), MARLIN_NATIVE_NONE,
                                      device_.capabilities().submission_seconds, DevicePointer(), 0);
 }

@@ -82,7 +82,7 @@ class GpuStream final : public BackendStream {
   /// Orders the following work after all work before it, also on a host's own encoder.
   Status begin();
   Status dispatch(const device::KernelRef& kernel, const Bindings& bindings, device::Size3 groups,
-                  uint32_t threads, const char* label);
+                  uint32_t threads, const TracedStep& what);
   /// Copies these bytes to the same place in another buffer.
   Status copy(const device::BufferRef& from, const device::BufferRef& to, uint64_t at,
               uint64_t bytes);
@@ -98,11 +98,14 @@ class GpuStream final : public BackendStream {
   Status commit();
   /// Commits first. MARLIN_E_TIMEOUT changes nothing.
   Status wait(uint64_t timeout_ns);
+  /// Commits first.
+  Status notify(void (*done)(void* user, marlin_status status), void* user);
   /// The busy time by the device's clock for the work of the last wait(); 0: unknown.
   double busy_seconds() const { return queue_->busy_seconds(); }
 
  private:
   Status keep(const Status& status);
+  Status check_waitable() const;
 
   const std::unique_ptr<device::Stream> queue_;
   const marlin_native kind_;
@@ -122,7 +125,8 @@ class GpuStream final : public BackendStream {
 /// use it.
 class StreamCache {
  public:
-  explicit StreamCache(device::Device& device) : device_(device) {}
+  StreamCache(device::Device& device, std::shared_ptr<Tracer> tracer)
+      : device_(device), tracer_(std::move(tracer)) {}
   /// Gives the caller a stream of its own: the last one that was returned, so that its reserved
   /// memory serves the next call.
   Result<std::unique_ptr<GpuStream>> take();
@@ -134,6 +138,7 @@ class StreamCache {
  private:
   static constexpr size_t kKept = 4;  // as many callers at once keep their memory
   device::Device& device_;
+  const std::shared_ptr<Tracer> tracer_;
   std::mutex mutex_;
   std::array<std::unique_ptr<GpuStream>, kKept> kept_;
 };

@@ -67,9 +67,9 @@ Status record_unpack(KernelCache& kernels, GpuStream& stream, const GpuWeights& 
     if (layout.permuted)
       bindings.buffer(MARLIN_BUFFER_SLOT_TO_K, weights.part(layout.slot_to_k_at));
     bindings.value(MARLIN_BUFFER_UNPACK_ARGS, args);
-    MARLIN_RETURN_IF_ERROR(stream.dispatch(kernel, bindings,
-                                           helper_grid(helper, layout.slots, count, threads),
-                                           threads, "metal-marlin: unpack"));
+    MARLIN_RETURN_IF_ERROR(
+        stream.dispatch(kernel, bindings, helper_grid(helper, layout.slots, count, threads),
+                        threads, {"unpack", helper.name, count, layout.n, layout.k}));
   }
   return stream.end();
 }

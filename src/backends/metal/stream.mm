@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <cinttypes>
 #include <mutex>
+#include <string>
+#include <vector>
 
 #include "backends/metal/errors.h"
 #include "backends/metal/objects.h"
@@ -27,15 +29,16 @@ uint64_t count(const device::Size3& size) { return uint64_t{size.x} * size.y * s
 
 class MetalStream final : public device::Stream {
  public:
-  MetalStream(std::shared_ptr<Shared> shared, id<MTLCommandQueue> queue, id<MTLFence> wait = nil,
-              id<MTLFence> update = nil)
-      : shared_(std::move(shared)), queue_(queue) {
+  MetalStream(std::shared_ptr<Shared> shared, StreamTrace trace, id<MTLCommandQueue> queue,
+              id<MTLFence> wait = nil, id<MTLFence> update = nil)
+      : shared_(std::move(shared)), trace_(std::move(trace)), queue_(queue) {
     if (wait != nil) fences_.waits = {wait};
     if (update != nil) fences_.updates = {update};
   }
   /// A stream on the host's own command buffer or encoder.
-  MetalStream(std::shared_ptr<Shared> shared, std::shared_ptr<Commands> hosts)
+  MetalStream(std::shared_ptr<Shared> shared, StreamTrace trace, std::shared_ptr<Commands> hosts)
       : shared_(std::move(shared)),
+        trace_(std::move(trace)),
         commands_(std::move(hosts)),
         is_hosts_(true),
         is_encoder_(commands_->buffer() == nil) {
@@ -56,9 +59,11 @@ class MetalStream final : public device::Stream {
       MARLIN_RETURN_IF_ERROR(commands_->open_compute());
       id<MTLComputeCommandEncoder> compute = commands_->compute();
       // A string for each dispatch takes longer than to record the dispatch.
-      const bool labelled =
-          dispatch.label != nullptr && MTLCaptureManager.sharedCaptureManager.isCapturing;
-      if (labelled) [compute pushDebugGroup:to_string(dispatch.label)];
+      const char* const step = dispatch.what.step;
+      const bool labelled = *step != '\0' && MTLCaptureManager.sharedCaptureManager.isCapturing;
+      if (labelled)
+        [compute pushDebugGroup:to_string((std::string("metal-marlin: ") + step).c_str())];
+      if (recorded_ != nullptr) recorded_->push_back(dispatch.what);
       [compute
           setComputePipelineState:static_cast<const MetalKernel&>(*dispatch.kernel).pipeline()];
       commands_->keep(dispatch.kernel);
@@ -160,6 +165,11 @@ class MetalStream final : public device::Stream {
                            "only the host knows when its own command buffer is done");
     return progress_->wait(timeout_ns);
   }
+  Status notify(void (*done)(void* user, marlin_status status), void* user) override {
+    if (is_hosts_) return wait(0);
+    progress_->notify(done, user);
+    return {};
+  }
   Status failure() const override { return progress_->failure(); }
   double busy_seconds() const override { return progress_->busy_seconds(); }
 
@@ -231,15 +241,34 @@ class MetalStream final : public device::Stream {
   void report_when_done() {
     const std::shared_ptr<Progress> progress = progress_;
     const std::shared_ptr<Kept> kept = commands_->kept();
+    const std::shared_ptr<Steps> steps = recorded_;
+    if (!is_hosts_ && trace_) recorded_ = std::make_shared<Steps>();
+    const StreamTrace trace = trace_;
     [commands_->buffer() addCompletedHandler:^(id<MTLCommandBuffer> done) {
       kept->let_go();  // first, so that a waiting thread finds it free
       const bool failed = done.status == MTLCommandBufferStatusError;
+      if (steps != nullptr && !failed) tell(trace, *steps, done);
       progress->completed(failed ? to_status(done.error, "the GPU") : Status(),
                           done.GPUEndTime - done.GPUStartTime);
     }];
   }
 
+  using Steps = std::vector<TracedStep>;
+  static uint64_t nanoseconds(CFTimeInterval seconds) {
+    return static_cast<uint64_t>(seconds * 1e9);
+  }
+  /// The GPU times a command buffer as a whole.
+  static void tell(const StreamTrace& trace, const Steps& steps, id<MTLCommandBuffer> done) {
+    TracedTimes times{nanoseconds(done.GPUStartTime), nanoseconds(done.GPUEndTime)};
+    times.device_ns = times.end_ns - times.begin_ns;
+    times.together = static_cast<uint32_t>(steps.size());
+    for (const TracedStep& step : steps) trace.tell(step, times);
+  }
+
   std::shared_ptr<Shared> shared_;
+  const StreamTrace trace_;
+  // In the command buffer; null if nobody listens.
+  std::shared_ptr<Steps> recorded_ = trace_ ? std::make_shared<Steps>() : nullptr;
   id<MTLCommandQueue> queue_ = nil;
   Fences fences_;                       // of the next command buffer
   std::shared_ptr<Commands> commands_;  // null: nothing is recorded
@@ -268,13 +297,13 @@ Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> sh
       if (queue == nil) return Status::error(MARLIN_E_MEMORY, "no command queue could be made");
       queue.label = @"metal-marlin";
       return std::unique_ptr<device::Stream>(
-          std::make_unique<MetalStream>(std::move(shared), queue));
+          std::make_unique<MetalStream>(std::move(shared), source.trace, queue));
     }
     case MARLIN_NATIVE_METAL_QUEUE:
       if (!fits(object, @protocol(MTLCommandQueue)))
         return wrong_object("native", "MTLCommandQueue");
       return std::unique_ptr<device::Stream>(std::make_unique<MetalStream>(
-          std::move(shared), static_cast<id<MTLCommandQueue>>(object), wait, update));
+          std::move(shared), source.trace, static_cast<id<MTLCommandQueue>>(object), wait, update));
     case MARLIN_NATIVE_METAL_COMMAND_BUFFER: {
       if (!fits(object, @protocol(MTLCommandBuffer)))
         return wrong_object("native", "MTLCommandBuffer");
@@ -283,14 +312,14 @@ Result<std::unique_ptr<device::Stream>> create_stream(std::shared_ptr<Shared> sh
       auto commands = shared->host_commands.of(buffer);
       commands->order(wait, update);
       return std::unique_ptr<device::Stream>(
-          std::make_unique<MetalStream>(std::move(shared), std::move(commands)));
+          std::make_unique<MetalStream>(std::move(shared), source.trace, std::move(commands)));
     }
     case MARLIN_NATIVE_METAL_ENCODER: {
       if (!fits(object, @protocol(MTLComputeCommandEncoder)))
         return wrong_object("native", "MTLComputeCommandEncoder");
       auto commands = std::make_shared<Commands>(static_cast<id<MTLComputeCommandEncoder>>(object));
       return std::unique_ptr<device::Stream>(
-          std::make_unique<MetalStream>(std::move(shared), std::move(commands)));
+          std::make_unique<MetalStream>(std::move(shared), StreamTrace(), std::move(commands)));
     }
     default:
       return Status::error(MARLIN_E_ARGUMENT, "stream: kind %d is none of Metal's",

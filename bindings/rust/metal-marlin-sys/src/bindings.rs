@@ -20,7 +20,7 @@ pub const MARLIN_VERSION_MINOR: u32 = 1;
 pub const MARLIN_VERSION_PATCH: u32 = 0;
 /// Version of the table that marlin_get_api returns. The major changes when the ABI breaks, the minor when the table grows.
 pub const MARLIN_ABI_MAJOR: u32 = 0;
-pub const MARLIN_ABI_MINOR: u32 = 1;
+pub const MARLIN_ABI_MINOR: u32 = 2;
 /// marlin_gemm_desc::flags
 /// C += ...
 pub const MARLIN_GEMM_ACCUMULATE: u32 = 1;
@@ -41,7 +41,7 @@ pub const MARLIN_PACK_SCALES_MSE: u32 = 16;
 pub const MARLIN_PACK_OBEYS_2_4: u32 = 32;
 /// LAYOUT_GGUF: the K-quant of this format (super-blocks of 256; IQ4: IQ4_XS)
 pub const MARLIN_PACK_TWO_LEVEL_SCALES: u32 = 64;
-/// marlin_layer_info::flags only
+/// marlin_layer_info::flags only; further MARLIN_PACK_ flags are 128 and from 4096 on
 /// has integer zero points
 pub const MARLIN_LAYER_ZEROS: u32 = 256;
 /// has a group index
@@ -66,17 +66,17 @@ pub const MARLIN_LOAD_OBEYS_2_4: u32 = 32;
 pub const MARLIN_CONVERT_PRUNE_2_4: u32 = 4;
 pub const MARLIN_CONVERT_SCALES_MSE: u32 = 16;
 pub const MARLIN_CONVERT_OBEYS_2_4: u32 = 32;
-/// INT4 with a zero point a group
-pub const MARLIN_CONVERT_ASYMMETRIC: u32 = 64;
-/// leave layers that the scheme cannot hold as they are; otherwise: an error
-pub const MARLIN_CONVERT_SKIP_UNFIT: u32 = 128;
 /// replace existing output files; otherwise: MARLIN_E_FILE, EEXIST
-pub const MARLIN_CONVERT_OVERWRITE: u32 = 512;
+pub const MARLIN_CONVERT_OVERWRITE: u32 = 65536;
+/// INT4 with a zero point a group
+pub const MARLIN_CONVERT_ASYMMETRIC: u32 = 131072;
+/// leave layers that the scheme cannot hold as they are; otherwise: an error
+pub const MARLIN_CONVERT_SKIP_UNFIT: u32 = 262144;
 /// plan, check and report every outcome with its sizes; write nothing
-pub const MARLIN_CONVERT_DRY_RUN: u32 = 1024;
+pub const MARLIN_CONVERT_DRY_RUN: u32 = 524288;
 /// marlin_save_desc::flags
 /// replace an existing file; otherwise: MARLIN_E_FILE, EEXIST
-pub const MARLIN_SAVE_OVERWRITE: u32 = 1;
+pub const MARLIN_SAVE_OVERWRITE: u32 = 65536;
 /// Gives all constants of types to a macro: this crate's, which declares them, and that of `metal-marlin`, which makes types.
 #[doc(hidden)]
 #[macro_export]
@@ -227,8 +227,8 @@ macro_rules! marlin_constants {
                 WRAP = MARLIN_GPTQ_ZERO_F_WRAP = 1,
                 /// zero 0, the next zero is one more: GPTQModel (INT3: before 7.0)
                 CARRY = MARLIN_GPTQ_ZERO_F_CARRY = 2,
-                /// zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
-                SIXTEEN = MARLIN_GPTQ_ZERO_F_SIXTEEN = 3,
+                /// zero 2^bits (16): AutoGPTQ's torch and triton kernels, vLLM
+                PLUS_ONE = MARLIN_GPTQ_ZERO_F_PLUS_ONE = 3,
             }
             /// f in C = f(A W^T + bias) (+ C); two-input ones take gate and up rows, give N/2 columns
             Epilogue: marlin_epilogue {
@@ -236,12 +236,14 @@ macro_rules! marlin_constants {
                 SILU = MARLIN_EPILOGUE_SILU = 1,
                 GELU_TANH = MARLIN_EPILOGUE_GELU_TANH = 2,
                 GELU_ERF = MARLIN_EPILOGUE_GELU_ERF = 3,
-                /// silu(gate) \* up
+                /// silu(gate) \* up; see marlin_gemm_desc::gate_limit
                 SWIGLU = MARLIN_EPILOGUE_SWIGLU = 4,
                 /// gelu_tanh(gate) \* up
                 GEGLU_TANH = MARLIN_EPILOGUE_GEGLU_TANH = 5,
-                /// gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g \<= 7, |u| \<= 7
+                /// gpt-oss: SWIGLU with limits 7, gate_alpha 1.702, up_offset 1
                 SWIGLU_OAI = MARLIN_EPILOGUE_SWIGLU_OAI = 6,
+                /// Kimi K3: see marlin_gemm_desc::gate_limit
+                SITU = MARLIN_EPILOGUE_SITU = 7,
             }
             /// the origin of a stream; `kind` decides, because CUDA's legacy stream is NULL
             Native: marlin_native {
@@ -289,6 +291,12 @@ macro_rules! marlin_constants {
                 U32 = MARLIN_VALUE_U32 = 12,
                 F32 = MARLIN_VALUE_F32 = 13,
             }
+            /// of marlin_context_desc::log and marlin_convert_desc::log
+            LogLevel: marlin_log_level {
+                ERROR = MARLIN_LOG_ERROR = 1,
+                WARNING = MARLIN_LOG_WARNING = 2,
+                INFO = MARLIN_LOG_INFO = 3,
+            }
         }
     };
 }
@@ -333,6 +341,30 @@ structs! {
         threads: u32,
         reserved: u32,
     }
+    /// A step of work that is done: on the CPU of a product, on a GPU a launch. The library sets struct_size; a field past it, and what a pointer points to after the callback, does not exist.
+    marlin_trace_event {
+        struct_size: u32,
+        /// events that have these times, which are those of all of them; 1: it is timed alone
+        together: u32,
+        /// as marlin_explain names it
+        kernel: *const c_char,
+        /// "multiply", "prepare A", ...
+        step: *const c_char,
+        /// by the host's monotonic clock: CLOCK_MONOTONIC, on a Mac that of mach_absolute_time
+        begin_ns: u64,
+        /// by the host's monotonic clock: CLOCK_MONOTONIC, on a Mac that of mach_absolute_time
+        end_ns: u64,
+        /// by the device's clock; 0: unknown, as on the CPU
+        device_ns: u64,
+        /// the rows of the product that the step works on, and its weights
+        rows: i64,
+        /// the rows of the product that the step works on, and its weights
+        n: i64,
+        /// the rows of the product that the step works on, and its weights
+        k: i64,
+        /// NULL: a call without one
+        stream: *const marlin_stream,
+    }
     marlin_context_desc {
         struct_size: u32,
         backend: marlin_backend,
@@ -346,11 +378,12 @@ structs! {
         alloc: Option<unsafe extern "C" fn(user: *mut c_void, size: usize, align: usize) -> *mut c_void>,
         /// give alloc and release, or neither
         release: Option<unsafe extern "C" fn(user: *mut c_void, p: *mut c_void, size: usize)>,
-        /// level 1 error, 2 warning, 3 info
-        log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
+        log: Option<unsafe extern "C" fn(user: *mut c_void, level: marlin_log_level, message: *const c_char)>,
         parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
-        /// given to each of the four
+        /// given to each of the five
         user: *mut c_void,
+        /// Hears of each step of a product, and of marlin_weights_unpack. The CPU times the steps of a call, each for all of its products. CUDA times launches, which it tells of when a wait, a flush or destroying the stream finds them done; the first after a wait begins when it is recorded, and work in a graph of the host is not timed. Metal times command buffers, so a flush behind each product times it alone; of an encoder of the host's it tells nothing. NULL: nothing is timed.
+        trace: Option<unsafe extern "C" fn(user: *mut c_void, event: *const marlin_trace_event)>,
     }
     marlin_stream_desc {
         struct_size: u32,
@@ -413,6 +446,16 @@ structs! {
         expert_scales: marlin_matrix,
         /// INT8: activations along K that share a scale: 32, 64, 128, or K and more (the row); 0: 32
         activation_group: i64,
+        /// SWIGLU is g sigmoid(gate_alpha g) (u + up_offset) of g = min(gate, gate_limit) and u = up within +-up_limit. (DeepSeek V4 has one limit for both.) SITU is l tanh(gate / l) sigmoid(gate) m tanh(up / m) of l = gate_limit and m = up_limit, which it needs. All are finite, and limits are not negative. They are 0 for other epilogues.
+        /// 0: none
+        gate_limit: f32,
+        /// SWIGLU is g sigmoid(gate_alpha g) (u + up_offset) of g = min(gate, gate_limit) and u = up within +-up_limit. (DeepSeek V4 has one limit for both.) SITU is l tanh(gate / l) sigmoid(gate) m tanh(up / m) of l = gate_limit and m = up_limit, which it needs. All are finite, and limits are not negative. They are 0 for other epilogues.
+        /// 0: none
+        up_limit: f32,
+        /// SWIGLU only; gate_alpha 0: 1
+        gate_alpha: f32,
+        /// SWIGLU only; gate_alpha 0: 1
+        up_offset: f32,
     }
     /// frozen; in elements of N, K and experts; count 0: everything from first on
     marlin_shard {
@@ -447,6 +490,8 @@ structs! {
         layout: marlin_layout,
         /// for all GPTQ v1 layers of the file
         gptq_zero_f: marlin_gptq_zero_f,
+        /// An object of JSON with members of config.json. It answers first what the files leave open, or say wrongly: a layer that is refused because two readings remain names the members that tell. {"quantization_config": {"group_size": 64}}
+        config: *const c_char,
     }
     marlin_layer_info {
         struct_size: u32,
@@ -546,7 +591,7 @@ structs! {
         /// in file order; outcome is valid during the call
         layer_done: Option<unsafe extern "C" fn(user: *mut c_void, outcome: *const marlin_convert_outcome)>,
         /// as marlin_context_desc::log
-        log: Option<unsafe extern "C" fn(user: *mut c_void, level: i32, message: *const c_char)>,
+        log: Option<unsafe extern "C" fn(user: *mut c_void, level: marlin_log_level, message: *const c_char)>,
         parallel_for: Option<unsafe extern "C" fn(user: *mut c_void, tasks: u32, task: Option<unsafe extern "C" fn(task_user: *mut c_void, index: u32)>, task_user: *mut c_void)>,
         /// given to each of the four, which may be NULL; without parallel_for all work runs on the calling thread
         user: *mut c_void,
@@ -578,7 +623,7 @@ structs! {
         struct_size: u32,
         abi_major: u32,
         abi_minor: u32,
-        version: u32,
+        library_version: u32,
         device_get: unsafe extern "C" fn(u32, *mut marlin_device_info, *mut marlin_error) -> marlin_status,
         context_create: unsafe extern "C" fn(*const marlin_context_desc, *mut *mut marlin_context, *mut marlin_error) -> marlin_status,
         context_destroy: unsafe extern "C" fn(*mut marlin_context),
@@ -602,13 +647,14 @@ structs! {
         gemm_many: unsafe extern "C" fn(*mut marlin_stream, *const *const marlin_gemm_desc, u32, *mut marlin_error) -> marlin_status,
         prepare: unsafe extern "C" fn(*mut marlin_stream, *const *const marlin_gemm_desc, u32, i64, *mut u64, *mut marlin_error) -> marlin_status,
         explain: unsafe extern "C" fn(*const marlin_gemm_desc, *mut c_char, usize, *mut usize, *mut marlin_error) -> marlin_status,
-        get_version: unsafe extern "C" fn() -> u32,
+        version: unsafe extern "C" fn() -> u32,
         status_name: unsafe extern "C" fn(marlin_status) -> *const c_char,
         checkpoint_convert: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *const marlin_convert_desc, *mut marlin_error) -> marlin_status,
         checkpoint_value: unsafe extern "C" fn(*const marlin_checkpoint, *const c_char, *mut marlin_value, *mut marlin_error) -> marlin_status,
         checkpoint_value_at: unsafe extern "C" fn(*const marlin_checkpoint, u64, *mut marlin_value, *mut marlin_error) -> marlin_status,
         value_next_string: unsafe extern "C" fn(*const marlin_value, *mut *const c_char, *mut u64, *mut marlin_error) -> marlin_status,
         checkpoint_save: unsafe extern "C" fn(*mut marlin_context, *const marlin_checkpoint, *const c_char, *const marlin_save_desc, *mut marlin_error) -> marlin_status,
+        stream_notify: unsafe extern "C" fn(*mut marlin_stream, Option<unsafe extern "C" fn(*mut c_void, marlin_status)>, *mut c_void, *mut marlin_error) -> marlin_status,
     }
 }
 
@@ -626,6 +672,8 @@ extern "C" {
     pub fn marlin_stream_flush(stream: *mut marlin_stream, err: *mut marlin_error) -> marlin_status;
     /// Waits until all work so far is done, or returns MARLIN_E_TIMEOUT. timeout_ns 0 polls, UINT64_MAX waits for ever.
     pub fn marlin_stream_wait(stream: *mut marlin_stream, timeout_ns: u64, err: *mut marlin_error) -> marlin_status;
+    /// Submits recorded work, and calls done once when all work so far has ended: with MARLIN_OK or the stream's failure, before this function returns or on a thread of the driver, and even if stream and context are destroyed before. If this function fails, done is never called. Work that the host commits itself, or captures, is MARLIN_E_ARGUMENT as for marlin_stream_wait.
+    pub fn marlin_stream_notify(stream: *mut marlin_stream, done: Option<unsafe extern "C" fn(user: *mut c_void, status: marlin_status)>, user: *mut c_void, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_stream_destroy(stream: *mut marlin_stream);
     /// bytes \> 0. The memory is zero-filled and aligned to 64 bytes.
     pub fn marlin_buffer_create(context: *mut marlin_context, bytes: u64, out: *mut *mut marlin_buffer, err: *mut marlin_error) -> marlin_status;
@@ -678,17 +726,18 @@ layouts! {
     marlin_error 256 4: struct_size 0, status 4, native_code 8, reserved 12, message 16;
     marlin_matrix 48 8: data 0, offset_bytes 8, rows 16, cols 24, row_stride 32, dtype 40, memory 44;
     marlin_device_info 288 8: struct_size 0, backend 4, index 8, flags 12, name 16, isa_or_arch 80, memory_bytes 112, why_not 120, threads 280, reserved 284;
-    marlin_context_desc 64 8: struct_size 0, backend 4, device_index 8, threads 12, native_device 16, alloc 24, release 32, log 40, parallel_for 48, user 56;
+    marlin_trace_event 80 8: struct_size 0, together 4, kernel 8, step 16, begin_ns 24, end_ns 32, device_ns 40, rows 48, n 56, k 64, stream 72;
+    marlin_context_desc 72 8: struct_size 0, backend 4, device_index 8, threads 12, native_device 16, alloc 24, release 32, log 40, parallel_for 48, user 56, trace 64;
     marlin_stream_desc 80 8: struct_size 0, kind 4, native 8, scratch 16, wait_fence 64, update_fence 72;
     marlin_pack_desc 424 8: struct_size 0, format 4, group_size 8, layout 12, n 16, k 24, values 32, scales 80, zeros 128, sparse_meta 176, group_index 224, tensor_scale 272, flags 320, gptq_zero_f 324, column_norms 328, codebook 376;
-    marlin_gemm_desc 272 8: struct_size 0, compute 4, epilogue 8, flags 12, weights 16, a 24, c 72, bias 120, expert_ids 168, expert_scales 216, activation_group 264;
+    marlin_gemm_desc 288 8: struct_size 0, compute 4, epilogue 8, flags 12, weights 16, a 24, c 72, bias 120, expert_ids 168, expert_scales 216, activation_group 264, gate_limit 272, up_limit 276, gate_alpha 280, up_offset 284;
     marlin_shard 48 8: first 0, count 24;
     marlin_load_desc 64 8: struct_size 0, flags 4, layers 8, shards 16, layer_count 24, expert_count 28, format 32, group_size 36, column_norms 40, progress 48, user 56;
-    marlin_open_desc 16 4: struct_size 0, flags 4, layout 8, gptq_zero_f 12;
+    marlin_open_desc 24 8: struct_size 0, flags 4, layout 8, gptq_zero_f 12, config 16;
     marlin_layer_info 72 8: struct_size 0, status 4, name 8, n 16, k 24, experts 32, group_size 36, format 40, layout 44, flags 48, dtype 52, bytes 56, kept_share 64;
     marlin_value 80 8: struct_size 0, kind 4, element_type 8, reserved 12, key 16, key_bytes 24, i64 32, u64 40, f64 48, data 56, bytes 64, count 72;
     marlin_convert_outcome 104 8: struct_size 0, status 4, name 8, reason 16, n 24, k 32, experts 40, group_size 44, from 48, format 52, flags 56, reserved 60, bytes_before 64, bytes_after 72, squared_error 80, squared_norm 88, kept_norm 96;
     marlin_convert_desc 96 8: struct_size 0, flags 4, scheme 8, format 12, group_size 16, layer_count 20, layers 24, shard_bytes 32, progress 40, layer_done 48, log 56, parallel_for 64, user 72, column_norms 80, types 88;
     marlin_save_desc 48 8: struct_size 0, flags 4, loads 8, load_count 16, rank 20, rank_count 24, backend 28, refused 32, user 40;
-    marlin_api 256 8: struct_size 0, abi_major 4, abi_minor 8, version 12, device_get 16, context_create 24, context_destroy 32, stream_create 40, stream_flush 48, stream_wait 56, stream_destroy 64, buffer_create 72, buffer_host 80, buffer_destroy 88, weights_pack 96, weights_unpack 104, weights_info 112, weights_destroy 120, checkpoint_open 128, checkpoint_layer 136, checkpoint_tensor 144, checkpoint_destroy 152, weights_load 160, gemm 168, gemm_many 176, prepare 184, explain 192, get_version 200, status_name 208, checkpoint_convert 216, checkpoint_value 224, checkpoint_value_at 232, value_next_string 240, checkpoint_save 248;
+    marlin_api 264 8: struct_size 0, abi_major 4, abi_minor 8, library_version 12, device_get 16, context_create 24, context_destroy 32, stream_create 40, stream_flush 48, stream_wait 56, stream_destroy 64, buffer_create 72, buffer_host 80, buffer_destroy 88, weights_pack 96, weights_unpack 104, weights_info 112, weights_destroy 120, checkpoint_open 128, checkpoint_layer 136, checkpoint_tensor 144, checkpoint_destroy 152, weights_load 160, gemm 168, gemm_many 176, prepare 184, explain 192, version 200, status_name 208, checkpoint_convert 216, checkpoint_value 224, checkpoint_value_at 232, value_next_string 240, checkpoint_save 248, stream_notify 256;
 }

@@ -10,7 +10,9 @@ use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::{Error, Result, Status};
+use metal_marlin_sys as sys;
+
+use crate::{Error, LogLevel, Result, Status};
 
 thread_local! {
     /// How many callbacks this thread is inside of.
@@ -82,26 +84,30 @@ pub(crate) fn cancels<H>(host: &mut Option<H>, ask: impl FnOnce(&mut H) -> Contr
     })
 }
 
-/// How much a message of the library matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// A step of work that is done: on the CPU of a product, on a GPU a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Level {
-    /// Something failed.
-    Error,
-    /// Something is doubtful, and the library went on.
-    Warning,
-    /// Good to know.
-    Info,
-}
-
-impl Level {
-    fn from_raw(level: i32) -> Level {
-        match level {
-            1 => Level::Error,
-            2 => Level::Warning,
-            _ => Level::Info,
-        }
-    }
+pub struct Step<'a> {
+    /// As [`Gemm::explain`](crate::Gemm::explain) names it.
+    pub kernel: &'a str,
+    /// "multiply", "prepare A", ...
+    pub step: &'a str,
+    /// When it began, in nanoseconds of the host's monotonic clock.
+    pub begin_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// What the device's own clock says that it took; 0: unknown, as on the CPU.
+    pub device_ns: u64,
+    /// So many steps have these times, which are those of all of them; 1: it is timed alone.
+    pub together: u32,
+    /// The rows of the product that it works on.
+    pub rows: i64,
+    /// Of its weights.
+    pub n: i64,
+    /// Of its weights.
+    pub k: i64,
+    /// The [`Stream::as_raw`](crate::Stream::as_raw) that it ran on; NULL: a call without one.
+    pub stream: *const sys::marlin_stream,
 }
 
 /// The host's memory for weights, buffers and scratch.
@@ -173,17 +179,19 @@ pub(crate) unsafe fn parallel_for(host: &(dyn Fn(&Tasks) + '_), count: u32, func
     tasks.run();
 }
 
-pub(crate) unsafe fn log(host: &(dyn Fn(Level, &str) + '_), level: i32, message: *const c_char) {
-    guarded((), || host(Level::from_raw(level), &CStr::from_ptr(message).to_string_lossy()));
+pub(crate) unsafe fn log(host: &(dyn Fn(LogLevel, &str) + '_), level: i32, message: *const c_char) {
+    guarded((), || host(LogLevel(level), &CStr::from_ptr(message).to_string_lossy()));
 }
 
-type Log = dyn Fn(Level, &str) + Send + Sync;
+type Log = dyn Fn(LogLevel, &str) + Send + Sync;
+type Trace = dyn Fn(&Step<'_>) + Send + Sync;
 type ParallelFor = dyn Fn(&Tasks) + Send + Sync;
 
 /// A context's callbacks, at an address of their own for as long as the context lives.
 #[derive(Default)]
 pub(crate) struct Callbacks {
     pub log: Option<Box<Log>>,
+    pub trace: Option<Box<Trace>>,
     pub parallel_for: Option<Box<ParallelFor>>,
     pub memory: Option<Box<dyn Memory>>,
 }
@@ -194,6 +202,36 @@ pub(crate) unsafe extern "C" fn context_log(user: *mut c_void, level: i32, messa
     if let Some(host) = &(*user.cast::<Callbacks>()).log {
         log(host, level, message);
     }
+}
+
+pub(crate) unsafe extern "C" fn context_trace(user: *mut c_void, event: *const sys::marlin_trace_event) {
+    if let Some(host) = &(*user.cast::<Callbacks>()).trace {
+        guarded((), || host(&step_of(&*event)));
+    }
+}
+
+unsafe fn step_of(event: &sys::marlin_trace_event) -> Step<'_> {
+    Step {
+        kernel: CStr::from_ptr(event.kernel).to_str().unwrap_or_default(),
+        step: CStr::from_ptr(event.step).to_str().unwrap_or_default(),
+        begin_ns: event.begin_ns,
+        end_ns: event.end_ns,
+        device_ns: event.device_ns,
+        together: event.together,
+        rows: event.rows,
+        n: event.n,
+        k: event.k,
+        stream: event.stream,
+    }
+}
+
+/// What [`Stream::notify`](crate::Stream::notify) waits for.
+pub(crate) type Done = Box<dyn FnOnce(Status) + Send>;
+
+/// `user` is a `Box<Done>`, which comes once.
+pub(crate) unsafe extern "C" fn stream_done(user: *mut c_void, status: i32) {
+    let done = Box::from_raw(user.cast::<Done>());
+    guarded((), || done(Status(status)));
 }
 
 pub(crate) unsafe extern "C" fn context_parallel_for(

@@ -55,6 +55,7 @@ unsafe impl Sync for Checkpoint {}
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     desc: sys::marlin_open_desc,
+    config: Option<String>,
 }
 
 impl OpenOptions {
@@ -77,6 +78,13 @@ impl OpenOptions {
         self
     }
 
+    /// An object of JSON with members of config.json, which answer what the files leave open or say wrongly:
+    /// `{"quantization_config": {"group_size": 64}}`.
+    pub fn config(mut self, json: impl Into<String>) -> Self {
+        self.config = Some(json.into());
+        self
+    }
+
     /// Opens it with the linked library.
     #[cfg(feature = "link")]
     pub fn open(&self, path: impl AsRef<Path>) -> Result<Checkpoint> {
@@ -86,10 +94,13 @@ impl OpenOptions {
     /// Opens it with this library.
     pub fn open_with(&self, library: &Library, path: impl AsRef<Path>) -> Result<Checkpoint> {
         let path = text::path_to_c(path.as_ref())?;
+        let config = self.config.as_deref().map(|json| text::to_c(json, "the config")).transpose()?;
+        let mut desc = self.desc;
+        desc.config = config.as_ref().map_or(ptr::null(), |json| json.as_ptr());
         let destroy = library.api().checkpoint_destroy;
-        // SAFETY: text and descriptor live during the call.
-        let handle = library
-            .create((), destroy, |api, out, err| unsafe { (api.checkpoint_open)(path.as_ptr(), &self.desc, out, err) })?;
+        // SAFETY: texts and descriptor live during the call.
+        let handle =
+            library.create((), destroy, |api, out, err| unsafe { (api.checkpoint_open)(path.as_ptr(), &desc, out, err) })?;
         Ok(Checkpoint { handle })
     }
 }

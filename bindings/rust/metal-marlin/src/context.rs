@@ -3,9 +3,9 @@ use std::sync::Arc;
 
 use metal_marlin_sys as sys;
 
-use crate::callback::{self, Callbacks, Level, Memory, Tasks};
+use crate::callback::{self, Callbacks, Memory, Step, Tasks};
 use crate::library::{Handle, Library};
-use crate::{Backend, Buffer, Result, Stream};
+use crate::{Backend, Buffer, LogLevel, Result, Stream};
 
 /// A device with its kernels, caches and threads. Cheap to clone: all clones are one context, which lives as long as anything
 /// that was made in it.
@@ -104,8 +104,14 @@ impl ContextBuilder {
     }
 
     /// Hears what the library has to say; it never prints.
-    pub fn log(mut self, host: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
+    pub fn log(mut self, host: impl Fn(LogLevel, &str) + Send + Sync + 'static) -> Self {
         self.callbacks.log = Some(Box::new(host));
+        self
+    }
+
+    /// Hears of each step of a product when it is done, and how long it took. On Metal also threads of the driver tell.
+    pub fn trace(mut self, host: impl Fn(&Step<'_>) + Send + Sync + 'static) -> Self {
+        self.callbacks.trace = Some(Box::new(host));
         self
     }
 
@@ -144,6 +150,9 @@ impl ContextBuilder {
         let mut desc = sys::marlin_context_desc { user: Arc::as_ptr(&callbacks) as *mut c_void, ..self.desc };
         if callbacks.log.is_some() {
             desc.log = Some(callback::context_log);
+        }
+        if callbacks.trace.is_some() {
+            desc.trace = Some(callback::context_trace);
         }
         if callbacks.parallel_for.is_some() {
             desc.parallel_for = Some(callback::context_parallel_for);

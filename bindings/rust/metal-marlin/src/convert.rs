@@ -6,9 +6,9 @@ use std::ptr;
 
 use metal_marlin_sys as sys;
 
-use crate::callback::{self, Level, Tasks};
+use crate::callback::{self, Tasks};
 use crate::text;
-use crate::{Checkpoint, Format, LayerFlags, Matrix, Result, Scheme, Status};
+use crate::{Checkpoint, Format, LayerFlags, LogLevel, Matrix, Result, Scheme, Status};
 
 /// Writes a checkpoint again with some layers quantized, from file to file.
 ///
@@ -61,7 +61,7 @@ struct Host<'a> {
 
 type OnProgress<'a> = dyn FnMut(Progress<'_>) -> ControlFlow<()> + 'a;
 type OnLayer<'a> = dyn FnMut(&Outcome<'_>) + 'a;
-type Log<'a> = dyn Fn(Level, &str) + Sync + 'a;
+type Log<'a> = dyn Fn(LogLevel, &str) + Sync + 'a;
 type ParallelFor<'a> = dyn Fn(&Tasks) + Sync + 'a;
 
 /// How far a conversion is.
@@ -188,7 +188,7 @@ impl<'a> Convert<'a> {
     }
 
     /// Hears what the library has to say.
-    pub fn log(mut self, host: impl Fn(Level, &str) + Sync + 'a) -> Self {
+    pub fn log(mut self, host: impl Fn(LogLevel, &str) + Sync + 'a) -> Self {
         self.host.log = Some(Box::new(host));
         self
     }

@@ -123,6 +123,14 @@ impl<'a> Gemm<'a> {
         compute: Compute => desc.compute, 0;
         /// Of [`Compute::INT8`]: activations of a row that share a scale, 32, 64, 128, or K and more for one scale per row; 0: 32.
         activation_group: i64 => desc.activation_group;
+        /// Of [`Epilogue::SWIGLU`] and [`Epilogue::SITU`]: the most that the gate becomes; 0: no limit.
+        gate_limit: f32 => desc.gate_limit;
+        /// Of the same: the most that the other becomes, and less 1 times it the least.
+        up_limit: f32 => desc.up_limit;
+        /// Of [`Epilogue::SWIGLU`], whose gate is `g sigmoid(alpha g)`; 0: 1.
+        gate_alpha: f32 => desc.gate_alpha;
+        /// Of [`Epilogue::SWIGLU`]: is added to the other.
+        up_offset: f32 => desc.up_offset;
     }
 
     /// Computes it on the weights' context; it is done on return. A product may run again.

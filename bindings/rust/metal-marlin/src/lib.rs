@@ -66,9 +66,11 @@ mod weights;
 pub use metal_marlin_sys as sys;
 
 pub use buffer::Buffer;
-pub use callback::{Level, Memory, Tasks};
+pub use callback::{Memory, Step, Tasks};
 pub use checkpoint::{Checkpoint, LayerInfo, Layers, Load, OpenOptions, Shard, Tensor};
-pub use constants::{Backend, Compute, Dtype, Epilogue, Format, GptqZeroF, LayerFlags, Layout, Native, Scheme, Status};
+pub use constants::{
+    Backend, Compute, Dtype, Epilogue, Format, GptqZeroF, LayerFlags, Layout, LogLevel, Native, Scheme, Status,
+};
 pub use context::{Context, ContextBuilder};
 pub use convert::{Convert, Outcome, Progress};
 pub use error::{Error, Result};

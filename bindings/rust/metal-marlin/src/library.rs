@@ -80,7 +80,7 @@ impl Library {
     /// Major, minor and patch version.
     pub fn version(&self) -> (u32, u32, u32) {
         // SAFETY: it takes nothing.
-        let version = unsafe { (self.api().get_version)() };
+        let version = unsafe { (self.api().version)() };
         (version >> 16, version >> 8 & 0xFF, version & 0xFF)
     }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use metal_marlin_sys as sys;
 
+use crate::callback::{self, Done};
 use crate::gemm::{self, Gemm};
 use crate::library::{Handle, Library};
 use crate::matrix::{Bound, Element, Input, MatrixMut, Output};
@@ -211,6 +212,21 @@ impl Stream {
     pub fn flush(&mut self) -> Result<()> {
         // SAFETY: the stream is alive.
         self.library().call(|api, err| unsafe { (api.stream_flush)(self.as_raw(), err) })
+    }
+
+    /// Calls `done` once when the work given so far has ended, with [`Status::OK`] or the failure of the device: at once on a CPU,
+    /// else on a thread of the driver. It must not call the library, and it runs even if the stream is dropped before.
+    pub fn notify(&mut self, done: impl FnOnce(Status) + Send + 'static) -> Result<()> {
+        let user = Box::into_raw(Box::new(Box::new(done) as Done));
+        // SAFETY: the stream is alive, and stream_done() takes the box back.
+        let told = self
+            .library()
+            .call(|api, err| unsafe { (api.stream_notify)(self.as_raw(), Some(callback::stream_done), user.cast(), err) });
+        if told.is_err() {
+            // SAFETY: nobody else has the box.
+            drop(unsafe { Box::from_raw(user) });
+        }
+        told
     }
 
     /// Waits until the work given so far is done. False when it was not in time.

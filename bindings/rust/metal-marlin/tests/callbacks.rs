@@ -173,7 +173,36 @@ fn the_logger_hears_warnings() {
     let context = library().context().log(move |level, text| heard.lock().unwrap().push((level, text.to_owned()))).build();
     assert!(context.is_ok());
     let lines = lines.lock().unwrap();
-    assert!(lines.len() == 1 && lines[0].0 == Level::Warning && lines[0].1.contains("no-such-isa"), "{lines:?}");
+    assert!(lines.len() == 1 && lines[0].0 == LogLevel::WARNING && lines[0].1.contains("no-such-isa"), "{lines:?}");
     let panicked = catch_unwind(|| library().context().log(|_, _| panic!("in log")).build());
     assert_eq!(panicked.unwrap_err().downcast_ref(), Some(&"in log"));
+}
+
+#[test]
+fn a_trace_hears_of_each_step() {
+    let steps = Arc::new(Mutex::new(Vec::new()));
+    let heard = steps.clone();
+    let context = library()
+        .context()
+        .backend(Backend::CPU)
+        .threads(1)
+        .trace(move |step| {
+            heard.lock().unwrap().push((step.step.to_owned(), step.rows, step.n, step.k, step.end_ns - step.begin_ns))
+        })
+        .build()
+        .unwrap();
+    check(&quantized(&context, Format::MXFP4, 32, 64));
+    let steps = steps.lock().unwrap();
+    let found: Vec<_> = steps.iter().map(|(step, _, n, k, _)| (step.as_str(), *n, *k)).collect();
+    assert!(found.contains(&("prepare A", 32, 64)) && found.contains(&("multiply", 32, 64)), "{found:?}");
+}
+
+#[test]
+fn the_end_of_work_is_told_once() {
+    let context = library().context().backend(Backend::CPU).build().unwrap();
+    let ended = Arc::new(Mutex::new(Vec::new()));
+    let told = ended.clone();
+    context.stream().unwrap().notify(move |status| told.lock().unwrap().push(status)).unwrap();
+    assert_eq!(*ended.lock().unwrap(), [Status::OK]);
+    assert_eq!(Arc::strong_count(&ended), 1, "the closure is gone");
 }

@@ -143,6 +143,16 @@ fn what_a_product_is_told() {
     Gemm::new(&weights, a, view.reborrow()).compute(Compute::INT8).run().unwrap();
     let of_rows = Gemm::new(&weights, a, view.reborrow()).compute(Compute::INT8).activation_group(k as i64).explain().unwrap();
     assert!(of_rows.contains("int8 with one scale per row"), "{of_rows}");
+    let wide =
+        |gemm: Gemm<'_>| gemm.epilogue(Epilogue::SWIGLU).gate_limit(2.0).up_limit(3.0).gate_alpha(1.5).up_offset(0.25).run();
+    let mut halves = vec![0.0f32; m * n / 2];
+    wide(Gemm::new(&weights, a, MatrixMut::new(&mut halves, m, n / 2).unwrap())).unwrap();
+    for (i, found) in halves.iter().enumerate() {
+        let (row, column) = (i / (n / 2), i % (n / 2));
+        let gate = plain[row * n + column].min(2.0);
+        let up = plain[row * n + n / 2 + column].clamp(-3.0, 3.0);
+        assert!((found - gate / (1.0 + (-1.5 * gate).exp()) * (up + 0.25)).abs() < 1e-4, "{i}: {found}");
+    }
     let text = Gemm::new(&weights, a, view).row_invariant(true).explain().unwrap();
     assert!(text.contains("row_invariant: the same bits for any M"));
     assert!(text.starts_with("kernel: ") && text.ends_with('\n') && !text.contains('\0'), "{text:?}");

@@ -1,16 +1,37 @@
 internal import CMetalMarlin
 import Dispatch
 
-/// How much a message of the library matters.
-public enum LogLevel: Int32, Sendable, Comparable {
-  /// Something failed.
-  case error = 1
-  /// Something is doubtful, and the library went on.
-  case warning = 2
-  /// Good to know.
-  case info = 3
+/// A step of work that is done: on the CPU of a product, on a GPU a launch.
+public struct Step: Hashable, Sendable {
+  /// As ``Product/explanation()`` names it.
+  public let kernel: String
+  /// "multiply", "prepare A", ...
+  public let step: String
+  /// When it began and ended, in nanoseconds of the host's monotonic clock.
+  public let beginNanoseconds, endNanoseconds: UInt64
+  /// What the device's own clock says that it took; 0: unknown, as on the CPU.
+  public let deviceNanoseconds: UInt64
+  /// So many steps have these times, which are those of all of them; 1: it is timed alone.
+  public let together: Int
+  /// The rows of the product that it works on, and its weights.
+  public let rows, n, k: Int
+  /// The same number for steps of one ``WorkStream``; nil: a call without one.
+  public let stream: Int?
 
-  public static func < (a: LogLevel, b: LogLevel) -> Bool { a.rawValue < b.rawValue }
+  init(_ event: marlin_trace_event) {
+    kernel = text(event.kernel)
+    step = text(event.step)
+    (beginNanoseconds, endNanoseconds, deviceNanoseconds) = (event.begin_ns, event.end_ns, event.device_ns)
+    together = Int(event.together)
+    (rows, n, k) = (Int(event.rows), Int(event.n), Int(event.k))
+    stream = event.stream.map { Int(bitPattern: $0) }
+  }
+}
+
+/// A closure that the library calls once.
+final class Done: Sendable {
+  let done: @Sendable (Status) -> Void
+  init(_ done: @escaping @Sendable (Status) -> Void) { self.done = done }
 }
 
 /// The host's memory for weights, buffers and scratch. Called by several threads at once.
@@ -61,6 +82,7 @@ public final class Tasks: Sendable {
 /// Closures of a host, at an address of their own. The library calls them with that address.
 final class Callbacks: @unchecked Sendable {  // the closures for one thread are called on the calling thread only
   var log: (@Sendable (LogLevel, String) -> Void)?
+  var trace: (@Sendable (Step) -> Void)?
   var parallelFor: (@Sendable (Tasks) -> Void)?
   var allocator: (any Allocator)?
   var loaded: ((UInt64, UInt64) -> Bool)?
@@ -76,7 +98,15 @@ final class Callbacks: @unchecked Sendable {  // the closures for one thread are
   var cLog: Log? {
     if log == nil { return nil }
     return { user, level, message in
-      Callbacks.of(user).log?(LogLevel(rawValue: level) ?? .info, text(message))
+      Callbacks.of(user).log?(LogLevel(rawValue: level), text(message))
+    }
+  }
+
+  typealias Trace = @convention(c) (UnsafeMutableRawPointer?, UnsafePointer<marlin_trace_event>?) -> Void
+  var cTrace: Trace? {
+    if trace == nil { return nil }
+    return { user, event in
+      if let event { Callbacks.of(user).trace?(Step(event.pointee)) }
     }
   }
 

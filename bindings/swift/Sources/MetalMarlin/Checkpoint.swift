@@ -15,16 +15,20 @@ public final class Checkpoint: Sendable {
   ///   - gptqZeroF: what a zero nibble 15 stands for, in all GPTQ v1 layers.
   ///   - outputsFirst: the order of stacks of experts whose shapes and config leave it open: `true` for [experts, n, k], `false`
   ///     for [experts, k, n]. With `nil` such stacks are not read.
+  ///   - config: an object of JSON with members of config.json, which answer what the files leave open or say wrongly:
+  ///     `{"quantization_config": {"group_size": 64}}`.
   public init(
-    _ path: String, layout: Layout = .auto, gptqZeroF: GPTQZeroF = .auto, outputsFirst: Bool? = nil
+    _ path: String, layout: Layout = .auto, gptqZeroF: GPTQZeroF = .auto, outputsFirst: Bool? = nil,
+    config: String? = nil
   ) throws(MarlinError) {
     var desc = marlin_open_desc.sized()
     desc.layout = layout.rawValue
     desc.gptq_zero_f = gptqZeroF.rawValue
     if let outputsFirst { desc.flags = outputsFirst ? MARLIN_OPEN_OUTPUTS_FIRST : MARLIN_OPEN_INPUTS_FIRST }
-    handle = try withC([path], what: "the path") { (paths) throws(MarlinError) in
-      try Handle(destroy: \.checkpoint_destroy) { api, out, error in
-        api.pointee.checkpoint_open(paths?.pointee, &desc, out, error)
+    handle = try withC([path, config ?? ""], what: "the path or config") { (texts) throws(MarlinError) in
+      if config != nil { desc.config = texts?[1] }
+      return try Handle(destroy: \.checkpoint_destroy) { api, out, error in
+        api.pointee.checkpoint_open(texts?.pointee, &desc, out, error)
       }
     }
   }

@@ -234,14 +234,14 @@ public struct GPTQZeroF: RawRepresentable, Hashable, Sendable, CustomStringConve
   public static let wrap = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_WRAP)
   /// Zero 0, the next zero is one more: GPTQModel (INT3: before 7.0)
   public static let carry = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_CARRY)
-  /// Zero 16 (2^bits): AutoGPTQ's torch and triton kernels, vLLM
-  public static let sixteen = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_SIXTEEN)
+  /// Zero 2^bits (16): AutoGPTQ's torch and triton kernels, vLLM
+  public static let plusOne = GPTQZeroF(rawValue: MARLIN_GPTQ_ZERO_F_PLUS_ONE)
 
-  /// Its name here, as "sixteen".
+  /// Its name here, as "plusOne".
   public var description: String { Self.names[rawValue] ?? "marlin_gptq_zero_f(\(rawValue))" }
   private static let names: [Int32: String] = [
     MARLIN_GPTQ_ZERO_F_AUTO: "auto", MARLIN_GPTQ_ZERO_F_WRAP: "wrap", MARLIN_GPTQ_ZERO_F_CARRY: "carry",
-    MARLIN_GPTQ_ZERO_F_SIXTEEN: "sixteen",
+    MARLIN_GPTQ_ZERO_F_PLUS_ONE: "plusOne",
   ]
 }
 
@@ -254,19 +254,21 @@ public struct Epilogue: RawRepresentable, Hashable, Sendable, CustomStringConver
   public static let silu = Epilogue(rawValue: MARLIN_EPILOGUE_SILU)
   public static let geluTanh = Epilogue(rawValue: MARLIN_EPILOGUE_GELU_TANH)
   public static let geluErf = Epilogue(rawValue: MARLIN_EPILOGUE_GELU_ERF)
-  /// silu(gate) * up
+  /// silu(gate) * up; see marlin_gemm_desc::gate_limit
   public static let swiglu = Epilogue(rawValue: MARLIN_EPILOGUE_SWIGLU)
   /// gelu_tanh(gate) * up
   public static let gegluTanh = Epilogue(rawValue: MARLIN_EPILOGUE_GEGLU_TANH)
-  /// gpt-oss: g sigmoid(1.702 g) (u + 1), clamped: g <= 7, |u| <= 7
+  /// gpt-oss: SWIGLU with limits 7, gate_alpha 1.702, up_offset 1
   public static let swigluOai = Epilogue(rawValue: MARLIN_EPILOGUE_SWIGLU_OAI)
+  /// Kimi K3: see marlin_gemm_desc::gate_limit
+  public static let situ = Epilogue(rawValue: MARLIN_EPILOGUE_SITU)
 
-  /// Its name here, as "swigluOai".
+  /// Its name here, as "situ".
   public var description: String { Self.names[rawValue] ?? "marlin_epilogue(\(rawValue))" }
   private static let names: [Int32: String] = [
     MARLIN_EPILOGUE_NONE: "none", MARLIN_EPILOGUE_SILU: "silu", MARLIN_EPILOGUE_GELU_TANH: "geluTanh",
     MARLIN_EPILOGUE_GELU_ERF: "geluErf", MARLIN_EPILOGUE_SWIGLU: "swiglu", MARLIN_EPILOGUE_GEGLU_TANH: "gegluTanh",
-    MARLIN_EPILOGUE_SWIGLU_OAI: "swigluOai",
+    MARLIN_EPILOGUE_SWIGLU_OAI: "swigluOai", MARLIN_EPILOGUE_SITU: "situ",
   ]
 }
 
@@ -351,6 +353,22 @@ public struct ValueType: RawRepresentable, Hashable, Sendable, CustomStringConve
   ]
 }
 
+/// Of marlin_context_desc::log and marlin_convert_desc::log
+public struct LogLevel: RawRepresentable, Hashable, Sendable, CustomStringConvertible {
+  public let rawValue: Int32
+  public init(rawValue: Int32) { self.rawValue = rawValue }
+
+  public static let error = LogLevel(rawValue: MARLIN_LOG_ERROR)
+  public static let warning = LogLevel(rawValue: MARLIN_LOG_WARNING)
+  public static let info = LogLevel(rawValue: MARLIN_LOG_INFO)
+
+  /// Its name here, as "info".
+  public var description: String { Self.names[rawValue] ?? "marlin_log_level(\(rawValue))" }
+  private static let names: [Int32: String] = [
+    MARLIN_LOG_ERROR: "error", MARLIN_LOG_WARNING: "warning", MARLIN_LOG_INFO: "info",
+  ]
+}
+
 /// How to pack.
 public struct PackOptions: OptionSet, Hashable, Sendable {
   public let rawValue: UInt32
@@ -393,12 +411,12 @@ public struct ConversionOptions: OptionSet, Hashable, Sendable {
   public static let prune2of4 = ConversionOptions(rawValue: MARLIN_CONVERT_PRUNE_2_4)
   public static let scalesMse = ConversionOptions(rawValue: MARLIN_CONVERT_SCALES_MSE)
   public static let obeys2of4 = ConversionOptions(rawValue: MARLIN_CONVERT_OBEYS_2_4)
+  /// Replace existing output files; otherwise: MARLIN_E_FILE, EEXIST
+  public static let overwrite = ConversionOptions(rawValue: MARLIN_CONVERT_OVERWRITE)
   /// INT4 with a zero point a group
   public static let asymmetric = ConversionOptions(rawValue: MARLIN_CONVERT_ASYMMETRIC)
   /// Leave layers that the scheme cannot hold as they are; otherwise: an error
   public static let skipUnfit = ConversionOptions(rawValue: MARLIN_CONVERT_SKIP_UNFIT)
-  /// Replace existing output files; otherwise: MARLIN_E_FILE, EEXIST
-  public static let overwrite = ConversionOptions(rawValue: MARLIN_CONVERT_OVERWRITE)
   /// Plan, check and report every outcome with its sizes; write nothing
   public static let dryRun = ConversionOptions(rawValue: MARLIN_CONVERT_DRY_RUN)
 }

@@ -19,13 +19,15 @@ public final class Context: Sendable {
   ///   - allocator: the host's memory instead of the system's.
   ///   - log: hears what the library has to say; it never prints.
   ///   - parallelFor: runs tasks on the host's threads instead of the library's.
+  ///   - trace: hears of each step of a product when it is done; on Metal also threads of the driver tell.
   public init(
     backend: Backend = .auto, device: Int32 = 0, threads: Int = 0, nativeDevice: UnsafeMutableRawPointer? = nil,
     allocator: (any Allocator)? = nil, log: (@Sendable (LogLevel, String) -> Void)? = nil,
-    parallelFor: (@Sendable (Tasks) -> Void)? = nil
+    parallelFor: (@Sendable (Tasks) -> Void)? = nil, trace: (@Sendable (Step) -> Void)? = nil
   ) throws(MarlinError) {
     let callbacks = Callbacks()
     callbacks.log = log
+    callbacks.trace = trace
     callbacks.parallelFor = parallelFor
     callbacks.allocator = allocator
     var desc = marlin_context_desc.sized()
@@ -34,6 +36,7 @@ public final class Context: Sendable {
     desc.threads = try count(threads, "threads")
     desc.native_device = nativeDevice
     desc.log = callbacks.cLog
+    desc.trace = callbacks.cTrace
     desc.parallel_for = callbacks.cParallelFor
     desc.alloc = callbacks.cAllocate
     desc.release = callbacks.cRelease
@@ -47,7 +50,7 @@ public final class Context: Sendable {
 /// A device, usable or not.
 public struct Device: Hashable, Sendable {
   public let backend: Backend
-  /// For ``Context/init(backend:device:threads:nativeDevice:allocator:log:parallelFor:)``.
+  /// For ``Context/init(backend:device:threads:nativeDevice:allocator:log:parallelFor:trace:)``.
   public let index: Int32
   public let name: String
   /// Such as "avx512-vnni-bf16", "sm_90a", "apple9".

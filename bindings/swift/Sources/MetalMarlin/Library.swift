@@ -24,7 +24,7 @@ enum Library {
 
 /// The version of the shared library that this program runs with.
 public func libraryVersion() throws(MarlinError) -> (major: Int, minor: Int, patch: Int) {
-  let version = Int(try Library.api().pointee.get_version())
+  let version = Int(try Library.api().pointee.version())
   return (version >> 16, version >> 8 & 0xFF, version & 0xFF)
 }
 

@@ -18,6 +18,14 @@ public struct Product {
   public var compute: Compute
   /// Of ``Compute/int8``: activations of a row that share a scale, 32, 64, 128, or K and more for one scale per row; 0: 32.
   public var activationGroup: Int
+  /// Of ``Epilogue/swiglu`` and ``Epilogue/situ``: the most that the gate becomes; 0: no limit, which SITU needs.
+  public var gateLimit: Float = 0
+  /// Of the same: how far from 0 the other may be.
+  public var upLimit: Float = 0
+  /// Of ``Epilogue/swiglu``, whose gate is g sigmoid(alpha g); 0: 1.
+  public var gateAlpha: Float = 0
+  /// Of ``Epilogue/swiglu``: is added to the other.
+  public var upOffset: Float = 0
   /// Whether the result is added to what C holds.
   public var accumulate: Bool
   /// Whether a row of C has the same bits whatever M is, and whatever the other rows hold: those that it has alone.
@@ -71,6 +79,10 @@ public struct Product {
     desc.epilogue = epilogue.rawValue
     desc.compute = compute.rawValue
     desc.activation_group = Int64(activationGroup)
+    desc.gate_limit = gateLimit
+    desc.up_limit = upLimit
+    desc.gate_alpha = gateAlpha
+    desc.up_offset = upOffset
     desc.flags = (accumulate ? MARLIN_GEMM_ACCUMULATE : 0) | (rowInvariant ? MARLIN_GEMM_ROW_INVARIANT : 0)
     desc.expert_ids = expertIDs?.raw ?? marlin_matrix()
     desc.expert_scales = expertScales?.raw ?? marlin_matrix()

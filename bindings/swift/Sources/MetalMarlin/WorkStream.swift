@@ -99,6 +99,24 @@ public final class WorkStream: Sendable {
     }
   }
 
+  /// Calls `done` once when the work given so far has ended, with ``Status/ok`` or the failure of the device: at once on a CPU, else
+  /// on a thread of the driver. It must not call this package, nor let go of the last reference to something of it.
+  public func notify(_ done: @escaping @Sendable (Status) -> Void) throws(MarlinError) {
+    let waiting = Unmanaged.passRetained(Done(done))
+    do throws(MarlinError) {
+      try use([]) { stream throws(MarlinError) in
+        try call(keeping: self) { api, error in
+          api.pointee.stream_notify(
+            stream, { user, status in Unmanaged<Done>.fromOpaque(user!).takeRetainedValue().done(Status(rawValue: status)) },
+            waiting.toOpaque(), error)
+        }
+      }
+    } catch {
+      waiting.release()
+      throw error
+    }
+  }
+
   /// Waits until the work given so far is done, without keeping a thread of Swift's pool. A task that is cancelled waits all the
   /// same: the work goes on and its memory is in use.
   public func wait() async throws(MarlinError) {

@@ -76,6 +76,21 @@ private final class Counted: Allocator {
     #expect(memory.blocks.withLock { $0.isEmpty })
   }
 
+  @Test func aTraceHearsOfEachStep() throws {
+    let steps = Mutex<[Step]>([])
+    let context = try Context(backend: .cpu, threads: 1, trace: { step in steps.withLock { $0.append(step) } })
+    try check(quantized(.mxfp4, n: 32, k: 64, in: context))
+    let found = steps.withLock { $0 }
+    #expect(found.contains { $0.step == "multiply" && ($0.n, $0.k) == (32, 64) && $0.beginNanoseconds <= $0.endNanoseconds })
+    #expect(found.allSatisfy { $0.together == 1 && $0.deviceNanoseconds == 0 && $0.stream == nil })
+  }
+
+  @Test func theEndOfWorkIsToldOnce() throws {
+    let ended = Mutex<[Status]>([])
+    try WorkStream(in: Context(backend: .cpu)).notify { status in ended.withLock { $0.append(status) } }
+    #expect(ended.withLock { $0 } == [.ok])
+  }
+
   @Test func theLoggerHearsWarnings() async throws {
     // In a process of its own, because the environment is everybody's.
     await #expect(processExitsWith: .success) {

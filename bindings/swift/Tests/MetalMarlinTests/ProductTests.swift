@@ -49,6 +49,9 @@ import Testing
         #expect(text.contains("row_invariant: the same bits for any M"))
         let ofRows = try Product(a, by: weights, into: c, compute: .int8, activationGroup: 64).explanation()
         #expect(ofRows.contains("int8 with one scale per row"))
+        var gated = Product(a, by: weights, into: c, epilogue: .situ)
+        gated.gateLimit = 2
+        expectFailure(.argument, "up_limit is 0") { () throws(MarlinError) in try gated.run() }
       }
     }
   }

@@ -91,14 +91,40 @@ MARLIN_AVX512 MARLIN_INLINE __m512 activate(marlin_epilogue epilogue, __m512 x, 
   return _mm512_loadu_ps(buffer);
 }
 
-MARLIN_AVX512 MARLIN_INLINE __m512 activate_pair(marlin_epilogue epilogue, __m512 gate, __m512 up) {
-  if (epilogue == MARLIN_EPILOGUE_SWIGLU) return _mm512_mul_ps(times_sigmoid(gate, gate), up);
-  if (epilogue == MARLIN_EPILOGUE_GEGLU_TANH) return _mm512_mul_ps(gelu_tanh(gate), up);
-  // SWIGLU_OAI. min and max return their second operand if one is NaN.
-  const __m512 g = _mm512_min_ps(_mm512_set1_ps(7.0f), gate);
-  const __m512 u = _mm512_max_ps(_mm512_set1_ps(-7.0f), _mm512_min_ps(_mm512_set1_ps(7.0f), up));
-  return _mm512_mul_ps(times_sigmoid(g, _mm512_mul_ps(_mm512_set1_ps(1.702f), g)),
-                       _mm512_add_ps(u, _mm512_set1_ps(1.0f)));
+/// limit tanh(x / limit), with a relative error below 4e-7: the polynomial of Cephes (tanhf) below
+/// 0.625, where 1 - 2 / (1 + e^2y) would cancel.
+MARLIN_AVX512 MARLIN_INLINE __m512 soft_limit(__m512 x, float limit) {
+  const __m512 l = _mm512_set1_ps(limit), y = _mm512_div_ps(x, l), z = _mm512_mul_ps(y, y);
+  __m512 p = _mm512_set1_ps(-5.70498872745e-3f);
+  p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(2.06390887954e-2f));
+  p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(-5.37397155531e-2f));
+  p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(1.33314422036e-1f));
+  p = _mm512_fmadd_ps(p, z, _mm512_set1_ps(-3.33332819422e-1f));
+  const __m512 near = _mm512_fmadd_ps(_mm512_mul_ps(p, z), x, x);
+  const __m512 magnitude = _mm512_abs_ps(y), two = _mm512_set1_ps(2.0f);
+  const __m512 e = exponential(_mm512_mul_ps(two, magnitude));
+  const __m512 far =
+      _mm512_fnmadd_ps(l, _mm512_div_ps(two, _mm512_add_ps(_mm512_set1_ps(1.0f), e)), l);
+  const __m512 sign = _mm512_and_ps(x, _mm512_set1_ps(-0.0f));
+  return _mm512_mask_mov_ps(_mm512_or_ps(far, sign),
+                            _mm512_cmp_ps_mask(magnitude, _mm512_set1_ps(0.625f), _CMP_LT_OQ),
+                            near);
+}
+
+MARLIN_AVX512 MARLIN_INLINE __m512 activate_pair(const GemmProblem& problem, __m512 gate,
+                                                 __m512 up) {
+  const GateNumbers& by = problem.gate;
+  if (problem.epilogue == MARLIN_EPILOGUE_GEGLU_TANH) return _mm512_mul_ps(gelu_tanh(gate), up);
+  if (problem.epilogue == MARLIN_EPILOGUE_SITU)
+    return _mm512_mul_ps(
+        _mm512_mul_ps(soft_limit(gate, by.gate_limit), times_sigmoid(_mm512_set1_ps(1.0f), gate)),
+        soft_limit(up, by.up_limit));
+  // SWIGLU. min and max return their second operand if one is NaN.
+  const __m512 g = _mm512_min_ps(_mm512_set1_ps(by.gate_limit), gate);
+  const __m512 u =
+      _mm512_max_ps(_mm512_set1_ps(-by.up_limit), _mm512_min_ps(_mm512_set1_ps(by.up_limit), up));
+  return _mm512_mul_ps(times_sigmoid(g, _mm512_mul_ps(_mm512_set1_ps(by.alpha), g)),
+                       _mm512_add_ps(u, _mm512_set1_ps(by.up_offset)));
 }
 
 /// 16 columns of C, or the last ones.
@@ -200,7 +226,7 @@ MARLIN_AVX512 void finish_pair_sums_avx512(const GemmProblem& problem, int64_t r
       gate = _mm512_maskz_loadu_ps(mask, pair_sums + column);
       up = _mm512_maskz_loadu_ps(mask, pair_sums + half + column);
     }
-    __m512 x = activate_pair(problem.epilogue, gate, up);
+    __m512 x = activate_pair(problem, gate, up);
     if (problem.accumulate) x = _mm512_add_ps(x, load_16(c.dtype, to + column * element, mask));
     store_c(c.dtype, to + column * element, mask, x);
   }
