@@ -544,12 +544,6 @@ MARLIN_EXPORT marlin_status marlin_stream_create(marlin_context* context, const 
 MARLIN_EXPORT marlin_status marlin_stream_flush(marlin_stream* stream, marlin_error* err);
 /* Waits until all work so far is done, or returns MARLIN_E_TIMEOUT. timeout_ns 0 polls, UINT64_MAX waits for ever. */
 MARLIN_EXPORT marlin_status marlin_stream_wait(marlin_stream* stream, uint64_t timeout_ns, marlin_error* err);
-/* Submits recorded work, and calls done once when all work so far has ended: with MARLIN_OK or the stream's failure, before
- * this function returns or on a thread of the driver, and even if stream and context are destroyed before. If this function
- * fails, done is never called. Work that the host commits itself, or captures, is MARLIN_E_ARGUMENT as for marlin_stream_wait.
- */
-MARLIN_EXPORT marlin_status marlin_stream_notify(marlin_stream* stream, void (*done)(void* user, marlin_status status),
-                                                 void* user, marlin_error* err);
 MARLIN_EXPORT void marlin_stream_destroy(marlin_stream* stream);
 /* bytes > 0. The memory is zero-filled and aligned to 64 bytes. */
 MARLIN_EXPORT marlin_status marlin_buffer_create(marlin_context* context, uint64_t bytes, marlin_buffer** out,
@@ -677,6 +671,14 @@ MARLIN_EXPORT marlin_status marlin_value_next_string(const marlin_value* array, 
  * "marlin.source_fingerprint" say what was packed. */
 MARLIN_EXPORT marlin_status marlin_checkpoint_save(marlin_context* context, const marlin_checkpoint* checkpoint,
                                                    const char* out_path, const marlin_save_desc* desc, marlin_error* err);
+
+/* --- the end of work ------------------------------------------------------------------------------------------------------ */
+/* Submits recorded work, and calls done once when all work so far has ended: with MARLIN_OK or the stream's failure, before
+ * this function returns or on a thread of the driver, and even if stream and context are destroyed before. If this function
+ * fails, done is never called. Work that the host commits itself, or captures, is MARLIN_E_ARGUMENT as for marlin_stream_wait.
+ */
+MARLIN_EXPORT marlin_status marlin_stream_notify(marlin_stream* stream, void (*done)(void* user, marlin_status status),
+                                                 void* user, marlin_error* err);
 
 /* --- plugins: dlopen, dlsym("marlin_get_api"), done ----------------------------------------------------------------------- */
 typedef struct marlin_api { /* grows at its end only; no member inside struct_size is NULL */

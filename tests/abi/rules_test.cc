@@ -419,7 +419,7 @@ TEST_F(Rules, AboutStatusesVersionAndTable) {
   for (int32_t status = -200; status < 200; ++status) ASSERT_NE(marlin_status_name(status), nullptr);
   EXPECT_NE(marlin_status_name(INT32_MIN), nullptr);
   ASSERT_NE(marlin_get_api(MARLIN_ABI_MAJOR), nullptr);
-  EXPECT_EQ(marlin_get_api(MARLIN_ABI_MAJOR)->version, marlin_version());
+  EXPECT_EQ(marlin_get_api(MARLIN_ABI_MAJOR)->library_version, marlin_version());
   EXPECT_EQ(marlin_get_api(MARLIN_ABI_MAJOR + 1), nullptr);
   EXPECT_EQ(marlin_get_api(UINT32_MAX), nullptr);
 }

@@ -116,7 +116,8 @@ TEST_F(Trace, IsNotInVersion1) {
   marlin_context_desc old = desc_for(heard);
   old.struct_size = 64;
   const mm::context silent(old);
-  Product product(quantized(silent, 8, 32), 1);
+  const mm::weights w = quantized(silent, 8, 32);
+  Product product(w, 1);
   EXPECT_OK(marlin_gemm, nullptr, &product.desc);
   EXPECT_TRUE(heard.empty());
 }
@@ -141,7 +142,8 @@ TEST(Notify, OfTheCpuIsAtOnceAndOnce) {
     EXPECT_FAILS(MARLIN_E_ARGUMENT, "done is NULL", marlin_stream_notify, stream.get(), nullptr, &ended);
     EXPECT_FAILS(MARLIN_E_ARGUMENT, "stream is NULL", marlin_stream_notify, nullptr, &Ended::done, &ended);
     EXPECT_EQ(ended.calls, 0);
-    Product product(quantized(context, 8, 32), 1);
+    const mm::weights w = quantized(context, 8, 32);
+    Product product(w, 1);
     mm::gemm(stream, product.desc);
     stream.notify(&Ended::done, &ended);
     EXPECT_EQ(ended.calls, 1);

@@ -374,7 +374,6 @@ FUNCTIONS = {
     "marlin_stream_create": CFUNCTYPE(c_int32, marlin_context, POINTER(marlin_stream_desc), POINTER(marlin_stream), POINTER(marlin_error)),
     "marlin_stream_flush": CFUNCTYPE(c_int32, marlin_stream, POINTER(marlin_error)),
     "marlin_stream_wait": CFUNCTYPE(c_int32, marlin_stream, c_uint64, POINTER(marlin_error)),
-    "marlin_stream_notify": CFUNCTYPE(c_int32, marlin_stream, CFUNCTYPE(None, c_void_p, c_int32), c_void_p, POINTER(marlin_error)),
     "marlin_stream_destroy": CFUNCTYPE(None, marlin_stream),
     "marlin_buffer_create": CFUNCTYPE(c_int32, marlin_context, c_uint64, POINTER(marlin_buffer), POINTER(marlin_error)),
     "marlin_buffer_host": CFUNCTYPE(c_void_p, marlin_buffer),
@@ -399,6 +398,7 @@ FUNCTIONS = {
     "marlin_checkpoint_value_at": CFUNCTYPE(c_int32, marlin_checkpoint, c_uint64, POINTER(marlin_value), POINTER(marlin_error)),
     "marlin_value_next_string": CFUNCTYPE(c_int32, POINTER(marlin_value), POINTER(c_char_p), POINTER(c_uint64), POINTER(marlin_error)),
     "marlin_checkpoint_save": CFUNCTYPE(c_int32, marlin_context, marlin_checkpoint, c_char_p, POINTER(marlin_save_desc), POINTER(marlin_error)),
+    "marlin_stream_notify": CFUNCTYPE(c_int32, marlin_stream, CFUNCTYPE(None, c_void_p, c_int32), c_void_p, POINTER(marlin_error)),
     "marlin_get_api": CFUNCTYPE(POINTER(marlin_api), c_uint32),
 }
 MEMBERS = (

@@ -121,5 +121,5 @@ def test_members_of_config_are_answers():
         mm.Checkpoint(GPTQ, config="no mapping")
     with pytest.raises(mm.UnsupportedError, match="this file leaves nothing open"):
         mm.Checkpoint(DATA / "gguf-mixed", config={"quantization_config": {"bits": 4}})
-    wrong = mm.Checkpoint(GPTQ, config={"quantization_config": {"quant_method": "unheard-of"}})
+    wrong = mm.Checkpoint(GPTQ, config={"quantization_config": {"checkpoint_format": "gptq_p"}})
     assert any(layer.status for layer in wrong.layers()) and not any(layer.status for layer in mm.Checkpoint(GPTQ).layers())

@@ -672,8 +672,6 @@ extern "C" {
     pub fn marlin_stream_flush(stream: *mut marlin_stream, err: *mut marlin_error) -> marlin_status;
     /// Waits until all work so far is done, or returns MARLIN_E_TIMEOUT. timeout_ns 0 polls, UINT64_MAX waits for ever.
     pub fn marlin_stream_wait(stream: *mut marlin_stream, timeout_ns: u64, err: *mut marlin_error) -> marlin_status;
-    /// Submits recorded work, and calls done once when all work so far has ended: with MARLIN_OK or the stream's failure, before this function returns or on a thread of the driver, and even if stream and context are destroyed before. If this function fails, done is never called. Work that the host commits itself, or captures, is MARLIN_E_ARGUMENT as for marlin_stream_wait.
-    pub fn marlin_stream_notify(stream: *mut marlin_stream, done: Option<unsafe extern "C" fn(user: *mut c_void, status: marlin_status)>, user: *mut c_void, err: *mut marlin_error) -> marlin_status;
     pub fn marlin_stream_destroy(stream: *mut marlin_stream);
     /// bytes \> 0. The memory is zero-filled and aligned to 64 bytes.
     pub fn marlin_buffer_create(context: *mut marlin_context, bytes: u64, out: *mut *mut marlin_buffer, err: *mut marlin_error) -> marlin_status;
@@ -717,6 +715,8 @@ extern "C" {
     pub fn marlin_value_next_string(array: *const marlin_value, text: *mut *const c_char, bytes: *mut u64, err: *mut marlin_error) -> marlin_status;
     /// Writes a packed container (.marlin): each load of desc as marlin_weights_load packs it for desc-\>backend, one after another, and all tensors that no load names, and the key-values, as the checkpoint has them. desc NULL: all defaults. The file appears when it is complete. A checkpoint that is a container is MARLIN_E_UNSUPPORTED. The threads of the context pack, on the host. The open container is a checkpoint. Its layers are the loads, named by their layers with '+' between them ("q+k+v"). marlin_weights_load takes this name or the same layers in the same order, checks the checksum, and uses the mapped bytes in place; CUDA copies them to the device. A shard of a container may choose experts and nothing else. Other layers together, formats and flags that change packed weights, devices and versions for which the file is not packed are MARLIN_E_UNSUPPORTED with the name of the source file. The key-values "marlin.rank", "marlin.ranks", "marlin.source" and "marlin.source_fingerprint" say what was packed.
     pub fn marlin_checkpoint_save(context: *mut marlin_context, checkpoint: *const marlin_checkpoint, out_path: *const c_char, desc: *const marlin_save_desc, err: *mut marlin_error) -> marlin_status;
+    /// Submits recorded work, and calls done once when all work so far has ended: with MARLIN_OK or the stream's failure, before this function returns or on a thread of the driver, and even if stream and context are destroyed before. If this function fails, done is never called. Work that the host commits itself, or captures, is MARLIN_E_ARGUMENT as for marlin_stream_wait.
+    pub fn marlin_stream_notify(stream: *mut marlin_stream, done: Option<unsafe extern "C" fn(user: *mut c_void, status: marlin_status)>, user: *mut c_void, err: *mut marlin_error) -> marlin_status;
     /// The only symbol that a plugin host needs. The table has static storage. NULL if the library does not serve that major.
     pub fn marlin_get_api(abi_major: u32) -> *const marlin_api;
 }
