@@ -31,8 +31,9 @@ inline bool takes(const metal_marlin::gpu::ProductKernel& kernel, const covering
   if ((kernel.features & metal_marlin::gpu::kTensor) == 0) return true;
   if (row[kCompute] > 0 || row[kA] == 0 || format_has(row, has_codebook)) return false;
   const auto is_nvfp4 = [](const Case& c) { return c.format == MARLIN_NVFP4; };
+  const bool one_short_group = row[kGroup] == 5 && row[kK] <= 1;  // of the whole row, which may be 16 slots
   return !kernel.pattern.ends_with("_nax") || (!format_has(row, has_planes) && !format_has(row, is_nvfp4) && row[kGroup] != 0 &&
-                                               row[kOrder] <= 1 && row[kSparse] <= 0);
+                                               !one_short_group && row[kOrder] <= 1 && row[kSparse] <= 0);
 }
 
 /// The kernel of this row that takes the case. Rows without kernels for planes, and for IQ4, take codes that are widened to 4
