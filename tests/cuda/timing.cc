@@ -71,8 +71,9 @@ void add_modes(CLI::App& app, Options& options, Words& words) {
       as_list(app.add_option("--shapes", words.shapes, "of these, with commas between; lm_head has up to 8 rows"))
           ->check(CLI::IsMember(names_of(kShapes)))
           ->capture_default_str();
-  auto* const compute = app.add_option("--compute", words.compute, "of single products; fp8 is for FP4 weights, and int8-128 and int8-row have "
-                                                                 "longer groups of activations")
+  auto* const compute = app.add_option("--compute", words.compute,
+                                       "of single products; fp8 is for FP4 and FP8 weights, and int8-128 and int8-row have "
+                                       "longer groups of activations")
                             ->check(CLI::IsMember(names_of(kComputes)))
                             ->capture_default_str();
   auto* const decoder = app.add_flag("--decoder", options.decoder,

@@ -46,12 +46,13 @@ inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, c
   const KernelCodes codes = bytes ? KernelCodes::i8
                             : fp4 ? (c.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4)
                                   : (c.sparse ? KernelCodes::u4_sparse : KernelCodes::u4);
-  const auto activation = c.compute == MARLIN_COMPUTE_INT8 && !oracle::takes_float_activations(c.format)
-                              ? mm::gpu::ActivationKind::i8
-                          : c.compute == MARLIN_COMPUTE_FP8 ? mm::gpu::ActivationKind::bf16
-                          : c.a_type == MARLIN_F32          ? mm::gpu::ActivationKind::f32
-                          : c.a_type == MARLIN_F16          ? mm::gpu::ActivationKind::f16
-                                                            : mm::gpu::ActivationKind::bf16;
+  const bool takes_e4m3 = c.format == MARLIN_FP8 && kernel.compiled_for(KernelCodes::e4m3, mm::gpu::ActivationKind::e4m3);
+  const auto activation =
+      c.compute == MARLIN_COMPUTE_INT8 && !oracle::takes_float_activations(c.format) ? mm::gpu::ActivationKind::i8
+      : c.compute == MARLIN_COMPUTE_FP8 ? (takes_e4m3 ? mm::gpu::ActivationKind::e4m3 : mm::gpu::ActivationKind::bf16)
+      : c.a_type == MARLIN_F32          ? mm::gpu::ActivationKind::f32
+      : c.a_type == MARLIN_F16          ? mm::gpu::ActivationKind::f16
+                                        : mm::gpu::ActivationKind::bf16;
   const KernelCodes own = c.format == MARLIN_UINT8 ? KernelCodes::u8 : KernelCodes::e4m3;
   const std::string_view of_bytes = kernel.name(own, activation);
   const bool has_own = (c.format == MARLIN_UINT8 || c.format == MARLIN_FP8) && !of_bytes.empty();
