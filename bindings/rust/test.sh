@@ -10,11 +10,11 @@ have() {
   without "cargo $1"
   return 1
 }
-# A project of its own, with the dependency that the README tells; its other program is the block of the top folder's README.
+# A project of its own, with the dependency that the README tells; its other program is the block of docs/hello.md.
 readme_project() {
   app=$scratch/app
   mkdir -p "$app/src/bin" && ln -s "$top" "$app/metal-marlin" && cp metal-marlin/examples/hello.rs "$app/src/bin/app.rs" &&
-    blocks rust "$top/README.md" >"$app/src/bin/top.rs" &&
+    blocks rust "$top/docs/hello.md" >"$app/src/bin/top.rs" &&
     { printf '[package]\nname = "app"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n'; blocks toml metal-marlin/README.md; } >"$app/Cargo.toml" &&
     (cd "$app" && cargo build) && export "$with_libraries" &&
     "$CARGO_TARGET_DIR/debug/app" $arguments >"$scratch/output" && hello "$scratch/output" &&
