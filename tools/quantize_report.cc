@@ -125,8 +125,7 @@ void print_quantized(const std::vector<LayerOutcome>& outcomes, const Untouched&
   notes.print();
   const Sums sums = add_up(outcomes);
   std::string snr = snr_text(sums.norm, sums.error);
-  if (sums.error != 0) snr = fmt::format(", SNR {} dB", snr);
-  if (sums.error == 0 && !snr.empty()) snr = ", " + snr;
+  if (!snr.empty()) snr = sums.error != 0 ? fmt::format(", SNR {} dB", snr) : ", " + snr;
   const std::string exact =
       sums.exact == 0 ? "" : fmt::format(" ({} without changing a value)", sums.exact);
   fmt::print("\n{}{} quantized{}, {} -> {}, {:.2f} bits per weight{}\n",
