@@ -44,6 +44,8 @@ PARAMETERS = {
     "uint64_t* bytes": "The length of the string in bytes, in and out.",
     "uint32_t abi_major": "MARLIN_ABI_MAJOR of the header that the caller was compiled with.",
 }
+# Of a field without words of its own.
+FIELDS = {"struct_size": "The size of the struct that the caller was compiled with, in bytes.", "reserved": "0.", "flags": "0, or flags of this struct."}
 THREADS = {
     "destroy": "No other thread may use the handle, during the call and after it.",
     "stream": "A stream serves one thread at a time, and may move between threads. Other handles may be in use by any number of threads.",
@@ -66,7 +68,7 @@ def places():
 
 def prose(text, itself=""):
     """Words of the header as Markdown: its names are links."""
-    text = re.sub(r"([\\*_<>\[\]|`])", lambda mark: {"<": "&lt;", ">": "&gt;"}.get(mark[0], f"\\{mark[0]}"), text).replace(r"\_", "_")
+    text = re.sub(r"([\\*_<>\[\]|])", lambda mark: {"<": "&lt;", ">": "&gt;"}.get(mark[0], f"\\{mark[0]}"), text).replace(r"\_", "_")
 
     def link(match):
         name = match[0].partition("::")[0]
@@ -115,7 +117,7 @@ def example(name, and_then=""):
 
 def errors(function):
     """(status, why) of each status that the words of a function name, and of those that its parameters imply."""
-    sentences = re.split(r"(?<=[.;]) ", function["doc"])
+    sentences = re.split(r"(?<=\.) |; ", function["doc"])
     found = {status: next(each for each in sentences if status in each) for status in dict.fromkeys(re.findall(r"MARLIN_E_\w+", function["doc"]))}
     found.setdefault("MARLIN_E_ARGUMENT", "A parameter that must not be NULL is NULL, or a handle is of another kind.")
     structs = [each["type"].get("base", "") for each in function["params"]]
@@ -150,8 +152,8 @@ def function_page(function):
     kind = "destroy" if name.endswith("_destroy") else "stream" if any(each["name"] == "stream" for each in params) else "else"
     text = f"# {name}\n\n```c\n{declared(function['returns'], name)}(\n    {head});\n```\n\n{doc}\n\n"
     if params:
-        rows = "".join(f"| `{each['name']}` | {link_of(each['type'])} | {meaning(function, each)} |\n" for each in params)
-        text += f"## Parameters\n\n| | type | |\n|---|---|---|\n{rows}\n"
+        rows = "".join(f"| `{each['name']}`<br>{link_of(each['type'])} | {meaning(function, each)} |\n" for each in params)
+        text += f"## Parameters\n\n| | |\n|---|---|\n{rows}\n"
     if function["returns"]["base"] == "marlin_status":
         rows = "".join(f"| {prose(status)} | {prose(why, name)} |\n" for status, why in errors(function))
         text += ("## Errors\n\nIt returns `MARLIN_OK`, or one of these and those that [the rules](index.md) and the fields of its structs name:\n\n"
@@ -161,14 +163,15 @@ def function_page(function):
 
 def struct_page(struct):
     name = struct["name"]
-    rows = "".join(f"| `{each['name']}{'[%d]' % each['array'] if 'array' in each else ''}` | {link_of(each['type'])} | {each['offset']} | "
-                   f"{prose(each['doc'], name)} |\n" for each in struct["fields"])
+    types = {each["name"]: each["doc"] for each in table()["types"]}
+    rows = "".join(f"| `{each['name']}{'[%d]' % each['array'] if 'array' in each else ''}`<br>{link_of(each['type'])}, at {each['offset']} | "
+                   f"{prose(each['doc'] or FIELDS.get(each['name']) or types.get(each['type'].get('base'), ''), name)} |\n" for each in struct["fields"])
     users = [each["name"] for each in table()["functions"] if any(p["type"].get("base") == name for p in each["params"])]
     users += [each["name"] for each in table()["structs"] if each is not struct and any(
         f"{name}" in json.dumps(field["type"]) for field in each["fields"]) and each["name"] != "marlin_api"]
     used = ", ".join(f"[`{each}`]({places()[each]})" for each in users)
     return (f"# {name}\n\n{prose(struct['doc'], name)}\n\nIt has {struct['size']} bytes. Used by: {used or 'marlin_get_api'}.\n\n"
-            f"## Fields\n\n| field | type | offset | |\n|---|---|---|---|\n{rows}\n"
+            f"## Fields\n\n| type, offset in bytes | |\n|---|---|\n{rows}\n"
             "## Threads\n\nA struct belongs to its caller. The library copies what it needs before the call returns.\n\n" + example(name))
 
 

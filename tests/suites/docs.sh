@@ -1,6 +1,6 @@
 # about: README.md, the guides of docs and the examples, block by block; the site of ./dev docs, and each of its links
 # inputs: docs README.md CONTRIBUTING.md CHANGELOG.md SECURITY.md examples include bindings packaging tests/install tests/abi/abi_table.py tests/readme.py tests/docs dev
-# seconds: 60
+# seconds: 30
 # when: changed
 # packages: docs
 # data: include README.md docs examples tests/install tests/readme.py
