@@ -42,6 +42,8 @@ PARAMETERS = {
     "const marlin_value* array": "A value of kind ARRAY whose elements are STRING.",
     "const char** text": "NULL inside: the first string; else the string of the call before.",
     "uint64_t* bytes": "The length of the string in bytes, in and out.",
+    "void (*done)(void* user, marlin_status status)": "Called once, when the work so far has ended.",
+    "void* user": "Given to the callback.",
     "uint32_t abi_major": "MARLIN_ABI_MAJOR of the header that the caller was compiled with.",
 }
 # Of a field without words of its own.
@@ -130,7 +132,7 @@ def errors(function):
 def meaning(function, parameter):
     name, doc = parameter["name"], function["doc"]
     base = parameter["type"].get("base", "")
-    if name == "stream" and re.search("_(flush|wait|destroy)$", function["name"]):
+    if name == "stream" and re.search("_(flush|wait|notify|destroy)$", function["name"]):
         return "The stream. " + ("NULL does nothing." if "destroy" in function["name"] else "Not NULL.")
     if function["name"].endswith("_destroy"):
         return "The handle; NULL does nothing."
