@@ -8,6 +8,9 @@ docs() {
     (cd bindings/rust && DOCS_RS=1 CARGO_TARGET_DIR=../../build/docs/rust RUSTDOCFLAGS="-D warnings" \
       cargo doc -q --locked --offline --no-deps --all-features) || return 1
   fi
-  NO_MKDOCS_2_WARNING=1 build/env/docs/bin/mkdocs build -q -f docs/site/mkdocs.yml && python3 -B docs/site/links.py build/site &&
+  # Not with -q, which hides warnings from strict, too.
+  NO_MKDOCS_2_WARNING=1 build/env/docs/bin/mkdocs build -f docs/site/mkdocs.yml >build/docs/mkdocs.log 2>&1 ||
+    { cat build/docs/mkdocs.log; return 1; }
+  python3 -B docs/site/links.py build/site &&
     say "build/site, in $SECONDS s; python3 -m http.server -d build/site shows it, with its search"
 }
