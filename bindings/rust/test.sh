@@ -32,10 +32,19 @@ moe() {
     ! cargo run -q --example moe /nonexistent.gguf 2>"$scratch/output" && cat "$scratch/output" &&
     [ "$(wc -l <"$scratch/output")" = 1 ] && grep -q "^Error: MARLIN_E_FILE: /nonexistent.gguf: " "$scratch/output"
 }
-# What a build says that does not find the library.
+# Without an installed library it is built from the sources. But for the whole tests, a stand-in for CMake has it ready.
+from_sources() {
+  printf '#!/bin/sh\n[ "$1" != --build ] || cp "%s/libmetal-marlin.a" "$2"\n' "$libraries" >"$scratch/cmake" && chmod +x "$scratch/cmake" || return 1
+  [ -n "${METAL_MARLIN_WHOLE:-}" ] || export CMAKE="$scratch/cmake"
+  export PKG_CONFIG=/nonexistent CARGO_TARGET_DIR="$CARGO_TARGET_DIR/built"
+  cargo run --example hello $arguments >"$scratch/output" && hello "$scratch/output" &&
+    ! CMAKE=/nonexistent cargo build >"$scratch/output" 2>&1 && grep '/nonexistent does not run .*; set CMAKE' "$scratch/output"
+}
+# What a build says that finds neither the library nor the sources.
 not_found() {
-  ! PKG_CONFIG_PATH=/nonexistent PKG_CONFIG_LIBDIR=/nonexistent CARGO_TARGET_DIR=$CARGO_TARGET_DIR/lost \
-    cargo build >"$scratch/output" 2>&1 && grep -q 'set PKG_CONFIG_PATH to its lib/pkgconfig' "$scratch/output"
+  cp -R metal-marlin-sys "$scratch/sys" && cd "$scratch/sys" &&
+    ! PKG_CONFIG_PATH=/nonexistent PKG_CONFIG_LIBDIR=/nonexistent CARGO_TARGET_DIR=$CARGO_TARGET_DIR/lost \
+      cargo build >"$scratch/output" 2>&1 && grep -q 'set PKG_CONFIG_PATH to its lib/pkgconfig' "$scratch/output"
 }
 
 have fmt && check "cargo fmt" cargo fmt --check
@@ -51,5 +60,6 @@ check "README, hello" readme_commands metal-marlin/README.md
 check "READMEs, a project" readme_project
 check "a mixture of experts" moe
 check "the static library" static
+check "from the sources" from_sources
 check "no library" not_found
 exit $status
