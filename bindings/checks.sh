@@ -44,8 +44,8 @@ hello() { grep -q '^W is 96 x 384, W\[0\]\[0\] = ' "$1"; }
 # mixture FILE: whether a program printed what examples/moe.cc does.
 mixture() { blocks text "$top/examples/README.md" | grep ': experts [0-9] and ' | diff - "$1"; }
 arguments="$top/tests/data/gptq-v1-sym-g128 model.layers.0.mlp.down_proj"
-# readme_commands README: its commands, which are those of the top folder's README, at most five, where it says that they work.
+# readme_commands README: its commands, which are those of docs/hello.md, at most five, where it says that they work.
 readme_commands() {
-  blocks sh "$1" >"$scratch/hello.sh" && python3 -B "$top/tests/readme.py" hello "$top/README.md" "$(basename "$build")" >"$scratch/top.sh" &&
+  blocks sh "$1" >"$scratch/hello.sh" && python3 -B "$top/tests/readme.py" hello "$top/docs/hello.md" "$(basename "$build")" >"$scratch/top.sh" &&
     diff "$scratch/top.sh" "$scratch/hello.sh" && (cd "$top" && sh -e "$scratch/hello.sh") >"$scratch/output" && hello "$scratch/output"
 }

@@ -235,7 +235,7 @@ void print_account(const Account& account) {
     fmt::print("\n{}, {} quantized, {} 2:4 sparse, {} would load\n{} weights in {}{}\n",
                counted(totals.layers, "layer"), totals.quantized, totals.sparse, totals.loadable,
                count_text(totals.weights), bytes_text(static_cast<double>(totals.bytes)),
-               bits ? fmt::format(" ({:.2f} bits a weight)", *bits) : "");
+               bits ? fmt::format(" ({:.2f} bits per weight)", *bits) : "");
     fmt::print("\n");
     line("layers that are read", totals.bytes - totals.unread_bytes);
     line("matrices that are not read", totals.unread_bytes);

@@ -125,12 +125,12 @@ void print_quantized(const std::vector<LayerOutcome>& outcomes, const Untouched&
   notes.print();
   const Sums sums = add_up(outcomes);
   std::string snr = snr_text(sums.norm, sums.error);
-  if (sums.error != 0) snr = fmt::format(", SNR {} dB", snr);
-  if (sums.error == 0 && !snr.empty()) snr = ", " + snr;
+  if (!snr.empty()) snr = sums.error != 0 ? fmt::format(", SNR {} dB", snr) : ", " + snr;
   const std::string exact =
       sums.exact == 0 ? "" : fmt::format(" ({} without changing a value)", sums.exact);
-  fmt::print("\n{}{} quantized{}, {} -> {}, {:.2f} bits a weight{}\n", dry_run ? "would be: " : "",
-             counted(sums.layers, "layer"), exact, bytes_text(static_cast<double>(sums.before)),
+  fmt::print("\n{}{} quantized{}, {} -> {}, {:.2f} bits per weight{}\n",
+             dry_run ? "would be: " : "", counted(sums.layers, "layer"), exact,
+             bytes_text(static_cast<double>(sums.before)),
              bytes_text(static_cast<double>(sums.after)), sums.bits(), snr);
   print_untouched(untouched, all_bytes);
 }

@@ -55,7 +55,7 @@ told() {
 readme_in_a_clean_copy() {
   (cd "$top" && "$python" -c "from scikit_build_core.build import build_sdist; build_sdist('$scratch')") &&
     mkdir "$scratch/copy" && tar -xf "$scratch"/*.tar.gz -C "$scratch/copy" --strip-components 1 || return 1
-  ln -s "$top/tests" "$scratch/copy/tests"
+  ln -s "$top/tests" "$top/docs" "$scratch/copy"
   # Unoptimized: it is the build that is tested here, and not the installed library.
   export SKBUILD_CMAKE_BUILD_TYPE=None METAL_MARLIN_LIBRARY=COMPILE CMAKE_ARGS=-DCMAKE_UNITY_BUILD=ON
   all_blocks README.md sh=1 python=6 && top=$scratch/copy && readme_commands README.md

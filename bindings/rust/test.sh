@@ -10,11 +10,11 @@ have() {
   without "cargo $1"
   return 1
 }
-# A project of its own, with the dependency that the README tells; its other program is the block of the top folder's README.
+# A project of its own, with the dependency that the README tells; its other program is the block of docs/hello.md.
 readme_project() {
   app=$scratch/app
   mkdir -p "$app/src/bin" && ln -s "$top" "$app/metal-marlin" && cp metal-marlin/examples/hello.rs "$app/src/bin/app.rs" &&
-    blocks rust "$top/README.md" >"$app/src/bin/top.rs" &&
+    blocks rust "$top/docs/hello.md" >"$app/src/bin/top.rs" &&
     { printf '[package]\nname = "app"\nversion = "0.0.0"\nedition = "2021"\n[workspace]\n'; blocks toml metal-marlin/README.md; } >"$app/Cargo.toml" &&
     (cd "$app" && cargo build) && export "$with_libraries" &&
     "$CARGO_TARGET_DIR/debug/app" $arguments >"$scratch/output" && hello "$scratch/output" &&
@@ -32,10 +32,19 @@ moe() {
     ! cargo run -q --example moe /nonexistent.gguf 2>"$scratch/output" && cat "$scratch/output" &&
     [ "$(wc -l <"$scratch/output")" = 1 ] && grep -q "^Error: MARLIN_E_FILE: /nonexistent.gguf: " "$scratch/output"
 }
-# What a build says that does not find the library.
+# Without an installed library it is built from the sources. But for the whole tests, a stand-in for CMake has it ready.
+from_sources() {
+  printf '#!/bin/sh\n[ "$1" != --build ] || cp "%s/libmetal-marlin.a" "$2"\n' "$libraries" >"$scratch/cmake" && chmod +x "$scratch/cmake" || return 1
+  [ -n "${METAL_MARLIN_WHOLE:-}" ] || export CMAKE="$scratch/cmake"
+  export PKG_CONFIG=/nonexistent CARGO_TARGET_DIR="$CARGO_TARGET_DIR/built"
+  cargo run --example hello $arguments >"$scratch/output" && hello "$scratch/output" &&
+    ! CMAKE=/nonexistent cargo build >"$scratch/output" 2>&1 && grep '/nonexistent does not run .*; set CMAKE' "$scratch/output"
+}
+# What a build says that finds neither the library nor the sources.
 not_found() {
-  ! PKG_CONFIG_PATH=/nonexistent PKG_CONFIG_LIBDIR=/nonexistent CARGO_TARGET_DIR=$CARGO_TARGET_DIR/lost \
-    cargo build >"$scratch/output" 2>&1 && grep -q 'set PKG_CONFIG_PATH to its lib/pkgconfig' "$scratch/output"
+  cp -R metal-marlin-sys "$scratch/sys" && cd "$scratch/sys" &&
+    ! PKG_CONFIG_PATH=/nonexistent PKG_CONFIG_LIBDIR=/nonexistent CARGO_TARGET_DIR=$CARGO_TARGET_DIR/lost \
+      cargo build >"$scratch/output" 2>&1 && grep -q 'set PKG_CONFIG_PATH to its lib/pkgconfig' "$scratch/output"
 }
 
 have fmt && check "cargo fmt" cargo fmt --check
@@ -51,5 +60,6 @@ check "README, hello" readme_commands metal-marlin/README.md
 check "READMEs, a project" readme_project
 check "a mixture of experts" moe
 check "the static library" static
+check "from the sources" from_sources
 check "no library" not_found
 exit $status

@@ -27,13 +27,13 @@ moe() {
   "$build/build/debug/moe" "$top/tests/data/qwen3moe-gptq-experts" >"$scratch/output" && mixture "$scratch/output" &&
     ! "$build/build/debug/moe" /nonexistent >"$scratch/output" && grep '^MARLIN_E_FILE: /nonexistent: ' "$scratch/output"
 }
-# A project of its own, with the manifest that the README tells; its programs are those of the README and of the top folder's.
+# A project of its own, with the manifest that the README tells; its programs are those of the README and of docs/hello.md.
 # SwiftPM takes the name of its folder for its identity, and takes no dependency of the same identity.
 readme_project() {
   app=$scratch/swift
   mkdir -p "$app/Sources/app" && ln -s "$top" "$app/metal-marlin" && blocks swift README.md 2 >"$app/Package.swift" || return 1
   program package README.md 1 'precondition(y.contains { $0 != 0 })'
-  program top "$top/README.md" 1 'precondition(y.contains { $0 != 0 })'
+  program top "$top/docs/hello.md" 1 'precondition(y.contains { $0 != 0 })'
   program stream README.md 3
   echo 'try await package(); try await top(); try await stream()' >"$app/Sources/app/main.swift"
   swift build --scratch-path "$build/app" --package-path "$app" && (cd "$top" && "$build/app/debug/app") >"$scratch/output" &&

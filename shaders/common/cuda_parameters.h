@@ -101,9 +101,11 @@ MARLIN_SHARED bool has_wgmma_of(unsigned scale_type, bool is_bf16) {
 #define MARLIN_FORMS_fp4_sparse(X) X(3, 0, 5, none) X(4, 0, 4, none)
 #define MARLIN_FORMS_u4_sparse(X) X(1, 0, 5, none) X(1, 0, 6, none) X(1, 0, 7, none)
 
-/// The forms for which Hopper has tiles of INT8 activations, if rows of both have one scale each.
+/// The forms for which Hopper has tiles of activations of a byte: INT8, if rows of both have one
+/// scale each, and E4M3.
 #define MARLIN_BYTE_FORMS_u4(X) MARLIN_FORMS_OF_128_u4(X)
 #define MARLIN_BYTE_FORMS_i8(X) X(1, 0, 7, wgmma)
+#define MARLIN_BYTE_FORMS_e4m3(X) MARLIN_FORMS_e4m3(X)
 
 struct CudaParameters {
   unsigned long long buffers[kCudaBuffers];                // addresses, by MARLIN_BUFFER_*

@@ -81,6 +81,14 @@ struct ActivationI8 {
   __device__ static Raw join(Pair first, Pair second) { return first | u32(second) << 16; }
 };
 
+/// E4M3 activations, which tiles alone multiply as they are.
+struct ActivationE4m3 {
+  typedef unsigned char Stored;
+  typedef F16 Number;
+  static constexpr int kPieces = 1;
+  static constexpr bool kQuantized = true;
+};
+
 /// A lane's part of a step, from its first column on, which is aligned to a pair.
 template <class Activation>
 __device__ inline typename Activation::Raw load_step(const typename Activation::Stored* from) {

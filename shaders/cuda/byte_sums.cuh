@@ -1,9 +1,11 @@
-// The sums of a tile for Hopper with INT8 activations (hopper_gemm.cuh), if rows of A and of W have
-// one scale each: codes become bytes, wgmma multiplies them by those of A and adds up integers, and
-// these are scaled at the end.
+// The sums of a tile for Hopper with activations of a byte (hopper_gemm.cuh): codes become bytes,
+// and wgmma multiplies them by those of A.
 //
-//   stage    a box of 128 slots of A, a byte each, and two chunks of weights; no scales
+//   stage    a box of 128 slots of A, a byte each, and two chunks of weights
 //   W        from shared memory to registers, a chunk ahead; decoded there
+//   INT8     rows of A and of W have one scale each: the sums are integers, and scaled at the end
+//   E4M3     the matrix unit keeps 14 bits of a sum: it adds up 128 slots, whose sums times their
+//            scale of W are added in float32; scales of A multiply these at the end
 #pragma once
 #include "activations.cuh"
 #include "tile_sums.cuh"
@@ -36,15 +38,26 @@ struct BytesOf<I8> {
   }
 };
 
-/// Weights of a form whose codes become bytes. Tiles bring the codes alone.
+template <>
+struct BytesOf<E4m3> {
+  static constexpr float kFactor = 1.0f;
+  __device__ static void decode_words(u32 first, u32 second, u32& low, u32& high) {
+    low = (first & 0x00FF00FFu) | (second << 8 & 0xFF00FF00u);
+    high = (first >> 8 & 0x00FF00FFu) | (second & 0xFF00FF00u);
+  }
+};
+
+/// Weights of a form whose codes become bytes. Tiles bring the codes, and scales of E4M3.
 template <class Codes, class Form>
 struct ByteOperand : Operand<Codes, F16, Form> {
   typedef BytesOf<Codes> Bytes;
   static constexpr bool kHasZeros = Form::kZero == kZeroInteger;
   static constexpr float kFactor = kHasZeros ? 1.0f : Bytes::kFactor;
-  static constexpr int kScaleElement = 0, kScaleBytes = 0;
+  static constexpr int kScaleElement = Codes::kIntegers ? 0 : 4;
+  static constexpr int kScaleBytes = kRowBlock * kScaleElement;
   static constexpr int kZeroElement = 0, kZeroBytes = 0, kStagedZeroBytes = 0;
-  static_assert(Form::kScale == kScaleF16 && Form::kShift == kLongGroupShift);
+  static_assert(Form::kScale == (Codes::kIntegers ? kScaleF16 : kScaleF32) &&
+                Form::kShift == kLongGroupShift);
 
   /// The operands of the two units of 32 slots of a chunk. `zeros`: of the rows g and g + 8.
   __device__ static void decode(const uint4 (&q)[Codes::kWords], const u32 (&zeros)[2],
@@ -63,7 +76,7 @@ struct ByteOperand : Operand<Codes, F16, Form> {
   }
 };
 
-/// The sums, in the lanes that TileSums has them in.
+/// The sums of INT8, in the lanes that TileSums has them in.
 template <class Memory>
 struct ByteSums {
   typedef typename Memory::Tile Tile;
@@ -103,6 +116,58 @@ struct ByteSums {
       const float scale = row < rows ? row_scales[row] : 0.0f;
       total[at] = float(integers[at]) * low * scale;
       total[at + 2] = float(integers[at + 2]) * high * scale;
+    }
+  }
+};
+
+/// The same of E4M3.
+template <class Memory>
+struct E4m3Sums {
+  typedef typename Memory::Tile Tile;
+  typedef typename Memory::Op Op;
+  static constexpr bool kInUnits = false, kApart = false, kFetchesEarly = true;
+
+  float part[Tile::kSums], total[Tile::kSums], unit[2];  // of a group; scales of rows g, g + 8
+  u32 a[2][2][4];
+  u32 weights_at;
+  StageWeights<Memory> weights;
+
+  __device__ void clear() {
+    UNROLL for (int i = 0; i < Tile::kSums; i++) part[i] = total[i] = 0.0f;
+    unit[0] = unit[1] = 0.0f;
+  }
+  /// Adds the sums of a group to those of the row.
+  __device__ void end_group() {
+    UNROLL for (int i = 0; i < Tile::kSums; i++) total[i] =
+        fmaf(part[i], unit[i % 4 / 2], total[i]);
+    // The compiler must not read the sums of the group when the next ones begin.
+    UNROLL for (int i = 0; i < Tile::kSums; i++) asm volatile("" : "+f"(part[i]), "+f"(total[i]));
+  }
+  /// Starts to multiply chunk `kb` of the stage that begins with `boxes` by its half of a box. Each
+  /// box begins a group.
+  __device__ void multiply_by_wgmma(u32 boxes, int kb, bool) {
+    u32(&operand)[2][4] = a[kb % 2];
+    Op::decode(weights.q[kb], {}, operand);
+    const u64 rows = wgmma_operand(boxes + kb / 2 * Tile::kBox) + 4 * (kb % 2);
+    if (kb % 2 == 0) {
+      wgmma_wait<0>();
+      end_group();
+      UNROLL for (int row = 0; row < 2; row++) unit[row] =
+          __uint_as_float(weights.s[kb].scales[0][row]);
+    }
+    wgmma_fence();
+    UNROLL for (int step = 0; step < 2; step++) Wgmma<Tile::kRows>::add(
+        E4m3Bytes(), part, operand[step], rows + 2 * step, kb % 2 != 0 || step != 0);
+    wgmma_commit();
+  }
+  /// Multiplies the sums by the scales of the tile's rows of A, of which `rows` exist.
+  __device__ void scale(const float* row_scales, int rows) {
+    end_group();
+    UNROLL for (int i = 0; i < Tile::kSums / 2; i++) {
+      const int row = i / 2 * 8 + 2 * (weights.lane % 4) + i % 2, at = i / 2 * 4 + i % 2;
+      const float scale = row < rows ? row_scales[row] : 0.0f;
+      total[at] *= scale;
+      total[at + 2] *= scale;
     }
   }
 };

@@ -5,25 +5,26 @@
 #include "real.cuh"
 #include "round.cuh"
 
-// A kernel that starts while the one before it still runs, and waits for it.
-#define MARLIN_HELPER_OF(name, threads)                                 \
+// A kernel that starts while the one before it still runs, and waits for it. So many blocks share
+// the registers of a multiprocessor.
+#define MARLIN_HELPER_OF(name, threads, blocks)                         \
   __device__ inline void name##_work(const CudaParameters& parameters); \
-  extern "C" __global__ void __launch_bounds__(threads)                 \
+  extern "C" __global__ void __launch_bounds__(threads, blocks)         \
       name(const __grid_constant__ CudaParameters parameters) {         \
     let_next_start();                                                   \
     wait_for_previous();                                                \
     name##_work(parameters);                                            \
   }                                                                     \
   __device__ inline void name##_work(const CudaParameters& parameters)
-#define MARLIN_HELPER(name) MARLIN_HELPER_OF(name, kHelperThreads)
+#define MARLIN_HELPER(name) MARLIN_HELPER_OF(name, kHelperThreads, 1)
 
 __device__ inline int item_x() { return int(blockIdx.x * blockDim.x + threadIdx.x); }
 
 // --- activations --------------------------------------------------------------------------------
 
-MARLIN_HELPER(quantize_f32) { quantize_row<float>(parameters); }
-MARLIN_HELPER(quantize_f16) { quantize_row<Half>(parameters); }
-MARLIN_HELPER(quantize_bf16) { quantize_row<Bfloat>(parameters); }
+MARLIN_HELPER_OF(quantize_f32, kHelperThreads, 2) { quantize_row<float>(parameters); }
+MARLIN_HELPER_OF(quantize_f16, kHelperThreads, 3) { quantize_row<Half>(parameters); }
+MARLIN_HELPER_OF(quantize_bf16, kHelperThreads, 3) { quantize_row<Bfloat>(parameters); }
 
 MARLIN_HELPER(e4m3_f32) { round_row<float>(parameters); }
 MARLIN_HELPER(e4m3_f16) { round_row<Half>(parameters); }
@@ -162,7 +163,7 @@ MARLIN_HELPER(finish) {
 // --- routes of a mixture of experts -------------------------------------------------------------
 
 /// Sorts routed rows by expert and cuts them into items (../common/arguments.h). One block.
-MARLIN_HELPER_OF(route, kRouteThreads) {
+MARLIN_HELPER_OF(route, kRouteThreads, 1) {
   __shared__ int places[kMostExperts];
   __shared__ u64 shared[kLanes];
   const Launch launch{parameters};

@@ -170,6 +170,10 @@ template <class Memory>
 struct SumsOf<ActivationI8, Memory> {
   typedef ByteSums<Memory> Type;
 };
+template <class Memory>
+struct SumsOf<ActivationE4m3, Memory> {
+  typedef E4m3Sums<Memory> Type;
+};
 
 /// The products of the warpgroups that multiply.
 template <class Activation, class Memory>
@@ -281,8 +285,12 @@ __device__ inline void multiply_tiles(const CudaParameters& parameters, unsigned
     }
     if constexpr (Tile::kBytes) {
       const int row = work.first_row(now.tile);
-      sums.scale(of_row_block(launch.buffer<const uint2>(MARLIN_BUFFER_SCALES)),
-                 launch.buffer<const float>(MARLIN_BUFFER_A_SCALES) + row, args.m - row);
+      const float* const scales = launch.buffer<const float>(MARLIN_BUFFER_A_SCALES) + row;
+      if constexpr (Memory::Op::kScaleBytes != 0)
+        sums.scale(scales, args.m - row);
+      else
+        sums.scale(of_row_block(launch.buffer<const uint2>(MARLIN_BUFFER_SCALES)), scales,
+                   args.m - row);
     } else if constexpr (Sums::kInUnits) {
       sums.multiply_sums(sums.unit[0], sums.unit[1]);
     }
@@ -391,9 +399,9 @@ __device__ inline void hopper_gemm(const CudaParameters& parameters) {
     make_tiles<Own, Op, Activation, ROWS, WGMMA>(parameters);
 }
 
-/// The same of INT8 activations.
-template <class Codes, class Form, int ROWS>
+/// The same of activations of a byte.
+template <class Codes, class Activation, class Form, int ROWS>
 __device__ inline void hopper_bytes(const CudaParameters& parameters) {
-  if constexpr (has_byte_tile_of(ROWS, Codes::kWords))
-    make_tiles<Codes, ByteOperand<Codes, Form>, ActivationI8, ROWS, true>(parameters);
+  if constexpr (!Codes::kIntegers || has_byte_tile_of(ROWS, Codes::kWords))
+    make_tiles<Codes, ByteOperand<Codes, Form>, Activation, ROWS, true>(parameters);
 }

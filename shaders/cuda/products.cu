@@ -1,7 +1,7 @@
 // The product kernels of one kind of codes and one kind of activations. The build compiles this
 // file once for each pair (cmake/embed_kernels.cmake): MARLIN_CODES is a kind of codes of
-// ../common/arguments.h, MARLIN_ACTIVATION is f32, f16, bf16 or i8. With MARLIN_ROUNDS, the kernels
-// are those that round weights to 16 bits.
+// ../common/arguments.h, MARLIN_ACTIVATION is f32, f16, bf16, i8 or e4m3. With MARLIN_ROUNDS, the
+// kernels are those that round weights to 16 bits. Those of E4M3 activations are tiles alone.
 #include "expand.cuh"
 #include "gemm.cuh"
 #include "gemv.cuh"
@@ -23,6 +23,7 @@ typedef ActivationF32 Activation_f32;
 typedef ActivationF16 Activation_f16;
 typedef ActivationBf16 Activation_bf16;
 typedef ActivationI8 Activation_i8;
+typedef ActivationE4m3 Activation_e4m3;
 
 #define MARLIN_PASTE_(a, b) a##b
 #define MARLIN_PASTE(a, b) MARLIN_PASTE_(a, b)
@@ -92,15 +93,14 @@ struct GeneralForm<Codes> {
 };
 typedef GeneralForm<Codes>::Type General;
 
-#ifndef MARLIN_ROUNDS
+#if !defined(MARLIN_ROUNDS) && !defined(MARLIN_TILES_ALONE)
 MARLIN_KERNEL(gemv, m8, 1) { gemv_rows<8, 1, General>(parameters); }
 MARLIN_KERNEL(gemv, m16, 1) { gemv_rows<16, kWide ? 1 : 2, General>(parameters); }
 MARLIN_KERNEL(gemm, m32_n128, 1) { gemm_rows<32, 2, General>(parameters); }
 MARLIN_KERNEL(gemm, m64_n128, 1) { gemm_rows<64, kMostTiles, General>(parameters); }
-#endif
 
 // Weights as floats of 16 bits, unless they are such floats already.
-#if !defined(MARLIN_ROUNDS) && defined(__CUDA_ARCH_FEAT_SM90_ALL)
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
 template <class Codes, class Given, class Form>
 __device__ inline void expand_for(const CudaParameters& parameters) {
   if constexpr (sizeof(typename Given::Stored) == sizeof(u16) && !Codes::kSparse) {
@@ -116,6 +116,7 @@ constexpr int kExpandBlocks = Codes::kWords == 1 ? 3 : (Codes::kWords == 8 ? 1 :
 MARLIN_KERNEL(expand, n32, kExpandBlocks) {
   expand_for<Codes, GivenActivation, General>(parameters);
 }
+#endif
 #endif
 
 /// Blocks of a multiprocessor, whose registers they share. Code for other processors than Hopper
@@ -211,11 +212,17 @@ MARLIN_FORMS(MARLIN_HOPPER_FORM)
       __launch_bounds__(tile_threads_of(rows), 1) MARLIN_NAME(                                 \
           wgmma, MARLIN_CODES, MARLIN_ACTIVATION, m##rows##_n256_s##scale##z##zero##g##shift)( \
           const __grid_constant__ CudaParameters parameters) {                                 \
-    hopper_bytes<Codes, Form<scale, zero, shift>, rows>(parameters);                           \
+    hopper_bytes<Codes, GivenActivation, Form<scale, zero, shift>, rows>(parameters);          \
   }
+// Sums of groups leave E4M3 no registers for 256 rows.
+#ifdef MARLIN_TILES_ALONE
+#define MARLIN_MOST_BYTE_ROWS(...)
+#else
+#define MARLIN_MOST_BYTE_ROWS(...) MARLIN_BYTE_TILE(256, __VA_ARGS__)
+#endif
 #define MARLIN_BYTE_TILES(scale, zero, shift, tiles) \
   MARLIN_BYTE_TILE(64, scale, zero, shift)           \
   MARLIN_BYTE_TILE(128, scale, zero, shift)          \
-  MARLIN_BYTE_TILE(256, scale, zero, shift)
+  MARLIN_MOST_BYTE_ROWS(scale, zero, shift)
 MARLIN_PASTE(MARLIN_BYTE_FORMS_, MARLIN_CODES)(MARLIN_BYTE_TILES)
 #endif

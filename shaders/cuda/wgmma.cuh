@@ -1,4 +1,4 @@
-// wgmma.mma_async: 64 rows of W by COLUMNS rows of A, 16 slots, or 32 of INT8. Operand A, the
+// wgmma.mma_async: 64 rows of W by COLUMNS rows of A, 16 slots, or 32 of bytes. Operand A, the
 // weights, is in registers or in shared memory, and operand B is in shared memory: K-major, in rows
 // of 128 bytes with pieces of 16 swizzled. The long lists are what PTX wants.
 #pragma once
@@ -23,8 +23,13 @@ __device__ inline u64 wgmma_operand(u32 address) {
 
 template <int COLUMNS>
 struct Wgmma;
-/// Of INT8: 32 slots, and sums that are integers.
-struct Int8 {};
+/// Of bytes: 32 slots, and of INT8 sums that are integers.
+struct Int8 {
+  typedef int Sum;
+};
+struct E4m3Bytes {
+  typedef float Sum;
+};
 
 #define MARLIN_PTX_F16 "f16"
 #define MARLIN_PTX_Bf16 "bf16"
@@ -47,23 +52,27 @@ struct Int8 {};
                  : list("+f")                                                                      \
                  : "l"(weights), "l"(rows), "r"(int(accumulates)));                                \
   }
-#define MARLIN_WGMMA_ADD_BYTES(columns, count, names, a0, a1, a2, a3, b, to, list)              \
-  __device__ static void add(Int8, int(&d)[count], const u32(&a)[4], u64 descriptor,            \
-                             bool accumulates) {                                                \
-    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " to                                         \
-                 ", 0;\n"                                                                       \
-                 "wgmma.mma_async.sync.aligned.m64n" #columns "k32.s32.s8.s8 {" names "}, {" a0 \
-                 "," a1 "," a2 "," a3 "}, " b ", p;\n}"                                         \
-                 : list("+r")                                                                   \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor),                 \
-                   "r"(int(accumulates)));                                                      \
+#define MARLIN_WGMMA_ADD_BYTES(columns, count, names, a0, a1, a2, a3, b, to, list, type, ptx, \
+                               factors)                                                       \
+  __device__ static void add(type, type::Sum(&d)[count], const u32(&a)[4], u64 descriptor,    \
+                             bool accumulates) {                                              \
+    asm volatile("{\n.reg .pred p;\nsetp.ne.b32 p, " to                                       \
+                 ", 0;\n"                                                                     \
+                 "wgmma.mma_async.sync.aligned.m64n" #columns "k32." ptx " {" names "}, {" a0 \
+                 "," a1 "," a2 "," a3 "}, " b ", p" factors ";\n}"                            \
+                 : list                                                                       \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(descriptor),               \
+                   "r"(int(accumulates)));                                                    \
   }
-#define MARLIN_WGMMA(columns, count, names, a0, a1, a2, a3, b, to, list)       \
-  template <>                                                                  \
-  struct Wgmma<columns> {                                                      \
-    MARLIN_WGMMA_ADD(columns, count, names, a0, a1, a2, a3, b, to, F16, list)  \
-    MARLIN_WGMMA_ADD(columns, count, names, a0, a1, a2, a3, b, to, Bf16, list) \
-    MARLIN_WGMMA_ADD_BYTES(columns, count, names, a0, a1, a2, a3, b, to, list) \
+#define MARLIN_WGMMA(columns, count, names, a0, a1, a2, a3, b, to, list)                        \
+  template <>                                                                                   \
+  struct Wgmma<columns> {                                                                       \
+    MARLIN_WGMMA_ADD(columns, count, names, a0, a1, a2, a3, b, to, F16, list)                   \
+    MARLIN_WGMMA_ADD(columns, count, names, a0, a1, a2, a3, b, to, Bf16, list)                  \
+    MARLIN_WGMMA_ADD_BYTES(columns, count, names, a0, a1, a2, a3, b, to, list("+r"), Int8,      \
+                           "s32.s8.s8", "")                                                     \
+    MARLIN_WGMMA_ADD_BYTES(columns, count, names, a0, a1, a2, a3, b, to, list("+f"), E4m3Bytes, \
+                           "f32.e4m3.e4m3", ", 1, 1")                                           \
   };
 #define MARLIN_D4(f, i) f(d[i]), f(d[i + 1]), f(d[i + 2]), f(d[i + 3])
 #define MARLIN_D16(f, i) \

@@ -2,9 +2,6 @@
 
 #include <sys/stat.h>
 #include <unistd.h>
-#if defined(__APPLE__)
-#include <sys/random.h>
-#endif
 
 #include <atomic>
 #include <cerrno>
@@ -52,9 +49,14 @@ bool make_folders(const std::string& path) {
 std::string part_name(const std::string& path) {
   static std::atomic<uint64_t> calls{0};
   uint64_t random = 0;
+  bool is_random = false;
+  // (The glibc of 2.17, which wheels run on, has no function for it.)
+  if (std::FILE* const file = std::fopen("/dev/urandom", "rbe")) {
+    is_random = std::fread(&random, sizeof random, 1, file) == 1;
+    std::fclose(file);
+  }
   // Without random numbers, the name is still one of its own in this system.
-  if (getentropy(&random, sizeof random) != 0)
-    random = static_cast<uint64_t>(getpid()) << 32 ^ calls.fetch_add(1);
+  if (!is_random) random = static_cast<uint64_t>(getpid()) << 32 ^ calls.fetch_add(1);
   char ending[32];
   std::snprintf(ending, sizeof ending, ".%016" PRIx64 ".part", random);
   return path + ending;

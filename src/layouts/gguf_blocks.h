@@ -59,15 +59,19 @@ struct BlockSource {
 /// Copies a float16 between a block and a part.
 inline void copy_f16(const uint8_t* from, std::byte* to) { std::memcpy(to, from, 2); }
 
-// kFormat and kScales say what a block holds: kElements codes in kBytes, and a scale for each
-// kGroup codes. With kZeros, it also holds additive zeros of this type. kFileType is llama.cpp's
-// number for a file of this type, and kMixedFileType, where there is one, for a file that is mostly
-// of this type; llama.cpp only prints them.
-struct Q4_0 {
+/// What a block holds: kElements codes in kBytes, and a scale for each kGroup codes. With kZeros,
+/// it also holds additive zeros of this type. kFileType is llama.cpp's number for a file of this
+/// type, and kMixedFileType, where there is one, for a file that is mostly of this type; llama.cpp
+/// only prints them.
+template <marlin_format FORMAT, int64_t ELEMENTS, int64_t BYTES, int64_t GROUP, ScaleType SCALES>
+struct BlockOf {
+  static constexpr marlin_format kFormat = FORMAT;
+  static constexpr int64_t kElements = ELEMENTS, kBytes = BYTES, kGroup = GROUP;
+  static constexpr ScaleType kScales = SCALES;
+};
+
+struct Q4_0 : BlockOf<MARLIN_INT4, 32, 18, 32, ScaleType::f16> {
   static constexpr const char* kName = "Q4_0";
-  static constexpr marlin_format kFormat = MARLIN_INT4;
-  static constexpr int64_t kElements = 32, kBytes = 18, kGroup = 32;
-  static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr uint32_t kFileType = 2;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
@@ -79,11 +83,8 @@ struct Q4_0 {
   }
 };
 
-struct Q4_1 {
+struct Q4_1 : BlockOf<MARLIN_INT4, 32, 20, 32, ScaleType::f16> {
   static constexpr const char* kName = "Q4_1";
-  static constexpr marlin_format kFormat = MARLIN_INT4;
-  static constexpr int64_t kElements = 32, kBytes = 20, kGroup = 32;
-  static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr ScaleType kZeros = ScaleType::f16;
   static constexpr uint32_t kFileType = 3;
   static void read(const std::byte* block, BlockParts to) {
@@ -98,11 +99,8 @@ struct Q4_1 {
   }
 };
 
-struct Q8_0 {
+struct Q8_0 : BlockOf<MARLIN_INT8, 32, 34, 32, ScaleType::f16> {
   static constexpr const char* kName = "Q8_0";
-  static constexpr marlin_format kFormat = MARLIN_INT8;
-  static constexpr int64_t kElements = 32, kBytes = 34, kGroup = 32;
-  static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr uint32_t kFileType = 7;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
@@ -114,11 +112,8 @@ struct Q8_0 {
   }
 };
 
-struct Mxfp4 {
+struct Mxfp4 : BlockOf<MARLIN_MXFP4, 32, 17, 32, ScaleType::e8m0> {
   static constexpr const char* kName = "MXFP4";
-  static constexpr marlin_format kFormat = MARLIN_MXFP4;
-  static constexpr int64_t kElements = 32, kBytes = 17, kGroup = 32;
-  static constexpr ScaleType kScales = ScaleType::e8m0;
   static constexpr uint32_t kFileType = 38;
   /// ggml's own validation rejects this byte. Its kernels read it as 2^128, which no float scale
   /// holds.

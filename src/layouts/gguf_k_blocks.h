@@ -28,11 +28,8 @@ inline uint32_t put_32_of_5_bits(const uint8_t* codes, std::byte* nibbles) {
   return high;
 }
 
-struct Q5_0 {
+struct Q5_0 : BlockOf<MARLIN_INT5, 32, 22, 32, ScaleType::f16> {
   static constexpr const char* kName = "Q5_0";
-  static constexpr marlin_format kFormat = MARLIN_INT5;
-  static constexpr int64_t kElements = 32, kBytes = 22, kGroup = 32;
-  static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr uint32_t kFileType = 8;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
@@ -44,11 +41,8 @@ struct Q5_0 {
   }
 };
 
-struct Q5_1 {
+struct Q5_1 : BlockOf<MARLIN_INT5, 32, 24, 32, ScaleType::f16> {
   static constexpr const char* kName = "Q5_1";
-  static constexpr marlin_format kFormat = MARLIN_INT5;
-  static constexpr int64_t kElements = 32, kBytes = 24, kGroup = 32;
-  static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr ScaleType kZeros = ScaleType::f16;
   static constexpr uint32_t kFileType = 9;
   static void read(const std::byte* block, BlockParts to) {
@@ -63,27 +57,15 @@ struct Q5_1 {
   }
 };
 
-struct Iq4Nl {
+/// Q4_0 with other values of the codes.
+struct Iq4Nl : Q4_0 {
   static constexpr const char* kName = "IQ4_NL";
   static constexpr marlin_format kFormat = MARLIN_IQ4;
-  static constexpr int64_t kElements = 32, kBytes = 18, kGroup = 32;
-  static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr uint32_t kFileType = 25;
-  static void read(const std::byte* block, BlockParts to) {
-    store(to.scales, load<uint16_t>(block));
-    split_16(block + 2, to.codes);
-  }
-  static void write(BlockSource from, std::byte* block) {
-    copy_f16(from.scales, block);
-    put_halves(from.codes, 16, false, block + 2);
-  }
 };
 
-struct Iq4Xs {
+struct Iq4Xs : BlockOf<MARLIN_IQ4, kFactorSpan, 136, 32, ScaleType::s6> {
   static constexpr const char* kName = "IQ4_XS";
-  static constexpr marlin_format kFormat = MARLIN_IQ4;
-  static constexpr int64_t kElements = kFactorSpan, kBytes = 136, kGroup = 32;
-  static constexpr ScaleType kScales = ScaleType::s6;
   static constexpr uint32_t kFileType = 30;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scale_factor, load<uint16_t>(block));
@@ -148,11 +130,9 @@ inline void put_bits(const uint8_t* codes, int place, std::byte* to) {
   }
 }
 
-struct Q2_K {  // NOLINT(readability-identifier-naming): the name of the type in files
+// NOLINTBEGIN(readability-identifier-naming): the names of the types in files
+struct Q2_K : BlockOf<MARLIN_INT2, kFactorSpan, 84, 16, ScaleType::u4> {
   static constexpr const char* kName = "Q2_K";
-  static constexpr marlin_format kFormat = MARLIN_INT2;
-  static constexpr int64_t kElements = kFactorSpan, kBytes = 84, kGroup = 16;
-  static constexpr ScaleType kScales = ScaleType::u4;
   static constexpr ScaleType kZeros = ScaleType::u4;
   static constexpr uint32_t kFileType = 10;
   static void read(const std::byte* block, BlockParts to) {
@@ -174,11 +154,8 @@ struct Q2_K {  // NOLINT(readability-identifier-naming): the name of the type in
 };
 
 /// The file stores q in -4..3; the code is q + 4.
-struct Q3_K {  // NOLINT(readability-identifier-naming): the name of the type in files
+struct Q3_K : BlockOf<MARLIN_INT3, kFactorSpan, 110, 16, ScaleType::s6> {
   static constexpr const char* kName = "Q3_K";
-  static constexpr marlin_format kFormat = MARLIN_INT3;
-  static constexpr int64_t kElements = kFactorSpan, kBytes = 110, kGroup = 16;
-  static constexpr ScaleType kScales = ScaleType::s6;
   static constexpr uint32_t kFileType = 11, kMixedFileType = 12;
   static void read(const std::byte* block, BlockParts to) {
     split_2_bits(block + 32, to.codes);
@@ -243,11 +220,8 @@ inline void put_nibbles(const uint8_t* codes, std::byte* to) {
           static_cast<std::byte>((codes[64 * c + l] & 15) | codes[64 * c + 32 + l] << 4);
 }
 
-struct Q4_K {  // NOLINT(readability-identifier-naming): the name of the type in files
+struct Q4_K : BlockOf<MARLIN_INT4, kFactorSpan, 144, 32, ScaleType::u6> {
   static constexpr const char* kName = "Q4_K";
-  static constexpr marlin_format kFormat = MARLIN_INT4;
-  static constexpr int64_t kElements = kFactorSpan, kBytes = 144, kGroup = 32;
-  static constexpr ScaleType kScales = ScaleType::u6;
   static constexpr ScaleType kZeros = ScaleType::u6;
   static constexpr uint32_t kFileType = 14, kMixedFileType = 15;
   static void read(const std::byte* block, BlockParts to) {
@@ -264,11 +238,8 @@ struct Q4_K {  // NOLINT(readability-identifier-naming): the name of the type in
   }
 };
 
-struct Q5_K {  // NOLINT(readability-identifier-naming): the name of the type in files
+struct Q5_K : BlockOf<MARLIN_INT5, kFactorSpan, 176, 32, ScaleType::u6> {
   static constexpr const char* kName = "Q5_K";
-  static constexpr marlin_format kFormat = MARLIN_INT5;
-  static constexpr int64_t kElements = kFactorSpan, kBytes = 176, kGroup = 32;
-  static constexpr ScaleType kScales = ScaleType::u6;
   static constexpr ScaleType kZeros = ScaleType::u6;
   static constexpr uint32_t kFileType = 16, kMixedFileType = 17;
   static void read(const std::byte* block, BlockParts to) {
@@ -287,11 +258,8 @@ struct Q5_K {  // NOLINT(readability-identifier-naming): the name of the type in
   }
 };
 
-struct Q6_K {  // NOLINT(readability-identifier-naming): the name of the type in files
+struct Q6_K : BlockOf<MARLIN_INT6, kFactorSpan, 210, 16, ScaleType::s8> {
   static constexpr const char* kName = "Q6_K";
-  static constexpr marlin_format kFormat = MARLIN_INT6;
-  static constexpr int64_t kElements = kFactorSpan, kBytes = 210, kGroup = 16;
-  static constexpr ScaleType kScales = ScaleType::s8;
   static constexpr uint32_t kFileType = 18;
   static void read(const std::byte* block, BlockParts to) {
     split_2_bits(block + 128, to.codes);
@@ -319,5 +287,6 @@ struct Q6_K {  // NOLINT(readability-identifier-naming): the name of the type in
     copy_f16(from.scale_factor, block + 208);
   }
 };
+// NOLINTEND(readability-identifier-naming)
 
 }  // namespace metal_marlin::gguf

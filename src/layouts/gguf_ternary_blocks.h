@@ -14,11 +14,8 @@
 namespace metal_marlin::gguf {
 
 /// Bit i of the block: d if it is set, else -d.
-struct Q1_0 {
+struct Q1_0 : BlockOf<MARLIN_INT2, 128, 18, 128, ScaleType::f16> {
   static constexpr const char* kName = "Q1_0";
-  static constexpr marlin_format kFormat = MARLIN_INT2;
-  static constexpr int64_t kElements = 128, kBytes = 18, kGroup = 128;
-  static constexpr ScaleType kScales = ScaleType::f16;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
     for (int64_t i = 0; i < kElements; ++i) {
@@ -29,11 +26,8 @@ struct Q1_0 {
 };
 
 /// Element i is (q - 1) d, and q the i-th pair of bits.
-struct Q2_0 {
+struct Q2_0 : BlockOf<MARLIN_INT2, 64, 18, 64, ScaleType::f16> {
   static constexpr const char* kName = "Q2_0";
-  static constexpr marlin_format kFormat = MARLIN_INT2;
-  static constexpr int64_t kElements = 64, kBytes = 18, kGroup = 64;
-  static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr uint8_t kIntegerZero = 1;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
@@ -44,11 +38,8 @@ struct Q2_0 {
 };
 
 /// Elements 128 h + 32 l + j are (q - 1) d, and q the l-th pair of bits of byte 32 h + j.
-struct Tq2_0 {
+struct Tq2_0 : BlockOf<MARLIN_INT2, 256, 66, 256, ScaleType::f16> {
   static constexpr const char* kName = "TQ2_0";
-  static constexpr marlin_format kFormat = MARLIN_INT2;
-  static constexpr int64_t kElements = 256, kBytes = 66, kGroup = 256;
-  static constexpr ScaleType kScales = ScaleType::f16;
   static constexpr uint8_t kIntegerZero = 1;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block + 64));
@@ -63,11 +54,8 @@ struct Tq2_0 {
 /// A byte b holds five digits of base 3, the first of which is floor(3 b / 256). The next ones
 /// follow from b times 3, 9, 27 and 81, modulo 256. A digit t is the value (t - 1) d. The bytes of
 /// a run lie side by side: its first digits, then its second digits, and so on.
-struct Tq1_0 {
+struct Tq1_0 : BlockOf<MARLIN_INT2, 256, 54, 256, ScaleType::f16> {
   static constexpr const char* kName = "TQ1_0";
-  static constexpr marlin_format kFormat = MARLIN_INT2;
-  static constexpr int64_t kElements = 256, kBytes = 54, kGroup = 256;
-  static constexpr ScaleType kScales = ScaleType::f16;
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block + 52));
     uint8_t* code = to.codes;

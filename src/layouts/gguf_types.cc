@@ -113,23 +113,26 @@ void write_blocks(const WeightMeta& meta, const Stripe& stripe, int64_t count, s
 
 template <class Block>
 constexpr GgufBlock block_row() {
-  GgufBlock row{.format = Block::kFormat,
-                .scales = Block::kScales,
-                .zeros = std::nullopt,
-                .integer_zeros = requires {Block::kIntegerZero;
+  constexpr bool kIntegerZeros = requires { Block::kIntegerZero; };
+  GgufBlock row{Block::kFormat,
+                Block::kScales,
+                std::nullopt,
+                kIntegerZeros,
+                Block::kGroup,
+                read_blocks<Block>,
+                nullptr,
+                0,
+                0};
+  if constexpr (requires { &Block::write; }) {
+    static_assert(Block::kFileType != 0);
+    row.write = write_blocks<Block>;
+    row.file_type = row.mixed_file_type = Block::kFileType;
+  }
+  if constexpr (requires { Block::kZeros; }) row.zeros = Block::kZeros;
+  if constexpr (requires { Block::kMixedFileType; }) row.mixed_file_type = Block::kMixedFileType;
+  return row;
 }
-, .group = Block::kGroup, .read = read_blocks<Block>, .write = nullptr, .file_type = 0,
-    .mixed_file_type = 0
-};  // namespace
-if constexpr (requires { &Block::write; }) {
-  static_assert(Block::kFileType != 0);
-  row.write = write_blocks<Block>;
-  row.file_type = row.mixed_file_type = Block::kFileType;
-}
-if constexpr (requires { Block::kZeros; }) row.zeros = Block::kZeros;
-if constexpr (requires { Block::kMixedFileType; }) row.mixed_file_type = Block::kMixedFileType;
-return row;
-}  // namespace metal_marlin
+
 template <class Block>
 constexpr GgufBlock kBlock = block_row<Block>();
 

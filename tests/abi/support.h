@@ -1,6 +1,8 @@
 // What the tests of the ABI share. Public headers only: most of these programs link the shared library.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -79,14 +79,17 @@ trial::Case fp8_case(uint32_t i) {
     return all[random() % std::size(all)];
   };
   c.compute = MARLIN_COMPUTE_FP8;
-  c.format = one_of(MARLIN_MXFP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_FP4);
-  c.group = c.format == MARLIN_NVFP4 ? 16 : c.format == MARLIN_MXFP4 ? 32 : one_of(32, 128);
-  c.scale_type = c.format == MARLIN_NVFP4 ? ScaleType::e4m3 : c.format == MARLIN_MXFP4 ? ScaleType::e8m0 : ScaleType::f16;
+  c.format = one_of(MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_FP4, MARLIN_FP8, MARLIN_FP8);
+  c.group = c.format == MARLIN_NVFP4 ? 16 : c.format == MARLIN_MXFP4 ? 32 : one_of(32, 128, 256);
+  c.scale_type = c.format == MARLIN_NVFP4   ? ScaleType::e4m3
+                 : c.format == MARLIN_MXFP4 ? ScaleType::e8m0
+                 : c.format == MARLIN_FP8   ? one_of(ScaleType::f32, ScaleType::f32, ScaleType::bf16)
+                                            : ScaleType::f16;
   c.zeros = ZeroKind::none;
   c.a_type = one_of(MARLIN_F16, MARLIN_BF16, MARLIN_F32);
   c.tensor = one_of(trial::Tensor::none, trial::Tensor::none, trial::Tensor::multiply, trial::Tensor::divide);
   c.k = (c.k + c.group - 1) / c.group * c.group;
-  c.sparse = c.k % 4 == 0 && random() % 8 == 0;
+  c.sparse = c.k % 4 == 0 && c.format != MARLIN_FP8 && random() % 8 == 0;
   if (!c.sparse && c.k > c.group && random() % 6 == 0) c.order = trial::Order::shuffled;
   return c;
 }

@@ -46,7 +46,8 @@ TEST_F(CudaPlan, EstimatesEveryTileThatServes) {
     with_problem(*model, kRows, MARLIN_BF16, [&](const GemmProblem& problem) {
       const auto operations = static_cast<double>(2 * kRows * model->meta.n * model->meta.k);
       for (const gpu::ProductKernel& kernel : cuda::policy().kernels) {
-        if (!kernel.shares_tiles() || !kernel.takes(gpu::activation_of(problem), gpu::weights_of(problem).layout)) continue;
+        if (!kernel.shares_tiles() || !kernel.takes(gpu::activation_of(kernel, problem), gpu::weights_of(problem).layout))
+          continue;
         EXPECT_GT(gpu::estimated_ns(kernel, problem, kRows, hopper), operations / kOperationsOfNs)
             << kernel.rows << " rows, weights of format " << model->meta.format << ", group " << model->meta.group_size;
         ++tiles;
@@ -157,11 +158,27 @@ TEST_F(CudaPlan, RoundsActivationsForFp8) {
   EXPECT_EQ(name(mxfp4, 2048), "gemm_fp4_bf16_m64_n128");
 }
 
-TEST_F(CudaPlan, RefusesFp8OfOtherWeightsThanFp4) {
+/// Tiles of bytes multiply the same numbers as they are, but those of experts, of few rows and by scales that they do not take.
+TEST_F(CudaPlan, MultipliesE4m3ByE4m3) {
+  compute = MARLIN_COMPUTE_FP8;
+  Model fp8(MARLIN_FP8, 128, ScaleType::f32, 11776, 4096);
+  EXPECT_EQ(name(fp8, 2048), "mma_e4m3_bf16_m32_n128");  // whose scales may be anything
+  fp8.steady = true;
+  for (const marlin_dtype dtype : {MARLIN_F32, MARLIN_F16, MARLIN_BF16}) {
+    EXPECT_EQ(name(fp8, 1, dtype), "ring_e4m3_bf16_m8");
+    const gpu::GemmPlan many = plan(fp8, 2048, dtype);
+    EXPECT_EQ(many.kernel->name(gpu::KernelCodes::e4m3, many.activation), "wgmma_e4m3_e4m3_m128_n256");
+    EXPECT_EQ(many.activation_bytes, 2048u * 4096);
+    EXPECT_EQ(many.activation_scale_bytes, 2048u * 4096 / 32 * 4);
+    EXPECT_TRUE(many.quantizes_for_tiles());
+  }
+}
+
+TEST_F(CudaPlan, RefusesFp8OfOtherWeights) {
   compute = MARLIN_COMPUTE_FP8;
   const auto refused = try_plan(int4, 16);
   EXPECT_EQ(refused.status().code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(refused.status().message(), testing::HasSubstr("takes FP4, MXFP4 and NVFP4 weights, these are"));
+  EXPECT_THAT(refused.status().message(), testing::HasSubstr("takes FP4, MXFP4, NVFP4 and FP8 weights, these are"));
 }
 
 TEST_F(CudaPlan, NeedsHopperForItsKernels) {

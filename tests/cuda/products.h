@@ -30,6 +30,8 @@ class Gpu {
     if (found.get() == nullptr) {
       mm::BackendOptions backend;
       backend.kernel = kernel;
+      // A kernel that fails its check would be replaced, by a slow one.
+      backend.logger.log = [](void*, int32_t, const char* message) { ADD_FAILURE() << message; };
       auto made = mm::gpu::make_gpu_backend(device_, backend,
                                             {.probe = kernel.empty(), .policy = &mm::cuda::policy(), .most_rows = most_rows});
       found = mm::context(new marlin_context(MARLIN_BACKEND_CUDA, made.take(), {}));

@@ -61,9 +61,10 @@ TEST_F(Products, StayWithinTheirBounds) {
   std::printf("%d products, nearest %.3f of its bound\n", products, nearest);
 }
 
-/// Whether a kernel takes INT8 activations with scales of 128 slots and more.
+/// Whether a kernel takes activations of a byte: INT8 with scales of 128 slots and more, or E4M3.
 bool multiplies_bytes(const mm::gpu::ProductKernel& kernel) {
-  return !kernel.name(mm::gpu::KernelCodes::u4, mm::gpu::ActivationKind::i8).empty();
+  using mm::gpu::ActivationKind, mm::gpu::KernelCodes;
+  return kernel.compiled_for(KernelCodes::u4, ActivationKind::i8) || kernel.compiled_for(KernelCodes::e4m3, ActivationKind::e4m3);
 }
 
 /// Calls `try_one(number of the case, case, name of a kernel for Hopper)` for `count` cases of each such kernel. It says
@@ -79,8 +80,8 @@ void for_each_form(uint32_t count, const Try& try_one) {
       trial::Case c = number < count ? case_of_form(i) : sparse_case_of_form(i);
       if (kernel.rounds) c.compute = MARLIN_COMPUTE_W16;
       if (multiplies_bytes(kernel)) {
-        c.compute = MARLIN_COMPUTE_INT8;
-        c.activation_group = i % 2 == 0 ? 128 : c.k;
+        c.compute = c.format == MARLIN_FP8 ? MARLIN_COMPUTE_FP8 : MARLIN_COMPUTE_INT8;
+        if (c.format != MARLIN_FP8) c.activation_group = i % 2 == 0 ? 128 : c.k;
       }
       const std::string name = trial::kernel_name(kernel, c);
       if (name.empty()) continue;  // 2:4 weights have no tiles
@@ -93,9 +94,9 @@ void for_each_form(uint32_t count, const Try& try_one) {
   for (const auto& [name, number] : ran) {
     std::printf("%s: %d products, %d wrong\n", name.c_str(), number, failed[name]);
     // Bytes have no tiles of 16 rows, and the most rows have no room for some.
-    // Experts are not expanded, and tiles do not serve their INT8 activations.
+    // Experts are not expanded, and tiles do not serve their activations of a byte.
     const bool none = name.find("_m16_") != name.npos || name.find("_m192_") != name.npos || name.find("_m256_") != name.npos ||
-                      name.starts_with("expand_") || name.find("_i8_m") != name.npos;
+                      name.starts_with("expand_") || name.find("_i8_m") != name.npos || name.find("_e4m3_m") != name.npos;
     EXPECT_TRUE(number > 0 || none || !all) << name;
   }
 }
@@ -157,12 +158,16 @@ TEST_F(Products, OfExpertsOfFormsForHopperAreRight) {
   });
 }
 
-/// FP4 weights by activations that are rounded to E4M3, by whichever kernel the backend chooses, also with NaN, infinity, -0
-/// and subnormals.
-TEST_F(Products, OfFp8ComputeAreRight) {
+/// FP4 and FP8 weights by activations that are rounded to E4M3, and integers by INT8 with a scale per row, by whichever kernel
+/// the backend chooses, also with NaN, infinity, -0 and subnormals.
+TEST_F(Products, OfRoundedActivationsAreRight) {
   double nearest = 0;
   for (uint32_t i = 0; i < cases_of_forms(400); ++i) {
-    const trial::Case c = fp8_case(i);
+    trial::Case c = i % 3 == 0 ? case_of_form(i) : fp8_case(i);
+    if (i % 3 == 0) {
+      c.compute = MARLIN_COMPUTE_INT8;
+      c.activation_group = c.k;
+    }
     trial::use_context(gpu_->context("", i % 5 == 0 ? 24 : mm::gpu::kMostRows));
     trial::Trial t(c);
     if (i % 4 == 0) {

@@ -12,7 +12,7 @@ TEST(Doctor, SaysWhichKernelsComputeRightHereAndWhichDoNot) {
   EXPECT_THAT(ran.out, ContainsRegex("metal +test-bed"));
   EXPECT_THAT(ran.out, HasSubstr("kernels of metal test-bed"));
   EXPECT_THAT(ran.out, ContainsRegex("int4 +2 +gemv_u4_f16_m3 +gemv_u4_f16_m2"));
-  EXPECT_THAT(ran.out, ContainsRegex("regdecode_u4_f16_m32_n128_threadgroup +gemv_u4_f16_m2"));
+  EXPECT_THAT(ran.out, ContainsRegex("regdecode_u4_f16_m32_n32_nax +gemv_u4_f16_m2"));
   EXPECT_THAT(ran.out, ContainsRegex("regdecode_u4_f16_m32_n128_threadgroup is not used on this device: C\\[[0-9, ]+\\] is "));
   EXPECT_THAT(ran.out, HasSubstr("regdecode_u4_f16_m16_n32_direct is not used on this device: no kernel"));
   EXPECT_THAT(run_command({"doctor", "--no-measure"}).out, Not(HasSubstr("kernels of")));
@@ -23,7 +23,7 @@ TEST(Explain, SaysWhatServesInsteadOfARefusedKernel) {
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_THAT(ran.out, HasSubstr("M: 1\nkernel: gemv_u4_f16_m1\n"));
   EXPECT_THAT(ran.out, HasSubstr("M: 20\nkernel: gemv_u4_f16_m2\n"));
-  EXPECT_THAT(ran.out, HasSubstr("instead_of: regdecode_u4_f16_m32_n128_threadgroup\n"));
+  EXPECT_THAT(ran.out, HasSubstr("instead_of: regdecode_u4_f16_m32_n32_nax\n"));
   EXPECT_THAT(run_command({"explain", "--backend", "cpu"}).out, Not(HasSubstr("kernel: gemv_u4")));
 }
 
@@ -74,7 +74,7 @@ TEST(Doctor, SaysTheSameInJson) {
     EXPECT_THAT(kernel.at("pipeline").dump(), ContainsRegex("up to [0-9]+ threads in simdgroups of 32")) << kernel;
   int refused = 0;
   for (const auto& kernel : checks.at("kernels").items())
-    refused += kernel.at("refused") == "regdecode_u4_f16_m32_n128_threadgroup";
+    refused += kernel.at("refused") == "regdecode_u4_f16_m32_n32_nax";
   EXPECT_EQ(refused, 1);
 }
 

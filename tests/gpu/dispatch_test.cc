@@ -29,7 +29,7 @@ class EveryRow : public testing::TestWithParam<gpu::ProductKernel> {};
 TEST_P(EveryRow, IsDispatchedByItsContract) {
   const gpu::ProductKernel& kernel = GetParam();
   for (int codes = 0; codes < static_cast<int>(std::size(kKinds)); ++codes)
-    for (int activation = 0; activation < gpu::kActivationKinds; ++activation) {
+    for (int activation = 0; activation < static_cast<int>(std::size(kActivations)); ++activation) {
       const std::string name(kernel.name(kKinds[codes], static_cast<ActivationKind>(activation)));
       SCOPED_TRACE(name);
       const bool lut4 = kCodes[codes] == std::string("lut4"), floats = kCodes[codes] == std::string("floats");

@@ -55,7 +55,7 @@ case $case in
     for file in include/metal_marlin/metal_marlin.h include/metal_marlin/metal_marlin.hpp "$LIBDIR/libmetal-marlin.a" \
       "$LIBDIR/pkgconfig/metal-marlin.pc" "$LIBDIR/cmake/metal-marlin/metal-marlin-config.cmake" bin/metal-marlin \
       share/man/man1/metal-marlin.1 share/doc/metal-marlin/README.md \
-      share/doc/metal-marlin/docs/README.md share/doc/metal-marlin/examples/mlp.c; do
+      share/doc/metal-marlin/docs/hello.md share/doc/metal-marlin/examples/mlp.c; do
       [ -e "$prefix/$file" ] || fail "$file is not installed"
     done
     for license in "MIT License" "BSD 3-Clause License"; do # of what is compiled in
@@ -137,7 +137,7 @@ case $case in
     grep -q 'compatible with requested version' configure.log || { cat configure.log; fail "another error was expected"; }
     ;;
   static_from_c)
-    # Two projects that know no C++: by CMake, and by the flags of README.md.
+    # Two projects that know no C++: by CMake, and by the flags of docs/embed.md.
     printf 'cmake_minimum_required(VERSION 3.22)\nproject(x C)\nfind_package(metal-marlin 0.1 REQUIRED)\n' >CMakeLists.txt
     printf 'add_executable(x consumer.c)\ntarget_link_libraries(x metal_marlin::static)\n' >>CMakeLists.txt
     cp "$here"/consumer/consumer.c "$here"/consumer/*.h .
@@ -146,7 +146,7 @@ case $case in
     ./build/x
     [ "$(uname)" != Darwin ] || exit 0
     "$CC" $strict consumer.c $(pc "$prefix" --cflags) $(pc "$prefix" --static --libs | sed 's/-lmetal-marlin/-Wl,-Bstatic & -Wl,-Bdynamic/') -o by_flags
-    ! readelf -d by_flags | grep -q libmetal-marlin || fail "the flags of README.md link the shared library"
+    ! readelf -d by_flags | grep -q libmetal-marlin || fail "the flags of docs/embed.md link the shared library"
     ./by_flags
     ;;
   optimized)
@@ -237,8 +237,10 @@ case $case in
     lintian --allow-root --fail-on error,warning "$SCRATCH"/packages/*.deb
     ;;
   readme)
-    python3 -B "$SOURCE/tests/readme.py" run "$SOURCE/README.md" "$prefix" "$work/page"
-    for language in c c++; do python3 -B "$SOURCE/tests/readme.py" hello "$SOURCE/README.md" $language; done
+    for page in README docs/async docs/choosing docs/command docs/embed docs/hello docs/slow docs/threads docs/wrong; do
+      python3 -B "$SOURCE/tests/readme.py" run "$SOURCE/$page.md" "$prefix" "$work/page"
+    done
+    for language in c c++; do python3 -B "$SOURCE/tests/readme.py" hello "$SOURCE/docs/hello.md" $language; done
     ;;
   examples)
     python3 -B "$SOURCE/tests/readme.py" run "$SOURCE/examples/README.md" "$prefix" "$work/page"

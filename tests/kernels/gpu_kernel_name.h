@@ -31,8 +31,9 @@ inline bool takes(const metal_marlin::gpu::ProductKernel& kernel, const covering
   if ((kernel.features & metal_marlin::gpu::kTensor) == 0) return true;
   if (row[kCompute] > 0 || row[kA] == 0 || format_has(row, has_codebook)) return false;
   const auto is_nvfp4 = [](const Case& c) { return c.format == MARLIN_NVFP4; };
+  const bool one_short_group = row[kGroup] == 5 && row[kK] <= 1;  // of the whole row, which may be 16 slots
   return !kernel.pattern.ends_with("_nax") || (!format_has(row, has_planes) && !format_has(row, is_nvfp4) && row[kGroup] != 0 &&
-                                               row[kOrder] <= 1 && row[kSparse] <= 0);
+                                               !one_short_group && row[kOrder] <= 1 && row[kSparse] <= 0);
 }
 
 /// The kernel of this row that takes the case. Rows without kernels for planes, and for IQ4, take codes that are widened to 4
@@ -45,12 +46,13 @@ inline std::string kernel_name(const metal_marlin::gpu::ProductKernel& kernel, c
   const KernelCodes codes = bytes ? KernelCodes::i8
                             : fp4 ? (c.sparse ? KernelCodes::fp4_sparse : KernelCodes::fp4)
                                   : (c.sparse ? KernelCodes::u4_sparse : KernelCodes::u4);
-  const auto activation = c.compute == MARLIN_COMPUTE_INT8 && !oracle::takes_float_activations(c.format)
-                              ? mm::gpu::ActivationKind::i8
-                          : c.compute == MARLIN_COMPUTE_FP8 ? mm::gpu::ActivationKind::bf16
-                          : c.a_type == MARLIN_F32          ? mm::gpu::ActivationKind::f32
-                          : c.a_type == MARLIN_F16          ? mm::gpu::ActivationKind::f16
-                                                            : mm::gpu::ActivationKind::bf16;
+  const bool takes_e4m3 = c.format == MARLIN_FP8 && kernel.compiled_for(KernelCodes::e4m3, mm::gpu::ActivationKind::e4m3);
+  const auto activation =
+      c.compute == MARLIN_COMPUTE_INT8 && !oracle::takes_float_activations(c.format) ? mm::gpu::ActivationKind::i8
+      : c.compute == MARLIN_COMPUTE_FP8 ? (takes_e4m3 ? mm::gpu::ActivationKind::e4m3 : mm::gpu::ActivationKind::bf16)
+      : c.a_type == MARLIN_F32          ? mm::gpu::ActivationKind::f32
+      : c.a_type == MARLIN_F16          ? mm::gpu::ActivationKind::f16
+                                        : mm::gpu::ActivationKind::bf16;
   const KernelCodes own = c.format == MARLIN_UINT8 ? KernelCodes::u8 : KernelCodes::e4m3;
   const std::string_view of_bytes = kernel.name(own, activation);
   const bool has_own = (c.format == MARLIN_UINT8 || c.format == MARLIN_FP8) && !of_bytes.empty();

@@ -125,6 +125,8 @@ class RowSums {
     magnitude_.assign(n_, 0);
     rounding_.assign(n_, 0);
     const bool rounds = p_.compute == MARLIN_COMPUTE_W16;
+    // Tensor cores keep 14 bits of sums of E4M3 products.
+    const bool short_sums = p_.compute == MARLIN_COMPUTE_FP8 && p_.weights->format == MARLIN_FP8;
     RowStatistics row;
     for (int64_t k = 0; k < p_.weights->k; ++k) {
       row.see(a[k]);
@@ -133,6 +135,7 @@ class RowSums {
         sum_[n] += x * value[n];
         magnitude_[n] += y * magnitude[n];
         if (rounds) rounding_[n] += y * rounding_of(value[n]);
+        if (short_sums) rounding_[n] += 0x1p-7 * y * std::fabs(value[n]);
       }
     }
     std::vector<Approximate> out(n_);

@@ -91,11 +91,11 @@ TEST_P(Decoding, ProductsOfOneHotRowsAreTheWeights) {
   const int bits = codebook ? 5 : std::min(metal_marlin::format_row(GetParam().format)->code_bits, 8);
   const double flushed = std::ldexp(1, -126 + (GetParam().format == MARLIN_FP8 ? 9 : bits));
   size_t row = number_of(GetParam());  // the short form takes one of three, which the kinds of a kernel share
-  for (const char* suffix : {"m8", "m16_n32_direct", "m32_n128_threadgroup"}) {
+  for (const char* suffix : {"m6", "m16_n32_direct", "m32_n128_threadgroup"}) {
     if (row++ % 3 != 0 && !whole_campaigns()) continue;
-    problem::Case s = case_of(GetParam(), suffix == std::string("m8") ? 8 : 64, 256, 64);
+    problem::Case s = case_of(GetParam(), suffix == std::string("m6") ? 6 : 64, 256, 64);
     s.suffix = suffix;
-    s.a_type = suffix == std::string("m8") ? MARLIN_F16 : MARLIN_BF16;
+    s.a_type = suffix == std::string("m6") ? MARLIN_F16 : MARLIN_BF16;
     Problem problem(s);
     set_scale_of_row(problem);
     for (size_t i = 0; i < problem.a.size(); ++i)
@@ -114,7 +114,7 @@ TEST_P(Decoding, ProductsOfOneHotRowsAreTheWeights) {
           ASSERT_TRUE(std::isnan(got)) << n;
         } else if (infinite && (!std::isfinite(want) || !std::isfinite(got))) {
           ASSERT_FALSE(std::isfinite(got)) << n;
-        } else if (weights.additive && GetParam().format == MARLIN_INT4 && suffix == std::string("m8")) {
+        } else if (weights.additive && GetParam().format == MARLIN_INT4 && suffix == std::string("m6")) {
           ASSERT_NEAR(
               got, want,
               0x1p-22 * (std::fabs(weights.scale[static_cast<size_t>(n * weights.groups)]) * 15 + std::fabs(want)) + 0x1p-126);

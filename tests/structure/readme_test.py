@@ -93,18 +93,6 @@ class Figures(unittest.TestCase):
                 figure = float(measured[row["file"].split(",")[0], work][name])
                 self.assertEqual(float(row[column].removesuffix(" times as fast")), float(f"{figure:.2g}"), (row, work))
 
-    def test_of_products(self):
-        measured = {tuple(row[name] for name in ("ISA", "format", "N x K", "compute")): row
-                    for row in table("docs/performance.md", "ISA", "format", "N x K")}
-        rows = table("README.md", "", "M = 1, default")
-        self.assertEqual(len(rows), 3)
-        for row in rows:
-            name = row.pop("").split()[0].lower()
-            for column, cell in row.items():
-                m, compute = re.fullmatch(r"M = (\d+), (default|INT8)", column).groups()
-                key = ("native", name, "11776 x 4096", "int8" if compute == "INT8" else "bf16")
-                self.assertEqual(cell, measured[key][f"M = {m}"].split(", ")[1].split()[0], (key, m))
-
 
 if __name__ == "__main__":
     unittest.main()

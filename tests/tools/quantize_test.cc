@@ -117,7 +117,7 @@ TEST(Quantize, WithoutAFormatNoValueChanges) {
   EXPECT_FALSE(config.contains("quantization_config"));
   const Ran table = run_command({"quantize", data("gptq-v1-sym-g128"), scratch.at("again.gguf")});
   EXPECT_THAT(table.out,
-              HasSubstr("1 layer quantized (1 without changing a value), 20.7 kB -> 20.7 kB, 4.50 bits a weight, exact\n"));
+              HasSubstr("1 layer quantized (1 without changing a value), 20.7 kB -> 20.7 kB, 4.50 bits per weight, exact\n"));
   const Ran floats = run_command({"quantize", data("float-f32"), scratch.at("floats.gguf")});
   EXPECT_EQ(floats.exit_code, 3);
   EXPECT_THAT(floats.err, HasSubstr("no layer is quantized; --format or --recipe says what to quantize floats to"));

@@ -137,7 +137,7 @@ TEST_P(DataFolder, DecodesBitForBit) {
     EXPECT_EQ(layer.group_size, folder.group_size);
     EXPECT_EQ(layer.flags, folder.flags);
     EXPECT_EQ(layer.experts, 1u);
-    const bool sparse = (layer.flags & MARLIN_LAYER_SPARSE_2_4) != 0;  // 3 bits a weight instead of 4
+    const bool sparse = (layer.flags & MARLIN_LAYER_SPARSE_2_4) != 0;  // 3 bits per weight instead of 4
     const int bits = format_row(folder.format)->code_bits;
     EXPECT_GT(layer.bytes, static_cast<uint64_t>(layer.n * layer.k / 8 * (sparse ? 3 : bits)));
     expect_true_values(folder.name, *checkpoint, i);

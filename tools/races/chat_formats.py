@@ -32,6 +32,10 @@ class Variant:
 
 GGUF, TENSORS, GPTQ = "gguf", "compressed-tensors", "gptq"
 VARIANTS = {each.key: each for each in (
+    Variant("Q8_0", GGUF, "--format q8_0"),
+    Variant("Q5_1", GGUF, "--format q5_1"),
+    Variant("Q5_0", GGUF, "--format q5_0"),
+    Variant("IQ4_NL", GGUF, "--format iq4_nl"),
     Variant("MXFP4", GGUF, "--format mxfp4"),
     Variant("NVFP4", GGUF, "--format nvfp4"),
     Variant("INT4 g32", GGUF, "--format int4"),

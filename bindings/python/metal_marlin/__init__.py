@@ -27,7 +27,7 @@ from .linear import Linear
 from .operands import Bits
 from .products import Descriptor, Gemm, gemm, gemm_many, prepare
 from .quantize import Quantize
-from .source import Shard, Source
+from .source import Shard
 from .stream import Stream
 from .values import Value, Values
 from .weights import Load, Part, Weights, load_layers, save
@@ -72,7 +72,6 @@ __all__ = [
     "Scheme",
     "Shard",
     "ShapeError",
-    "Source",
     "Status",
     "Step",
     "Stream",

@@ -22,9 +22,9 @@ from .operands import Bits, numpy_type
 Array = np.ndarray[Any, Any]
 # Weights that are looked at together, so that what is computed of them stays in cache.
 BLOCK = 2**18
-# Weights of a group that a scale is tried on first.
+# Weights of a group that a scale is tried on first, and groups of NVFP4 that a tensor scale is.
 FEW = 8
-# Groups of NVFP4 that a tensor scale is tried on first.
+# Groups of NVFP4 that it is tried on then.
 SAMPLE = 256
 
 
@@ -249,7 +249,7 @@ def _two_levels(blocks: list[Array]) -> tuple[list[Array], float]:
     flat = largest.reshape(-1, largest.shape[-1])
     some = flat[np.argsort(_peaks(flat))[-SAMPLE:]]
     for tensor_scale in _tensor_scales(float(_peaks(some).max())):
-        if _bytes(some, tensor_scale) is None:
+        if any(_bytes(each, tensor_scale) is None for each in (some[-FEW:], some)):
             continue
         found = [_bytes(block, tensor_scale) for block in blocks]
         if all(each is not None for each in found):

@@ -23,7 +23,6 @@ from .operands import Bits
 from .products import Gemm
 from .progress import Wanted, shown
 from .quantize import Quantize
-from .source import Source
 from .weights import Part, Weights
 
 __all__ = ["Linear", "load_checkpoint_", "load_quantized_", "quantize_"]
@@ -124,10 +123,10 @@ _backward: Any = torch.library.custom_op("metal_marlin::linear_gradient", _gradi
 _backward.register_fake(_shape_of_gradient)
 
 # The tensors of a layer in a state_dict, beside its bias. `packing` says what the others are: a version and the numbers of PACKED.
-# `codes` are those of the layout, or the text of a Source in bytes, which has no layout.
+# `codes` are those of the layout, or a copy of a file, which has none.
 PACKING, VALUES, SCALES, ZEROS, TENSOR_SCALE = "packing", "codes", "scales", "zeros", "tensor_scale"
 OWN = (PACKING, VALUES, SCALES, ZEROS, TENSOR_SCALE)
-VERSION, FILE = 2, -1
+VERSION, COPY = 2, -2
 PACKED = ("layout", "format", "group_size", "n", "k", "obeys_2_4", "gate_up_interleaved", "additive_zeros", "two_level_scales")
 
 
@@ -135,9 +134,8 @@ def _state_of(weights: Weights) -> dict[str, torch.Tensor]:
     info, saved = weights.info(), weights.saved()
     if info.experts != 1:
         raise errors.argument(f"the weights have {info.experts} experts, expected a plain layer")
-    if isinstance(saved, Source):
-        text = np.frombuffer(saved.text().encode(), np.uint8)
-        state = {PACKING: torch.tensor([VERSION, FILE]), VALUES: torch.from_numpy(text.copy())}
+    if isinstance(saved, bytes):
+        state = {PACKING: torch.tensor([VERSION, COPY]), VALUES: torch.frombuffer(bytearray(saved), dtype=torch.uint8)}
         return {name: tensor.to(device_of(weights)) for name, tensor in state.items()}
     part = dataclasses.replace(saved[0], n=info.n, k=info.k)
     state = {PACKING: torch.tensor([VERSION, *(int(getattr(part, name)) for name in PACKED)]), VALUES: _tensor(part.values)}
@@ -163,8 +161,10 @@ def _weights_of(context: Context, state: Mapping[str, Any], name: str) -> Weight
     values = state[name + VALUES].cpu()
     if version == 1:  # has no layout, and lacks what is behind gate_up_interleaved
         packing = [int(Layout.AUTO), *packing, 0, 0]
-    elif version == VERSION and packing == [FILE]:
-        return Weights.restore(context, Source.of_text(bytes(values.tolist()).decode()))
+    elif version == VERSION and packing == [COPY]:
+        return Weights.restore(context, values.numpy().tobytes())
+    elif packing == [-1]:
+        raise errors.argument(f"{name}{PACKING} names a file, as version 0.1 saved some layers: load the layer from that file")
     if version not in (1, VERSION) or len(packing) != len(PACKED):
         raise errors.argument(f"{name}{PACKING} is of version {version}, expected 1 to {VERSION}")
     fields: dict[str, Any] = dict(zip(PACKED, packing))
@@ -205,7 +205,7 @@ class Linear(torch.nn.Module):
     runs on torch's current stream, and may be captured into a graph.
 
     x has a gradient, dy W, and so has a bias that asks for one; the weights have none. A state_dict holds what Weights.saved() gives: codes and scales, or for
-    some weights the name of the file that they come from. load_state_dict() packs or loads them; so torch.save() works with it and
+    some weights a copy of the file's layer. load_state_dict() packs or loads them; so torch.save() works with it and
     with whole models.
 
     compute           DEFAULT: activations as given; INT8: activations rounded to INT8, which is faster for many rows

@@ -19,7 +19,7 @@ from .context import Context, place_on, shared_context
 from .operands import ALL, BYTES, FLOATS, INDICES, Bits, Operand, new_like, norms_of, numpy_type, operand
 from .progress import Wanted, Watch, shown
 from .quantize import NOT_QUANTIZED, Quantize, flags_of, group_size_of
-from .source import Shard, Source
+from .source import Shard, Source, check_of
 from .stream import Stream, number_of, submit
 
 
@@ -173,7 +173,7 @@ class Weights(Handle):
         return f"Weights({info.summary()}, {info.bytes} bytes)"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """What saved() gives is pickled; the process that reads it packs it again, or loads it from the same file."""
+        """What saved() gives is pickled; the process that reads it packs it again."""
         within = self.context._live()._keeps
         return _restored, (self.context.backend, within.device_index, self.info().experts, self.saved())
 
@@ -222,7 +222,7 @@ class Weights(Handle):
             return cls(owner)
         some = None if shards is None else tuple(shards)
         where = checkpoint._absolute, checkpoint._layout, checkpoint._gptq_zero_f
-        source = Source(*where, tuple(names), quantize, some, experts, outputs_first=checkpoint._outputs_first)
+        source = Source(*where, tuple(names), quantize, some, experts, checkpoint._outputs_first)
         return cls(owner, source)
 
     @classmethod
@@ -269,34 +269,47 @@ class Weights(Handle):
             raise codes.lost(why)
         return [self._part(info, expert) for expert in range(info.experts)]
 
-    def saved(self, floats: bool = True) -> list[Part] | Source:
+    def saved(self, floats: bool = True) -> list[Part] | bytes:
         """What other weights of the same values can be made of, in another process or another context: parts(). Of weights that parts()
-        is not for, the file that they were loaded from, which has to be there then; of those that come from no file, what they
-        decode to, as FLOAT32, which takes more memory: the logger "metal_marlin" warns.
+        is not for, a copy of their layers in the safetensors file that they were loaded from, which has to be there now; of those that
+        come from no such file, what they decode to, as FLOAT32, which takes more memory: the logger "metal_marlin" warns.
 
         floats  False: an UnsupportedError instead of FLOAT32
         """
         try:
             return self.parts()
         except errors.UnsupportedError as error:
+            info = self.info()
             if self._source is not None:
-                return self._source.of(self)
+                with contextlib.suppress(errors.UnsupportedError):
+                    if info.layout == Layout.GGUF:  # whose blocks only the CPU gives back
+                        return Weights._of(shared_context(Backend.CPU), self._source).parts()
+                    return self._source.copy(self)
             if not floats:
-                raise errors.from_status(error.status, f"{error.message}, and they come from no file") from None
-            info, values = self.info(), self.unpack()
-            what = f"{info.summary()}: {error.message}, and they come from no file: they are saved as FLOAT32"
+                raise errors.from_status(error.status, f"{error.message}, and they come from no safetensors file") from None
+            values = self.unpack()
+            what = f"{info.summary()}: {error.message}, and they come from no safetensors file: they are saved as FLOAT32"
             logging.getLogger("metal_marlin").warning("%s", what)
             rows = (values[expert * info.n : (expert + 1) * info.n] for expert in range(info.experts))
             return [Part(Format.FLOAT32, each, gate_up_interleaved=info.gate_up_interleaved) for each in rows]
 
     @classmethod
-    def restore(cls, context: Context, saved: list[Part] | Source, experts: int = 1) -> Weights:
-        """Weights of what saved() gave. FileError and FormatError: the file that they came from is not there or not the same."""
-        if not isinstance(saved, Source):
+    def restore(cls, context: Context, saved: list[Part] | bytes, experts: int = 1) -> Weights:
+        """Weights of what saved() gave. Of a copy of a file, a temporary folder keeps it as long as they live."""
+        if isinstance(saved, list):
             return cls.pack(context, *saved, experts=experts)
-        file = Checkpoint(saved.path, saved.layout, saved.gptq_zero_f, context._live().library, saved.outputs_first)
-        found = cls.load(context, file, saved.layers, saved.quantize, shards=saved.shards, experts=saved.experts)
-        saved.compare(found)
+        source, check = Source.of_copy(saved)
+        found = cls._of(context, source)
+        if check != check_of(found):
+            what = f"{', '.join(source.layers)} decodes to other values than when it was loaded"
+            raise errors.from_status(_abi.Status.FORMAT, f"the saved copy of {what}: its file had changed")
+        return found
+
+    @classmethod
+    def _of(cls, context: Context, source: Source) -> Weights:
+        file = Checkpoint(source.path, source.layout, source.gptq_zero_f, context._live().library, source.outputs_first)
+        found = cls.load(context, file, source.layers, source.quantize, shards=source.shards, experts=source.experts)
+        found._source = source
         return found
 
     def _blocks(self, info: LayerInfo, expert: int) -> Part:
@@ -406,7 +419,7 @@ def save(
     within.library.call("marlin_checkpoint_save", within.handle, file.handle, encoded(text_of(path), "the path"), byref(desc))
 
 
-def _restored(backend: Backend, device_index: int, experts: int, saved: list[Part] | Source) -> Weights:
+def _restored(backend: Backend, device_index: int, experts: int, saved: list[Part] | bytes) -> Weights:
     return Weights.restore(shared_context(backend, device_index), saved, experts)
 
 

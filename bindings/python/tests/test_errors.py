@@ -165,7 +165,7 @@ def arguments_of_a_kind(kinds):
 
 # What the package makes itself.
 RESULTS = (*(each for each in vars(mm).values() if isinstance(each, type) and issubclass(each, (BaseException, enum.Enum))),
-           mm.Device, mm.LayerInfo, mm.Outcome, mm.Source)
+           mm.Device, mm.LayerInfo, mm.Outcome)
 CONSTANTS = {kind.__name__: kind for kind in vars(mm).values() if isinstance(kind, type) and issubclass(kind, enum.IntEnum)}
 
 

@@ -9,7 +9,7 @@ import pytest
 from conftest import TOP
 
 
-@pytest.mark.parametrize("page", ["README.md", "bindings/python/README.md"])
+@pytest.mark.parametrize("page", ["docs/hello.md", "bindings/python/README.md"])
 def test_blocks(page, monkeypatch):
     """The blocks of a page follow each other, in the top folder."""
     monkeypatch.chdir(TOP)

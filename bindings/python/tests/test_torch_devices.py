@@ -225,7 +225,7 @@ def test_layers_that_cannot_move(shared):
     part = mm.Part(mm.Format.NF4, np.zeros((2, 16), np.uint8), np.ones((2, 1), np.float32), group_size=32, k=32)
     layer = Linear(mm.Weights.pack(shared, part))
     before = layer.weights
-    words = "to cuda:0: the codes of these weights cannot be found again, because their format is NF4, .*, and they come from no file"
+    words = "to cuda:0: the codes of these weights cannot be found again, because their format is NF4, .*, and they come from no safetensors file"
     with pytest.raises(mm.UnsupportedError, match=words):
         moved(layer, CUDA)
     assert layer.weights is before

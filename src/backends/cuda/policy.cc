@@ -14,6 +14,7 @@ using gpu::Schedule, gpu::SortedRows;
 // What kernels are compiled for (ProductKernel::compiled_for).
 constexpr bool general_kernels(KernelCodes codes, ActivationKind activation) {
   if (codes == KernelCodes::planes || codes == KernelCodes::floats) return false;
+  if (activation == ActivationKind::e4m3) return false;
   return activation != ActivationKind::i8 || !(codes == KernelCodes::e4m3 || gpu::is_real(codes));
 }
 constexpr bool looked_up_kernels(KernelCodes codes, ActivationKind activation) {
@@ -42,8 +43,11 @@ constexpr bool tile_kernels(KernelCodes codes, ActivationKind activation) {
                                          codes == KernelCodes::i8 || codes == KernelCodes::e4m3);
 }
 /// Integers by INT8 activations.
-constexpr bool byte_kernels(KernelCodes codes, ActivationKind activation) {
+constexpr bool integer_kernels(KernelCodes codes, ActivationKind activation) {
   return activation == ActivationKind::i8 && (codes == KernelCodes::u4 || codes == KernelCodes::i8);
+}
+constexpr bool e4m3_kernels(KernelCodes codes, ActivationKind activation) {
+  return activation == ActivationKind::e4m3 && codes == KernelCodes::e4m3;
 }
 constexpr bool ring_kernels(KernelCodes codes, ActivationKind activation) {
   const bool sparse = codes == KernelCodes::fp4_sparse || codes == KernelCodes::u4_sparse;
@@ -94,11 +98,15 @@ bool has_w16(const ProductKernel& kernel, const RowBlockLayout& layout, Activati
                               has_float32_scales(layout), layout.zero_kind != ZeroKind::none,
                               layout.group_shift_constant());
 }
-bool has_bytes(const ProductKernel& kernel, const RowBlockLayout& layout, ActivationKind) {
+/// Rows have one scale.
+bool has_integers(const ProductKernel& kernel, const RowBlockLayout& layout, ActivationKind) {
   const Form* const form = form_of(layout);
   return form != nullptr && form->scale == kScaleF16 && form->shift == kLongGroupShift &&
          has_byte_tile_of(static_cast<uint32_t>(kernel.rows), words_of(layout)) &&
          layout.quads == 1 && layout.slots <= kMostIntegerSlots;
+}
+bool has_e4m3(const ProductKernel&, const RowBlockLayout& layout, ActivationKind) {
+  return form_of(layout) != nullptr && has_steady_scales(layout);
 }
 
 // The routed rows that the blocks of a kernel sort (ProductKernel::sorts). Tiles of wgmma get A

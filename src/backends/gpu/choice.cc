@@ -19,6 +19,15 @@ constexpr int64_t kLeastTiledTokens = 3;
 /// 4 rows take 206 us with a ring and 217 us with tiles, 6 rows 238 us and 222 us.)
 constexpr double kMostRowsOfRing = 4;
 
+/// The form of activations that kernels take, but for those of E4M3.
+ActivationKind usual_activation(const GemmProblem& problem) {
+  const bool real = format_row(problem.weights->meta().format)->has_real_codes();
+  if (problem.compute == MARLIN_COMPUTE_INT8 && !real) return ActivationKind::i8;
+  if (problem.compute == MARLIN_COMPUTE_FP8) return ActivationKind::bf16;
+  if (problem.a.dtype == MARLIN_F32) return ActivationKind::f32;
+  return problem.a.dtype == MARLIN_F16 ? ActivationKind::f16 : ActivationKind::bf16;
+}
+
 uint32_t available(const device::Capabilities& device) {
   return (device.matrix ? kSimdgroupMatrix : 0u) | (device.bfloat ? kBfloat : 0u) |
          (device.tensor ? kTensor : 0u);
@@ -105,7 +114,7 @@ bool serves_rounded(const ProductKernel& kernel, const GemmProblem& problem) {
 /// Whether a kernel serves activations that share a scale as a product's do: tiles of INT8 add up
 /// whole rows before they scale. (Those of experts are scaled in shorter groups.)
 bool serves_groups(const ProductKernel& kernel, const GemmProblem& problem) {
-  if (activation_of(problem) != ActivationKind::i8 || !kernel.shares_tiles()) return true;
+  if (usual_activation(problem) != ActivationKind::i8 || !kernel.shares_tiles()) return true;
   return problem.activation_group == kWholeRow && !problem.routing.present();
 }
 
@@ -116,17 +125,17 @@ uint32_t features_of(const ProductKernel& kernel, ActivationKind activation) {
 
 /// Whether a kernel serves a problem, but for its order of additions.
 bool serves(const ProductKernel& kernel, const GemmProblem& problem) {
-  return kernel.takes(activation_of(problem), weights_of(problem).layout) &&
+  return kernel.takes(activation_of(kernel, problem), weights_of(problem).layout) &&
          serves_rounded(kernel, problem) && serves_weights(kernel, problem) &&
          serves_groups(kernel, problem);
 }
 
 /// The kernel that METAL_MARLIN_KERNEL names, of all there are.
 Result<const ProductKernel*> forced_kernel(const GemmProblem& problem, const PlanRules& rules) {
-  const ActivationKind activation = activation_of(problem);
   const ProductKernel* const kernel = product_kernel(rules.policy, rules.forced);
   KernelCandidate named;
   if (kernel != nullptr) {
+    const ActivationKind activation = activation_of(*kernel, problem);
     const std::string_view own = kernel->name(weights_of(problem).layout.codes, activation);
     named = {.name = rules.forced,
              .features = features_of(*kernel, activation),
@@ -160,12 +169,11 @@ int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n) {
   return ceil_div(n, kernel.columns) * ceil_div(m, kernel.rows);
 }
 
-ActivationKind activation_of(const GemmProblem& problem) {
-  const bool real = format_row(problem.weights->meta().format)->has_real_codes();
-  if (problem.compute == MARLIN_COMPUTE_INT8 && !real) return ActivationKind::i8;
-  if (problem.compute == MARLIN_COMPUTE_FP8) return ActivationKind::bf16;
-  if (problem.a.dtype == MARLIN_F32) return ActivationKind::f32;
-  return problem.a.dtype == MARLIN_F16 ? ActivationKind::f16 : ActivationKind::bf16;
+ActivationKind activation_of(const ProductKernel& kernel, const GemmProblem& problem) {
+  const bool takes_bytes =
+      problem.compute == MARLIN_COMPUTE_FP8 &&
+      kernel.compiled_for(weights_of(problem).layout.codes, ActivationKind::e4m3);
+  return takes_bytes ? ActivationKind::e4m3 : usual_activation(problem);
 }
 
 int64_t size_of_choice(const GemmProblem& problem, int64_t size) {
@@ -229,18 +237,19 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
                                                    const KernelHealth::Reader& health) {
   if (!rules.forced.empty()) return forced_kernel(problem, rules);
   const RowBlockLayout& layout = weights_of(problem).layout;
-  const ActivationKind activation = activation_of(problem);
   const bool routed = problem.routing.present();
   size = size_of_choice(problem, size);
   std::array<const ProductKernel*, kMostProductKernels> usable_ones;
   size_t count = 0;
-  for (const ProductKernel& kernel : rules.policy.kernels)
+  for (const ProductKernel& kernel : rules.policy.kernels) {
+    const ActivationKind activation = activation_of(kernel, problem);
     if (serves(kernel, problem) && serves_order(kernel, problem) &&
         is_choice(kernel, layout, activation) &&
         (features_of(kernel, activation) & ~available(rules.device)) == 0 &&
         can_share(kernel, product_rows(problem, size), layout) &&
         health.of(decoder_of(kernel, activation, layout)) != KernelHealth::bad)
       usable_ones[count++] = &kernel;
+  }
   const std::span usable(usable_ones.data(), count);
   if (usable.empty() && problem.row_invariant)
     return Status::error(MARLIN_E_UNSUPPORTED,
@@ -261,8 +270,8 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   const bool few = best->has_ring() || (routed && size < kLeastTiledTokens);
   if (distance_of(best) != 0 || (few && !best->shares_tiles())) return best;
   const auto ns = [&](const ProductKernel* kernel) {
-    // Few rows do not pay for weights in a step of their own, nor INT8 for tiles.
-    const bool for_many = kernel->expands() || activation == ActivationKind::i8;
+    // Few rows do not pay for weights in a step of their own, nor bytes for tiles.
+    const bool for_many = kernel->expands() || are_bytes(activation_of(*kernel, problem));
     const bool pays = kernel->shares_tiles() && (!for_many || m >= kernel->m_min);
     return pays ? estimated_ns(*kernel, problem, size, rules.device) : INT64_MAX;
   };

@@ -7,7 +7,8 @@
 
 namespace metal_marlin::gpu {
 
-ActivationKind activation_of(const GemmProblem& problem);
+/// The form in which a kernel would read the activations of a problem.
+ActivationKind activation_of(const ProductKernel& kernel, const GemmProblem& problem);
 /// Tiles of a product that is not split.
 int64_t tile_count(const ProductKernel& kernel, int64_t m, int64_t n);
 /// Tiles of the product of `size` rows of A or tokens, of whose routes nothing is known: their ids

@@ -20,12 +20,13 @@ const char* probe_text(KernelHealth::State state) {
 /// The kernels of one order that serve a row-invariant product, with a comma between.
 std::string names_of_order(const GemmProblem& problem, const PlanRules& rules) {
   const RowBlockLayout& layout = weights_of(problem).layout;
-  const ActivationKind activation = activation_of(problem);
   std::string names;
-  for (const ProductKernel& kernel : rules.policy.kernels)
+  for (const ProductKernel& kernel : rules.policy.kernels) {
+    const ActivationKind activation = activation_of(kernel, problem);
     if (kernel.row_invariant && kernel.takes(activation, layout) &&
         is_choice(kernel, layout, activation))
       names.append(names.empty() ? "" : ", ").append(kernel.name(layout.codes, activation));
+  }
   return names;
 }
 
@@ -39,8 +40,8 @@ void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& p
   const int64_t m = problem_size(problem);
   const auto meant = choose_product_kernel(usual, m, rules, KernelHealth::Reader(well));
   if (meant.ok() && meant.value() != &kernel) {
-    const std::string_view refused =
-        meant.value()->name(weights_of(problem).layout.codes, plan.activation);
+    const std::string_view refused = meant.value()->name(weights_of(problem).layout.codes,
+                                                         activation_of(*meant.value(), problem));
     append(text, "instead_of: %.*s\n", static_cast<int>(refused.size()), refused.data());
   }
   if (const std::string bad = rules.health.bad_ones(); !bad.empty())
@@ -66,6 +67,7 @@ void append_choice(std::string& text, const GemmPlan& plan, const GemmProblem& p
 std::string activations_text(const GemmPlan& plan, const GemmProblem& problem) {
   if (plan.activation == ActivationKind::i8)
     return std::string(activation_group_text(problem.activation_group)) + ", quantized first";
+  if (plan.activation == ActivationKind::e4m3) return "e4m3, rounded first";
   if (problem.compute == MARLIN_COMPUTE_FP8) return "e4m3, rounded first and kept as bf16";
   return plan.prepared ? "as given, gathered first" : "as given";
 }

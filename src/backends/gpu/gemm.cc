@@ -43,7 +43,7 @@ std::vector<Variant> variants(const GemmProblem& problem, const GemmPlan& plan) 
 }
 
 uint64_t prepared_element(const GemmProblem& problem, const GemmPlan& plan) {
-  if (plan.activation == ActivationKind::i8) return 1;
+  if (are_bytes(plan.activation)) return 1;
   return float_bytes(problem.compute == MARLIN_COMPUTE_FP8 ? MARLIN_BF16 : problem.a.dtype);
 }
 
@@ -233,7 +233,7 @@ Status GemmCall::record_prepare(const Target& to, const Product& product, Rows r
   }
   bindings.buffer(MARLIN_BUFFER_QUANTIZED,
                   prepared(to, product).row(row, prepared_element(problem, product.plan)));
-  if (product.plan.activation == ActivationKind::i8)
+  if (are_bytes(product.plan.activation))
     bindings.buffer(MARLIN_BUFFER_QUANT_SCALES, scales_of(to, product, row));
   if (weights.layout.permuted)
     bindings.buffer(MARLIN_BUFFER_SOURCE_SLOTS, weights.part(weights.layout.slot_to_k_at));
@@ -333,7 +333,7 @@ Status GemmCall::record_multiply(const Target& to, const Product& product, Rows 
   bindings.buffer(MARLIN_BUFFER_A, activations_of(to, product, rows));
   if (plan.sums_groups)
     bindings.buffer(MARLIN_BUFFER_GROUP_SUMS, to.scratch.at(product.group_sums_at));
-  if (plan.activation == ActivationKind::i8)
+  if (are_bytes(plan.activation))
     bindings.buffer(MARLIN_BUFFER_A_SCALES, scales_of(to, product, row_of_a(product, rows)));
   if (plan.partial) {
     bindings.buffer(MARLIN_BUFFER_PARTIALS, to.scratch.at(product.partials_at));

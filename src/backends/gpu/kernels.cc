@@ -15,6 +15,7 @@ bool reads(const WeightMeta& meta) {
 }
 
 constexpr bool metal_kernels(KernelCodes codes, ActivationKind activation) {
+  if (activation == ActivationKind::e4m3) return false;
   const bool of_metal = codes <= KernelCodes::planes || codes == KernelCodes::lut4;
   return of_metal || (codes == KernelCodes::floats && activation != ActivationKind::i8);
 }

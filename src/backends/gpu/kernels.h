@@ -17,11 +17,13 @@
 namespace metal_marlin::gpu {
 
 /// The form in which a product kernel reads A.
-enum class ActivationKind : uint8_t { f32, f16, bf16, i8 };
-inline constexpr int kActivationKinds = 4;
+enum class ActivationKind : uint8_t { f32, f16, bf16, i8, e4m3 };
+inline constexpr int kActivationKinds = 5;
 constexpr bool are_halves(ActivationKind kind) {
   return kind == ActivationKind::f16 || kind == ActivationKind::bf16;
 }
+/// Of a byte, with scales of their own.
+constexpr bool are_bytes(ActivationKind kind) { return kind >= ActivationKind::i8; }
 
 /// Weights by the time that a tile takes for 64 slots of them: decoding depends on the codes, and
 /// sums are multiplied by a scale once a group. Long groups have 128 slots and more, short ones of
@@ -37,7 +39,8 @@ class KernelNames {
  public:
   /// The `*` of a pattern stands for the codes and the activation: gemv_*_m8 is gemv_u4_f16_m8, ...
   constexpr KernelNames(std::string_view pattern, CompiledFor compiled_for) {
-    constexpr const char* kActivations[kActivationKinds] = {"_f32", "_f16", "_bf16", "_i8"};
+    constexpr const char* kActivations[kActivationKinds] = {"_f32", "_f16", "_bf16", "_i8",
+                                                            "_e4m3"};
     const size_t star = pattern.find('*');
     const std::string_view begin = pattern.substr(0, star), end = pattern.substr(star + 1);
     for (int c = 0; c < kKernelCodes; ++c)
@@ -208,7 +211,7 @@ struct Policy {
   /// Whether the kernels read a matrix as it is. Narrow matrices that they do not read are widened
   /// (formats/widen.h).
   bool (*reads)(const WeightMeta& meta) = nullptr;
-  /// A can be rounded to E4M3 (MARLIN_COMPUTE_FP8), for kernels that take bfloat16.
+  /// A can be rounded to E4M3 (MARLIN_COMPUTE_FP8), for kernels that take bfloat16 or E4M3.
   bool rounds_to_e4m3 = false;
 };
 /// Whether weights need no widening (formats/widen.h).
@@ -226,7 +229,8 @@ struct HelperKernel {
 HelperKernel unpack_kernel(KernelCodes codes);
 /// The kernel that quantizes F32, F16 or BF16 to INT8.
 HelperKernel quantize_kernel(marlin_dtype from, SlotOrder order);
-/// The kernel that rounds rows of F32, F16 or BF16 to E4M3 times a scale, as bfloat16.
+/// The kernel that rounds rows of F32, F16 or BF16 to E4M3 times a scale: to bfloat16 or, for tiles
+/// of E4M3, to bytes.
 HelperKernel round_kernel(marlin_dtype from);
 HelperKernel gather_kernel(marlin_dtype dtype);
 /// The kernel that adds up A over groups of K, in a GPU whose tiles take additive zeros so.

@@ -37,7 +37,7 @@ int64_t rows_within(double seconds, const RowBlockLayout& layout) {
 
 int64_t activation_element(ActivationKind kind) {
   if (kind == ActivationKind::f32) return 4;
-  return kind == ActivationKind::i8 ? 1 : 2;
+  return are_bytes(kind) ? 1 : 2;
 }
 
 /// Whether the experts' weights are where one dispatch finds them all.
@@ -61,10 +61,11 @@ Status check_compute(const GemmProblem& problem, const Policy& policy) {
                          "compute %d: this device offers MARLIN_COMPUTE_DEFAULT, _INT8 and _W16",
                          problem.compute);
   const KernelCodes codes = weights_of(problem).layout.codes;
-  if (codes == KernelCodes::fp4 || codes == KernelCodes::fp4_sparse) return {};
+  if (codes == KernelCodes::fp4 || codes == KernelCodes::fp4_sparse || codes == KernelCodes::e4m3)
+    return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
-                       "compute %d: MARLIN_COMPUTE_FP8 takes FP4, MXFP4 and NVFP4 weights, these "
-                       "are %s",
+                       "compute %d: MARLIN_COMPUTE_FP8 takes FP4, MXFP4, NVFP4 and FP8 weights, "
+                       "these are %s",
                        problem.compute, format_name(problem.weights->meta().format));
 }
 
@@ -225,7 +226,7 @@ Status add_scratch(GemmPlan& plan, const GemmProblem& problem, int64_t prepared_
   };
   if (plan.prepared)
     plan.activation_bytes = area(rows * layout.slots * activation_element(plan.activation));
-  if (plan.activation == ActivationKind::i8)
+  if (are_bytes(plan.activation))
     plan.activation_scale_bytes = area(rows * (layout.slots / kActivationBlock * 4));
   if (plan.partial) plan.partial_bytes = area(Checked(partial_rows(plan, layout.n)) * layout.n * 4);
   // A threadgroup hands its part of one tile to another. The same bytes for any kernel let any
@@ -328,7 +329,7 @@ Result<GemmPlan> plan_with(const ProductKernel& kernel, const GemmProblem& probl
   const int64_t all_rows = product_rows(problem, m);
   GemmPlan plan;
   plan.kernel = &kernel;
-  plan.activation = activation_of(problem);
+  plan.activation = activation_of(kernel, problem);
   plan.gathers = routed && (layout.permuted || !kernel.finds_rows(layout));
   plan.prepared = plan.activation == ActivationKind::i8 || problem.compute == MARLIN_COMPUTE_FP8 ||
                   layout.permuted || plan.gathers;

@@ -114,7 +114,7 @@ struct GemmPlan {
   bool dispatches(bool step) const { return step && routes != Routes::in_launch; }
   /// Whether A is quantized for tiles (PrepareArgs::for_tiles).
   bool quantizes_for_tiles() const {
-    return kernel->shares_tiles() && activation == ActivationKind::i8;
+    return kernel->shares_tiles() && are_bytes(activation);
   }
   /// Of a threadgroup.
   uint32_t threads() const { return wide ? kernel->wide_threads : kernel->threads; }

@@ -20,6 +20,10 @@ constexpr int64_t kN = 40, kK = 352;
 /// they can, and errors with them.
 constexpr int64_t kPositive = 8;
 
+/// Of the sum of |a w|: what tensor cores may leave out of E4M3 products, whose sums of 128 slots
+/// have 14 bits.
+constexpr double kE4m3SumError = 0x1p-7;
+
 /// The generator of Numerical Recipes: the same everywhere.
 class Random {
  public:
@@ -57,7 +61,8 @@ marlin_format byte_format(const RowBlockLayout& like) {
 /// A matrix with every code and scales of every kind.
 class ProbeWeights final : public WeightSource {
  public:
-  explicit ProbeWeights(const RowBlockLayout& like) {
+  /// `one_group`: rows have one scale.
+  ProbeWeights(const RowBlockLayout& like, bool one_group) {
     const bool fp4 = like.codes == KernelCodes::fp4 || like.codes == KernelCodes::fp4_sparse;
     const bool integers = !fp4 && !is_real(like.codes);
     if (fp4)
@@ -72,6 +77,7 @@ class ProbeWeights final : public WeightSource {
     meta_.k = kK;
     meta_.group_size =
         like.slot_group == kBlockSlots && like.quad_blocks > 1 ? 2 * kBlockSlots : like.slot_group;
+    if (one_group) meta_.group_size = static_cast<int32_t>(kK);
     meta_.groups = ceil_div(kK, meta_.group_size);
     meta_.scale_type = are_floats(like.codes) ? ScaleType::e8m0 : like.scale_type;
     meta_.zero_kind = like.zero_kind;
@@ -193,16 +199,17 @@ class ProbeWeights final : public WeightSource {
 };
 
 /// Rows of A. The first is positive. For F16, the second is subnormal. For INT8, they are whole
-/// numbers with 127 in each block, which quantizing does not change.
+/// numbers with 127 in each block, which quantizing does not change, and for E4M3 such with 448 in
+/// each row.
 std::vector<float> probe_activations(ActivationKind kind, marlin_dtype dtype, int64_t m) {
   Random random;
   std::vector<float> a;
   for (int64_t i = 0; i < m * kK; ++i) {
     float x = random.unit();
     if (kind == ActivationKind::i8) x = i % kActivationBlock == 0 ? 127.0f : std::floor(127 * x);
+    if (kind == ActivationKind::e4m3) x = i % kK == 0 ? 448.0f : std::floor(16 * x);
     if (i < kK) x = std::fabs(x);
-    if (dtype == MARLIN_F16 && kind != ActivationKind::i8 && i / kK == 1)
-      x = std::floor(1000 * x) * 0x1p-24f;
+    if (kind == ActivationKind::f16 && i / kK == 1) x = std::floor(1000 * x) * 0x1p-24f;
     a.push_back(x);
   }
   return a;
@@ -268,7 +275,9 @@ void report(const ProbeBench& bench, std::string_view kernel, const char* what) 
 
 Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& kernel,
                                   ActivationKind activation, const RowBlockLayout& layout) {
-  const ProbeWeights source(layout);
+  // Tiles of INT8 serve rows of A and of W that have one scale each.
+  const bool scales_rows = kernel.shares_tiles() && activation == ActivationKind::i8;
+  const ProbeWeights source(layout, scales_rows);
   const WeightSource* const one = &source;
   MARLIN_ASSIGN(
       const GpuWeightStack packed,
@@ -290,7 +299,12 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
   GemmProblem problem;
   problem.weights = &weights;
   problem.compute = activation == ActivationKind::i8 ? MARLIN_COMPUTE_INT8 : MARLIN_COMPUTE_DEFAULT;
+  if (scales_rows) problem.activation_group = kWholeRow;
   double rounding = 0;
+  if (activation == ActivationKind::e4m3) {
+    problem.compute = MARLIN_COMPUTE_FP8;
+    rounding = kE4m3SumError;
+  }
   if (kernel.rounds) {
     problem.compute = MARLIN_COMPUTE_W16;
     rounding = dtype == MARLIN_F16 ? 0x1p-11 : 0x1p-8;

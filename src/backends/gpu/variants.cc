@@ -31,7 +31,7 @@ Variant multiply_variant(const GemmProblem& problem, const GemmPlan& plan, bool 
       .set(MARLIN_CONSTANT_ACCUMULATE, whole && problem.accumulate)
       .set(MARLIN_CONSTANT_INTERLEAVED, whole && interleaves(problem))
       .set(MARLIN_CONSTANT_PARTIAL, plan.partial)
-      .set(MARLIN_CONSTANT_QUANTIZED, plan.activation == ActivationKind::i8)
+      .set(MARLIN_CONSTANT_QUANTIZED, are_bytes(plan.activation))
       .set(MARLIN_CONSTANT_ROUTING, routing_of(problem))
       .set(MARLIN_CONSTANT_SORTS_ROWS, plan.routes == Routes::by_groups);
   // What finds the routed rows reads their scales. (Sums with scales are partial: no bias here.)

@@ -2,8 +2,8 @@
 //!
 //! Names, comments and rules are the header's; its head is the contract. Use the crate `metal-marlin` unless you need this one.
 //!
-//! `build.rs` calls pkg-config itself. `METAL_MARLIN_STATIC=1` links the archive. Without the feature `link` (on by default)
-//! nothing is linked: the types and [`marlin_api`] are there for a host that loads the library with `dlopen`.
+//! `build.rs` calls pkg-config itself, or builds the repository's sources. `METAL_MARLIN_STATIC=1` links the archive. Without the
+//! feature `link` (on by default) nothing is linked: the types and [`marlin_api`] are there for a host that loads the library with `dlopen`.
 //!
 //! ```
 //! # #[cfg(feature = "link")]

@@ -63,6 +63,32 @@ impl Bf16 {
     }
 }
 
+macro_rules! slices {
+    ($type:ident) => {
+        impl $type {
+            /// Slices of bits are slices of this type, and nothing is copied: those of the crate `half` are
+            /// `F16::slice(x.reinterpret_cast())`, by its trait `HalfFloatSliceExt`.
+            ///
+            /// ```
+            /// let bits = [0x3C00u16, 0xC000];
+            /// assert_eq!(metal_marlin::F16::slice(&bits)[1].to_f32(), -2.0);
+            /// ```
+            pub fn slice(bits: &[u16]) -> &[$type] {
+                // SAFETY: the type is a transparent u16, and every u16 is a value of it.
+                unsafe { std::slice::from_raw_parts(bits.as_ptr().cast(), bits.len()) }
+            }
+
+            /// The same, to be written.
+            pub fn slice_mut(bits: &mut [u16]) -> &mut [$type] {
+                // SAFETY: likewise, the other way as well.
+                unsafe { std::slice::from_raw_parts_mut(bits.as_mut_ptr().cast(), bits.len()) }
+            }
+        }
+    };
+}
+slices!(F16);
+slices!(Bf16);
+
 /// `bits` without the lowest `cut` ones.
 fn nearest_even(bits: u32, cut: u32) -> u32 {
     let kept = bits >> cut;

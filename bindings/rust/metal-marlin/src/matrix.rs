@@ -134,14 +134,36 @@ pub struct MatrixMut<'a, T> {
     pub(crate) memory: PhantomData<&'a mut [T]>,
 }
 
-// SAFETY: as the slices that they borrow.
-unsafe impl<T: Element> Send for Matrix<'_, T> {}
-// SAFETY: likewise.
-unsafe impl<T: Element> Sync for Matrix<'_, T> {}
-// SAFETY: likewise.
-unsafe impl<T: Element> Send for MatrixMut<'_, T> {}
-// SAFETY: likewise.
-unsafe impl<T: Element> Sync for MatrixMut<'_, T> {}
+/// What both have in common.
+macro_rules! matrices {
+    ($($name:ident)*) => { $(
+        // SAFETY: as the slices that it borrows.
+        unsafe impl<T: Element> Send for $name<'_, T> {}
+        // SAFETY: likewise.
+        unsafe impl<T: Element> Sync for $name<'_, T> {}
+
+        impl<T: Element> $name<'_, T> {
+            /// How the ABI describes it.
+            pub fn as_raw(&self) -> &sys::marlin_matrix {
+                &self.raw
+            }
+
+            /// How many rows.
+            pub fn rows(&self) -> usize {
+                self.raw.rows as usize
+            }
+
+            /// Elements in a row.
+            pub fn cols(&self) -> usize {
+                self.raw.cols as usize
+            }
+        }
+
+        shown!($name<'_, T> where [T: Element], |this, f|
+            write!(f, "{}([{}, {}] of {})", stringify!($name), this.raw.rows, this.raw.cols, T::DTYPE));
+    )* };
+}
+matrices!(Matrix MatrixMut);
 
 impl<T> Clone for Matrix<'_, T> {
     fn clone(&self) -> Self {
@@ -244,21 +266,6 @@ impl<'a, T: Element> Matrix<'a, T> {
     pub unsafe fn from_raw(raw: sys::marlin_matrix) -> Self {
         Matrix { raw, bound: Bound::default(), memory: PhantomData }
     }
-
-    /// How the ABI describes it.
-    pub fn as_raw(&self) -> &sys::marlin_matrix {
-        &self.raw
-    }
-
-    /// How many rows.
-    pub fn rows(&self) -> usize {
-        self.raw.rows as usize
-    }
-
-    /// Elements in a row.
-    pub fn cols(&self) -> usize {
-        self.raw.cols as usize
-    }
 }
 
 impl<'a, T: Element> MatrixMut<'a, T> {
@@ -298,30 +305,11 @@ impl<'a, T: Element> MatrixMut<'a, T> {
         MatrixMut { raw, bound: Bound::default(), memory: PhantomData }
     }
 
-    /// How the ABI describes it.
-    pub fn as_raw(&self) -> &sys::marlin_matrix {
-        &self.raw
-    }
-
     /// The same matrix for a while: what takes a `MatrixMut` does not use it up then.
     pub fn reborrow(&mut self) -> MatrixMut<'_, T> {
         MatrixMut { raw: self.raw, bound: self.bound, memory: PhantomData }
     }
-
-    /// How many rows.
-    pub fn rows(&self) -> usize {
-        self.raw.rows as usize
-    }
-
-    /// Elements in a row.
-    pub fn cols(&self) -> usize {
-        self.raw.cols as usize
-    }
 }
-
-shown!(Matrix<'_, T> where [T: Element], |this, f| write!(f, "Matrix([{}, {}] of {})", this.raw.rows, this.raw.cols, T::DTYPE));
-
-shown!(MatrixMut<'_, T> where [T: Element], |this, f| write!(f, "MatrixMut([{}, {}] of {})", this.raw.rows, this.raw.cols, T::DTYPE));
 
 /// An operand that is read, whatever its type: a [`Matrix`], or what is [shared](crate::Scope::share) in a stream's scope.
 #[derive(Clone, Copy)]

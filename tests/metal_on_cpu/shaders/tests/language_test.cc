@@ -125,7 +125,7 @@ const Refused kRefused[] = {
      "}\n",
      "s.metal:5: error: cannot initialize object parameter"},
     {"two_elements_of_a_matrix",
-     "kernel void k(device float* y [[buffer(0)]]) {\n  simdgroup_float8x8 m(1);\n  thread vec<float, 2>& e = "
+     "kernel void k(device float* y [[buffer(0)]]) {\n  simdgroup_float8x8 m;\n  thread vec<float, 2>& e = "
      "m.thread_elements();\n  y[0] = e[0];\n}\n",
      "s.metal:5: error: "},
     {"host_name_of_nothing", "template [[host_name(\"a\")]] [[kernel]] void g<int>(device int*);\n",
@@ -162,7 +162,7 @@ TEST(LanguageRules, LetExtensionsOfCxx17Pass) {
 struct P { int a, b; };
 template <int N> static int above() { if constexpr (N > 1) return 1; return 0; }
 template <class... A> static int sum(A... a) { return (a + ...); }
-constant float kLeast = FLT_MIN, kMost = FLT_MAX;
+constant float kLeast = 1, kMost = 2;
 kernel void k(device float* y [[buffer(0)]], uint i [[thread_position_in_grid]]) {
   P p{.a = 1, .b = 2};
   auto [a, b] = p;
@@ -229,7 +229,7 @@ kernel void k(device float* y [[buffer(0)]], constant Args& a [[buffer(1)]], uin
   threadgroup float* at = t;
   sizes.n = kSeven;
   static constexpr constant int kOne = 1;
-  simdgroup_float8x8 m(sizes.twice() + kOne + at[i] + Sizes::count());
+  simdgroup_float8x8 m = make_filled_simdgroup_matrix<float, 8, 8>(sizes.twice() + kOne + at[i] + Sizes::count());
   m.thread_elements()[0] = 1;
   const thread auto& pair = reinterpret_cast<thread vec<float, 2>&>(m.thread_elements());
   t[i] = load(y, i);
@@ -239,7 +239,7 @@ kernel void k(device float* y [[buffer(0)]], constant Args& a [[buffer(1)]], uin
   scale(v, kTable[1]);
   Steps walk{0, int(y[i])};
   walk.next(int(i));
-  y[i] = pair.x + applied<half_of>(walk.at) + dot(v, v) + copy.at(2) + Twice()(3) + count<3>();
+  y[i] = pair.x + applied<half_of>(walk.at) + v.y + copy.at(2) + Twice()(3) + count<3>();
 }
 )"),
             "");

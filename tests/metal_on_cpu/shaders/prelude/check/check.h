@@ -32,14 +32,6 @@ using ::ushort;
 using namespace std;
 template <class A, class B>
 constexpr bool is_same_v = std::is_same<A, B>::value;
-template <class A>
-constexpr bool is_integral_v = std::is_integral<A>::value;
-template <class A>
-constexpr bool is_floating_point_v = std::is_floating_point<A>::value || is_same_v<A, half> || is_same_v<A, bfloat>;
-template <class A>
-constexpr bool is_signed_v = std::is_signed<A>::value;
-template <class A>
-constexpr bool is_unsigned_v = std::is_unsigned<A>::value;
 
 template <class T, int N>
 using vec = T __attribute__((ext_vector_type(N)));
@@ -49,35 +41,30 @@ struct array {
   T& operator[](size_t);
   static constexpr size_t size() { return N; }
 };
-#define MSL_NAMES(T)      \
-  typedef vec<T, 2> T##2; \
-  typedef vec<T, 3> T##3; \
-  typedef vec<T, 4> T##4;
-MSL_NAMES(bool)
+#define MSL_NAMES(T)              \
+  namespace metal {               \
+  typedef vec<T, 2> T##2;         \
+  typedef vec<T, 3> T##3;         \
+  typedef vec<T, 4> T##4;         \
+  }                               \
+  using metal::T##2, metal::T##3; \
+  using metal::T##4;
+}  // namespace metal
 MSL_NAMES(char)
 MSL_NAMES(uchar)
 MSL_NAMES(short)
 MSL_NAMES(ushort)
 MSL_NAMES(int)
 MSL_NAMES(uint)
-MSL_NAMES(long)
-MSL_NAMES(ulong)
 MSL_NAMES(half)
 MSL_NAMES(float)
 MSL_NAMES(bfloat)
+
+namespace metal {
 template <class To, class From>
 constexpr To as_type(From from) {
   return __builtin_bit_cast(To, from);
 }
-template <class T>
-struct numeric_limits {
-  static constexpr T min() { return T(); }
-  static constexpr T max() { return T(); }
-  static constexpr T lowest() { return T(); }
-  static constexpr T infinity() { return T(); }
-  static constexpr T quiet_NaN() { return T(); }
-  static constexpr T epsilon() { return T(); }
-};
 
 enum class mem_flags : uint { mem_none, mem_device, mem_threadgroup };
 constexpr mem_flags operator|(mem_flags a, mem_flags) { return a; }
@@ -115,17 +102,12 @@ MSL_FUNCTION(simd_sum)
 MSL_FUNCTION(simd_prefix_exclusive_sum)
 MSL_FUNCTION(simd_shuffle)
 MSL_FUNCTION(simd_shuffle_xor)
-float dot(float4, float4);
 
 template <class T, int C, int R = C>
 struct simdgroup_matrix {
-  simdgroup_matrix();
-  explicit simdgroup_matrix(T);
   vec<T, 64>& thread_elements();
 };
 typedef simdgroup_matrix<float, 8> simdgroup_float8x8;
-typedef simdgroup_matrix<half, 8> simdgroup_half8x8;
-typedef simdgroup_matrix<bfloat, 8> simdgroup_bfloat8x8;
 template <class T, int C, int R = C>
 simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T);
 template <class A, class B, class C, class D>
@@ -141,9 +123,6 @@ struct tensor_inline {};
 template <class T, class E, class Tag = tensor_inline>
 struct tensor {
   tensor(T*, E);
-  template <class S>
-  tensor(T*, E, S);
-  int get_extent(size_t) const;
   template <size_t... SIZES, class... A>
   tensor slice(A...) const;
 };
@@ -156,10 +135,6 @@ struct cooperative_tensor {
   bool is_valid_element(ushort) const;
   T& operator[](ushort);
   array<int, 2> get_multidimensional_index(ushort) const;
-  template <class A>
-  void load(const A&);
-  template <class A>
-  void store(A&) const;
 };
 template <class T>
 using remove_addrspace_t = T;
@@ -170,7 +145,7 @@ namespace mpp {
 namespace tensor_ops {
 struct matmul2d_descriptor {
   enum class mode { multiply, multiply_accumulate };
-  constexpr matmul2d_descriptor(int, int, int = 0, bool = false, bool = false, bool = false, mode = mode::multiply) {}
+  constexpr matmul2d_descriptor(int, int, int, bool = false, bool = false, bool = false, mode = mode::multiply) {}
   constexpr operator int() const { return 0; }
 };
 template <int DESCRIPTOR, class Scope>
@@ -188,30 +163,7 @@ struct matmul2d {
 }  // namespace mpp
 
 using metal::as_type;
-using metal::vec;
-#define MSL_GLOBAL(T) \
-  using metal::T##2;  \
-  using metal::T##3;  \
-  using metal::T##4;
-MSL_GLOBAL(bool)
-MSL_GLOBAL(char)
-MSL_GLOBAL(uchar)
-MSL_GLOBAL(short)
-MSL_GLOBAL(ushort)
-MSL_GLOBAL(int)
-MSL_GLOBAL(uint)
-MSL_GLOBAL(long)
-MSL_GLOBAL(ulong)
-MSL_GLOBAL(half)
-MSL_GLOBAL(float)
-MSL_GLOBAL(bfloat)
-using metal::simdgroup_bfloat8x8;
 using metal::simdgroup_float8x8;
-using metal::simdgroup_half8x8;
+using metal::vec;
 
-#define FLT_MAX 0x1.fffffep127f
-#define FLT_MIN 0x1p-126f
-#define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
-#define INT_MAX 2147483647
-#define UINT_MAX 4294967295u

@@ -71,7 +71,7 @@ enum Collective : uint8_t {
 /// A multiplication of tensors: what every thread must pass alike.
 struct TensorOperation {
   const void* operands[2];
-  int64_t shape[7];
+  int64_t shape[5];
   uint64_t multiply_adds;
 };
 /// A thread among those that hold a cooperative tensor, the dispatch's seed, and whether it hides who holds which element.

@@ -180,13 +180,6 @@ MSL_VECTORS_2(min)
 MSL_VECTORS_2(max)
 MSL_VECTORS_3(clamp)
 
-template <class T, int N>
-MSL_INLINE T dot(vec<T, N> a, vec<T, N> b) {
-  T sum = a[0] * b[0];
-  for (int i = 1; i < N; i++) sum = sum + a[i] * b[i];
-  return sum;
-}
-
 // Of integers.
 #define MSL_BITS_1(name, expression)                         \
   template <class T, enable_if_t<is_integral_v<T>, int> = 0> \

@@ -19,18 +19,10 @@ template <class T, int C, int R = C>
 struct simdgroup_matrix {
   static_assert(R == 8 && C == 8, "simdgroup_matrix is 8 x 8");
   vec<T, 64> elements;
-  simdgroup_matrix() = default;
-  explicit MSL_INLINE simdgroup_matrix(T diagonal) {
-    const uint lane = msl_lane();
-    const int row = matrix_row(lane), column = matrix_column(lane);
-    elements.own = vec<T, 2>(row == column ? diagonal : T(0), row == column + 1 ? diagonal : T(0));
-  }
   MSL_INLINE vec<T, 64>& thread_elements() { return elements; }
   MSL_INLINE vec<T, 64> thread_elements() const { return elements; }
 };
 typedef simdgroup_matrix<float, 8, 8> simdgroup_float8x8;
-typedef simdgroup_matrix<half, 8, 8> simdgroup_half8x8;
-typedef simdgroup_matrix<bfloat, 8, 8> simdgroup_bfloat8x8;
 
 template <class T, int C, int R = C>
 MSL_INLINE simdgroup_matrix<T, C, R> make_filled_simdgroup_matrix(T value) {
@@ -92,4 +84,4 @@ MSL_INLINE void simdgroup_multiply_accumulate(simdgroup_matrix<D, 8, 8>& d, cons
   d.elements.own.d = multiply<D, A, B, C>(a.elements.own.d, b.elements.own.d, c.elements.own.d, file, line, column);
 }
 }  // namespace metal
-using metal::simdgroup_bfloat8x8, metal::simdgroup_float8x8, metal::simdgroup_half8x8;
+using metal::simdgroup_float8x8;

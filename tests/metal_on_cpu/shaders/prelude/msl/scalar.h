@@ -1,4 +1,4 @@
-// Scalar types, traits, limits and constants of the Metal Shading Language.
+// Scalar types and traits of the Metal Shading Language.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -103,7 +103,6 @@ using std::conditional_t;
 using std::enable_if_t;
 using std::is_integral_v;
 using std::is_same_v;
-using std::is_signed_v;
 using std::make_unsigned_t;
 using std::remove_cv_t;
 template <class T>
@@ -125,43 +124,6 @@ constexpr bool is_scalar_v = is_arithmetic_v<T> || std::is_enum_v<T>;
 template <class T>
 constexpr bool contracted = MSL_CONTRACTION == 2 ? is_floating_point_v<T> : MSL_CONTRACTION == 1 && is_same_v<T, float>;
 
-template <class T>
-struct numeric_limits;
-#define MSL_INTEGER_LIMITS(T, lo, hi)                                                      \
-  template <>                                                                              \
-  struct numeric_limits<T> {                                                               \
-    static constexpr bool is_integer = true;                                               \
-    static constexpr T min() { return lo; }                                                \
-    static constexpr T max() { return hi; }                                                \
-    static constexpr T lowest() { return lo; }                                             \
-    static constexpr int digits = std::is_signed_v<T> ? sizeof(T) * 8 - 1 : sizeof(T) * 8; \
-  };
-MSL_INTEGER_LIMITS(bool, false, true)
-MSL_INTEGER_LIMITS(char, -128, 127)
-MSL_INTEGER_LIMITS(signed char, -128, 127)
-MSL_INTEGER_LIMITS(uchar, 0, 255)
-MSL_INTEGER_LIMITS(short, -32768, 32767)
-MSL_INTEGER_LIMITS(ushort, 0, 65535)
-MSL_INTEGER_LIMITS(int, -2147483647 - 1, 2147483647)
-MSL_INTEGER_LIMITS(uint, 0, ~0u)
-MSL_INTEGER_LIMITS(long, -0x7fffffffffffffffl - 1, 0x7fffffffffffffffl)
-MSL_INTEGER_LIMITS(ulong, 0, ~0ul)
-#define MSL_FLOAT_LIMITS(T, hi, lo, eps, bits)                                    \
-  template <>                                                                     \
-  struct numeric_limits<T> {                                                      \
-    static constexpr bool is_integer = false;                                     \
-    static constexpr int digits = bits;                                           \
-    static constexpr T max() { return static_cast<T>(hi); }                       \
-    static constexpr T lowest() { return static_cast<T>(-hi); }                   \
-    static constexpr T min() { return static_cast<T>(lo); }                       \
-    static constexpr T epsilon() { return static_cast<T>(eps); }                  \
-    static constexpr T infinity() { return static_cast<T>(__builtin_inff()); }    \
-    static constexpr T quiet_NaN() { return static_cast<T>(__builtin_nanf("")); } \
-  };
-MSL_FLOAT_LIMITS(float, 0x1.fffffep127f, 0x1p-126f, 0x1p-23f, 24)
-MSL_FLOAT_LIMITS(half, 65504.f, 0x1p-14f, 0x1p-10f, 11)
-MSL_FLOAT_LIMITS(bfloat, 0x1.fep127f, 0x1p-126f, 0x1p-7f, 8)
-
 template <class To, class From>
 constexpr MSL_INLINE To as_type(From from) {
   static_assert(sizeof(To) == sizeof(From), "as_type needs types of equal size");
@@ -170,9 +132,4 @@ constexpr MSL_INLINE To as_type(From from) {
 }  // namespace metal
 using metal::as_type;
 
-#define FLT_MAX 0x1.fffffep127f
-#define FLT_MIN 0x1p-126f
-#define INFINITY __builtin_inff()
 #define NAN __builtin_nanf("")
-#define INT_MAX 2147483647
-#define UINT_MAX 4294967295u

@@ -16,58 +16,38 @@ struct extents {
   constexpr MSL_INLINE I extent(size_t i) const { return sizes[i]; }
 };
 template <class I, size_t RANK>
-struct DynamicExtents;
-template <class I>
-struct DynamicExtents<I, 2> {
-  using type = extents<I, dynamic_extent, dynamic_extent>;
-};
-template <class I, size_t RANK>
-using dextents = typename DynamicExtents<I, RANK>::type;
+using dextents = std::enable_if_t<RANK == 2, extents<I, dynamic_extent, dynamic_extent>>;
 
 struct tensor_inline {};
 
-/// Element (x, y) is data[x * strides[0] + y * strides[1]]; dimension 0 is the innermost.
+/// Element (x, y) is data[x + y * stride].
 template <class T, class Extents, class Tag = tensor_inline>
 struct tensor {
   static_assert(is_same_v<Tag, tensor_inline>, "only tensors over a pointer (tensor_inline) exist in this test-bed");
   static_assert(!std::is_const_v<T>, "matmul2d has no overloads for tensors of const elements");
   using element_type = T;
-  using extents_type = Extents;
   T* data;
   Extents sizes;
-  long strides[2];
+  long stride;
 
-  MSL_INLINE tensor(T* p, const Extents& e) : data(p), sizes(e), strides{1, static_cast<long>(e.extent(0))} {}
-  template <class I>
-  MSL_INLINE tensor(T* p, const Extents& e, const array<I, 2>& s)
-      : data(p), sizes(e), strides{static_cast<long>(s[0]), static_cast<long>(s[1])} {}
-  MSL_INLINE auto get_extent(size_t i) const { return sizes.extent(i); }
+  MSL_INLINE tensor(T* p, const Extents& e) : tensor(p, e, e.extent(0)) {}
+  MSL_INLINE tensor(T* p, const Extents& e, long row) : data(p), sizes(e), stride(row) {}
 
-  /// slice<W, H>(x, y): W x H elements from (x, y) on, for the whole of which there must be elements; slice(x, y): the rest.
-  template <size_t... SIZES, class X, class Y>
-  MSL_INLINE auto slice(X x, Y y, MSL_SITE) const {
-    static_assert(sizeof...(SIZES) == 0 || sizeof...(SIZES) == 2, "one size a dimension");
-    const size_t wanted[] = {SIZES..., dynamic_extent, dynamic_extent};
-    const long at[] = {static_cast<long>(x), static_cast<long>(y)};
-    long size[2];
-    for (int i = 0; i < 2; i++) {
-      const long there = get_extent(i), rest = there - at[i];
-      size[i] = wanted[i] == dynamic_extent ? rest : static_cast<long>(wanted[i]);
+  /// W x H elements from (x, y) on, for the whole of which there must be elements.
+  template <size_t W, size_t H>
+  MSL_INLINE auto slice(long x, long y, MSL_SITE) const {
+    const long at[] = {x, y}, size[] = {W, H};
 #ifdef MSL_CHECKED
-      if (at[i] < 0 || size[i] < 0 || size[i] > rest) msl_out_of_slice(i, at[i], size[i], there, file, line, column);
-#endif
+    for (int i = 0; i < 2; i++) {
+      const long there = sizes.extent(i);
+      if (at[i] < 0 || size[i] > there - at[i]) msl_out_of_slice(i, at[i], size[i], there, file, line, column);
     }
+#endif
     (void)file, (void)line, (void)column;
-    using Size = decltype(get_extent(0));
-    using Sliced = std::conditional_t<sizeof...(SIZES) == 0, dextents<Size, 2>, extents<Size, SIZES...>>;
-    const array<long, 2> s{strides[0], strides[1]};
-    return tensor<T, Sliced>(data + at[0] * strides[0] + at[1] * strides[1], Sliced(size[0], size[1]), s);
+    using Sliced = extents<decltype(sizes.extent(0)), W, H>;
+    return tensor<T, Sliced>(data + at[0] + at[1] * stride, Sliced(size[0], size[1]), stride);
   }
 };
-template <class T, class I, size_t... SIZES>
-tensor(T*, extents<I, SIZES...>) -> tensor<T, extents<I, SIZES...>>;
-template <class T, class I, size_t... SIZES, class S>
-tensor(T*, extents<I, SIZES...>, array<S, 2>) -> tensor<T, extents<I, SIZES...>>;
 
 template <size_t COUNT>
 struct execution_simdgroups {
@@ -106,16 +86,6 @@ struct cooperative_tensor {
     check(i);
     return array<int, 2>{static_cast<int>(number(i) % N), static_cast<int>(number(i) / N)};
   }
-  template <class Tensor>
-  MSL_INLINE void load(const Tensor& from) {
-    for (uint16_t i = 0; i < get_capacity(); i++)
-      if (is_within(i, from)) elements[i] = static_cast<T>(*place(i, from));
-  }
-  template <class Tensor>
-  MSL_INLINE void store(Tensor& to) const {
-    for (uint16_t i = 0; i < get_capacity(); i++)
-      if (is_within(i, to)) *place(i, to) = static_cast<typename Tensor::element_type>(elements[i]);
-  }
 
   MSL_INLINE long number(uint16_t i) const {
     if (published()) {
@@ -126,14 +96,6 @@ struct cooperative_tensor {
     const long slots = get_capacity() * kThreads, slot = i * kThreads + me.thread;
     const long prime = slots % 7919 != 0 ? 7919 : 104729;  // no divisor of the number of slots
     return static_cast<long>((slot * prime + static_cast<long>(me.seed % 1024)) % slots);
-  }
-  template <class Tensor>
-  MSL_INLINE bool is_within(uint16_t i, const Tensor& t) const {
-    return is_valid_element(i) && number(i) % N < t.get_extent(0) && number(i) / N < t.get_extent(1);
-  }
-  template <class Tensor>
-  MSL_INLINE auto place(uint16_t i, const Tensor& t) const {
-    return t.data + number(i) % N * t.strides[0] + number(i) / N * t.strides[1];
   }
   MSL_INLINE void check(uint16_t i) const {
 #ifdef MSL_CHECKED
@@ -147,17 +109,12 @@ struct cooperative_tensor {
 template <class T>
 struct TensorRows {
   T* data;
-  long rows, k, row_stride, k_stride;
-  template <class Extents>
-  MSL_INLINE TensorRows(const tensor<T, Extents>& t, bool k_is_inner)
-      : data(t.data),
-        rows(t.get_extent(k_is_inner ? 1 : 0)),
-        k(t.get_extent(k_is_inner ? 0 : 1)),
-        row_stride(t.strides[k_is_inner ? 1 : 0]),
-        k_stride(t.strides[k_is_inner ? 0 : 1]) {}
-  MSL_INLINE TensorRows(T* rows_of_k, long the_rows, long the_k)
-      : data(rows_of_k), rows(the_rows), k(the_k), row_stride(the_k), k_stride(1) {}
+  long rows, k, stride;
 };
+template <class T, class Extents>
+MSL_INLINE TensorRows<T> rows_of(const tensor<T, Extents>& t) {
+  return {t.data, t.sizes.extent(1), t.sizes.extent(0), t.stride};
+}
 template <class L, class R>
 struct TensorMultiply {
   TensorRows<L> left;
@@ -169,13 +126,8 @@ struct TensorMultiply {
 template <class T>
 MSL_RUNTIME void read_operand(const TensorRows<T>& t, long most, long k, uint64_t seed, const char* file, unsigned line) {
   const long rows = t.rows < most ? t.rows : most;
-  for (long r = (msl_lane() + 1 + seed % 31) % 32; r < rows; r += 32) {
-    if (t.k_stride == 1 && k > 0) {
-      msl_read(t.data + r * t.row_stride, k * sizeof(T), file, line);
-    } else {
-      for (long i = 0; i < k; i++) msl_read(t.data + r * t.row_stride + i * t.k_stride, sizeof(T), file, line);
-    }
-  }
+  for (long r = (msl_lane() + 1 + seed % 31) % 32; r < rows; r += 32)
+    msl_read(t.data + r * t.stride, k * sizeof(T), file, line);
 }
 
 // From some k on, up or down, in one sum, two or four. Elements that are not there count as 0, so they are left out.
@@ -183,14 +135,14 @@ template <class L, class R>
 MSL_RUNTIME float tensor_dot(const TensorMultiply<L, R>& x, long m, long n, float sum, uint64_t seed) {
   if (m >= x.left.rows || n >= x.right.rows) return sum;
   float parts[4] = {sum, 0, 0, 0};
-  const L* const a = x.left.data + m * x.left.row_stride;
-  const R* const b = x.right.data + n * x.right.row_stride;
+  const L* const a = x.left.data + m * x.left.stride;
+  const R* const b = x.right.data + n * x.right.stride;
   const long first = x.k > 0 ? static_cast<long>(seed % static_cast<uint64_t>(x.k)) : 0;
   const uint64_t split = (1u << seed % 3) - 1;
   for (long i = 0; i < x.k; i++) {
     const long at = (first + i) % x.k, k = seed & 1 ? x.k - 1 - at : at;
     float& part = parts[static_cast<uint64_t>(i) & split];
-    part = __builtin_fmaf(static_cast<float>(a[k * x.left.k_stride]), static_cast<float>(b[k * x.right.k_stride]), part);
+    part = __builtin_fmaf(static_cast<float>(a[k]), static_cast<float>(b[k]), part);
   }
   return (parts[0] + parts[1]) + (parts[2] + parts[3]);
 }
@@ -227,7 +179,7 @@ MSL_RUNTIME void resolve_fragments(void** lanes, uint32_t active) {
     for_elements(*x->left, [&](uint16_t i, long n) { a[n] = static_cast<float>(x->left->elements[i]); });
     for_elements(*x->right, [&](uint16_t i, long n) { b[n] = static_cast<float>(x->right->elements[i]); });
   }
-  const TensorMultiply<float, float> all{{a, M, K}, {b, N, K}, M, N, K};
+  const TensorMultiply<float, float> all{{a, M, K, K}, {b, N, K, K}, M, N, K};
   for (int lane = 0; lane < 32; lane++) {
     if (!(active >> lane & 1)) continue;
     C& c = *static_cast<FragmentOperands<L, R, C>*>(lanes[lane])->to;
@@ -247,8 +199,8 @@ struct matmul2d_descriptor {
   int m, n, k;
   bool transpose_left, transpose_right, relaxed_precision;
   mode matmul_mode;
-  constexpr matmul2d_descriptor(int the_m, int the_n, int the_k = static_cast<int>(metal::dynamic_extent), bool left = false,
-                                bool right = false, bool relaxed = false, mode the_mode = mode::multiply)
+  constexpr matmul2d_descriptor(int the_m, int the_n, int the_k, bool left = false, bool right = false, bool relaxed = false,
+                                mode the_mode = mode::multiply)
       : m(the_m),
         n(the_n),
         k(the_k),
@@ -268,7 +220,8 @@ struct matmul2d_descriptor {
 template <unsigned long DESCRIPTOR, class Scope>
 class matmul2d {
   static constexpr int kM = DESCRIPTOR & 0xFFFF, kN = DESCRIPTOR >> 16 & 0xFFFF, kK = DESCRIPTOR >> 32 & 0xFFFFFF;
-  static constexpr bool kLeft = DESCRIPTOR >> 56 & 1, kRight = DESCRIPTOR >> 57 & 1, kAccumulate = DESCRIPTOR >> 59 & 1;
+  static constexpr bool kAccumulate = DESCRIPTOR >> 59 & 1;
+  static_assert((DESCRIPTOR >> 56 & 3) == 2, "A as it is and B transposed, in this test-bed");
   static_assert((DESCRIPTOR >> 58 & 1) == 0, "relaxed precision: what it computes is not documented");
   template <class T>
   static constexpr bool kFloats = metal::is_same_v<T, float> || metal::is_same_v<T, half> || metal::is_same_v<T, bfloat>;
@@ -279,15 +232,15 @@ class matmul2d {
     static_assert(metal::is_same_v<T, float>, "the result is float in this test-bed");
     return metal::cooperative_tensor<T, kM, kN, Scope::count>();
   }
-  /// Operands in the registers of a simdgroup. Only A as it is, and B transposed.
+  /// Operands in the registers of a simdgroup.
   template <class L, class R, class T>
   MSL_INLINE auto get_left_input_cooperative_tensor() const {
-    static_assert(Scope::count == 1 && !kLeft, "operands in registers: of one simdgroup, A not transposed, in this test-bed");
+    static_assert(Scope::count == 1, "operands in registers: of one simdgroup, in this test-bed");
     return metal::cooperative_tensor<L, kM, kK, 1>();
   }
   template <class L, class R, class T>
   MSL_INLINE auto get_right_input_cooperative_tensor() const {
-    static_assert(Scope::count == 1 && kRight, "operands in registers: of one simdgroup, B transposed, in this test-bed");
+    static_assert(Scope::count == 1, "operands in registers: of one simdgroup, in this test-bed");
     return metal::cooperative_tensor<R, kN, kK, 1>();
   }
   template <class L, class R>
@@ -314,13 +267,11 @@ class matmul2d {
     using L = typename Left::element_type;
     using R = typename Right::element_type;
     static_assert(kFloats<L> && kFloats<R>, "operands are float, half or bfloat in this test-bed");
-    metal::TensorMultiply<L, R> x{{left, !kLeft}, {right, kRight}, kM, kN, kK};
-    const long there = x.left.k < x.right.k ? x.left.k : x.right.k;
-    if (kK == 0xFFFFFF || there < x.k) x.k = there;
-    const msl::TensorOperation what{
-        {x.left.data, x.right.data},
-        {x.left.rows, x.left.row_stride, x.left.k_stride, x.right.rows, x.right.row_stride, x.right.k_stride, x.k},
-        static_cast<uint64_t>(kM) * kN * static_cast<uint64_t>(x.k)};
+    metal::TensorMultiply<L, R> x{metal::rows_of(left), metal::rows_of(right), kM, kN, kK};
+    for (const long there : {x.left.k, x.right.k}) x.k = there < x.k ? there : x.k;
+    const msl::TensorOperation what{{x.left.data, x.right.data},
+                                    {x.left.rows, x.left.stride, x.right.rows, x.right.stride, x.k},
+                                    static_cast<uint64_t>(kM) * kN * static_cast<uint64_t>(x.k)};
     msl_tensor_operation(Scope::count, &what, nullptr, nullptr, file, line, column);
     metal::tensor_multiply<kAccumulate>(x, to, file, line);
   }

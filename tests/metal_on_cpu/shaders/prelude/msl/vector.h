@@ -5,14 +5,10 @@
 
 namespace metal {
 
-// What one component is stored as: clang's vectors know neither bool nor classes.
+// What one component is stored as: clang's vectors know no classes.
 template <class T>
 struct Stored {
   using type = T;
-};
-template <>
-struct Stored<bool> {
-  using type = unsigned char;
 };
 template <>
 struct Stored<bfloat> {
@@ -61,12 +57,6 @@ using product_of = std::conditional_t<contracted<T>, vec_product<T, N>, vec<T, N
 #define MSL_VEC_ARITHMETIC(op)                                                \
   friend MSL_INLINE vec operator op(vec a, vec b) { return raw(a.d op b.d); } \
   MSL_INLINE vec& operator op##=(vec b) { return *this = *this op b; }
-#define MSL_VEC_COMPARISON(op, N)                                                          \
-  friend MSL_INLINE vec<bool, N> operator op(vec a, vec b) {                               \
-    vec<bool, N> r;                                                                        \
-    for (int i = 0; i < N; i++) r.d[i] = static_cast<T>(a.d[i]) op static_cast<T>(b.d[i]); \
-    return r;                                                                              \
-  }
 #define MSL_MEMBERS_2 \
   struct {            \
     T x, y;           \
@@ -124,26 +114,13 @@ using product_of = std::conditional_t<contracted<T>, vec_product<T, N>, vec<T, N
     constexpr MSL_INLINE vec(vec product, vec, vec) : d(product.d) {}                                             \
     MSL_INLINE vec& operator*=(vec b) { return *this = raw(d * b.d); }                                            \
     MSL_VEC_ARITHMETIC(/)                                                                                         \
-    MSL_VEC_ARITHMETIC(%)                                                                                         \
     MSL_VEC_ARITHMETIC(&)                                                                                         \
     MSL_VEC_ARITHMETIC(|)                                                                                         \
     MSL_VEC_ARITHMETIC(^)                                                                                         \
     MSL_VEC_ARITHMETIC(<<)                                                                                        \
     MSL_VEC_ARITHMETIC(>>)                                                                                        \
-    MSL_VEC_COMPARISON(<, N)                                                                                      \
-    MSL_VEC_COMPARISON(>, N)                                                                                      \
-    MSL_VEC_COMPARISON(<=, N)                                                                                     \
-    MSL_VEC_COMPARISON(>=, N)                                                                                     \
-    MSL_VEC_COMPARISON(==, N)                                                                                     \
-    MSL_VEC_COMPARISON(!=, N)                                                                                     \
-    MSL_VEC_COMPARISON(&&, N)                                                                                     \
-    MSL_VEC_COMPARISON(||, N)                                                                                     \
     MSL_INLINE vec operator-() const { return raw(-d); }                                                          \
-    MSL_INLINE vec operator+() const { return *this; }                                                            \
     MSL_INLINE vec operator~() const { return raw(~d); }                                                          \
-    MSL_INLINE vec<bool, N> operator!() const { return *this == vec(T(0)); }                                      \
-    MSL_INLINE vec& operator++() { return *this += vec(T(1)); }                                                   \
-    MSL_INLINE vec& operator--() { return *this -= vec(T(1)); }                                                   \
     MSL_SWIZZLES_##N                                                                                              \
   };
 MSL_VEC(2)
@@ -227,22 +204,6 @@ struct array {
   constexpr MSL_INLINE const T& operator[](size_t i) const { return v[i]; }
   static constexpr size_t size() { return N; }
 };
-#define MSL_VECTOR_NAMES(T) \
-  typedef vec<T, 2> T##2;   \
-  typedef vec<T, 3> T##3;   \
-  typedef vec<T, 4> T##4;
-MSL_VECTOR_NAMES(bool)
-MSL_VECTOR_NAMES(char)
-MSL_VECTOR_NAMES(uchar)
-MSL_VECTOR_NAMES(short)
-MSL_VECTOR_NAMES(ushort)
-MSL_VECTOR_NAMES(int)
-MSL_VECTOR_NAMES(uint)
-MSL_VECTOR_NAMES(long)
-MSL_VECTOR_NAMES(ulong)
-MSL_VECTOR_NAMES(half)
-MSL_VECTOR_NAMES(float)
-MSL_VECTOR_NAMES(bfloat)
 }  // namespace metal
 
 namespace msl {
@@ -260,20 +221,21 @@ MSL_INLINE A builtin_of(const Uint3& u) {
 }  // namespace msl
 
 // Names of vector types need no `using namespace metal`.
-#define MSL_GLOBAL_NAMES(T) \
-  using metal::T##2;        \
-  using metal::T##3;        \
+#define MSL_VECTOR_NAMES(T)       \
+  namespace metal {               \
+  typedef vec<T, 2> T##2;         \
+  typedef vec<T, 3> T##3;         \
+  typedef vec<T, 4> T##4;         \
+  }                               \
+  using metal::T##2, metal::T##3; \
   using metal::T##4;
-MSL_GLOBAL_NAMES(bool)
-MSL_GLOBAL_NAMES(char)
-MSL_GLOBAL_NAMES(uchar)
-MSL_GLOBAL_NAMES(short)
-MSL_GLOBAL_NAMES(ushort)
-MSL_GLOBAL_NAMES(int)
-MSL_GLOBAL_NAMES(uint)
-MSL_GLOBAL_NAMES(long)
-MSL_GLOBAL_NAMES(ulong)
-MSL_GLOBAL_NAMES(half)
-MSL_GLOBAL_NAMES(float)
-MSL_GLOBAL_NAMES(bfloat)
+MSL_VECTOR_NAMES(char)
+MSL_VECTOR_NAMES(uchar)
+MSL_VECTOR_NAMES(short)
+MSL_VECTOR_NAMES(ushort)
+MSL_VECTOR_NAMES(int)
+MSL_VECTOR_NAMES(uint)
+MSL_VECTOR_NAMES(half)
+MSL_VECTOR_NAMES(float)
+MSL_VECTOR_NAMES(bfloat)
 using metal::vec;

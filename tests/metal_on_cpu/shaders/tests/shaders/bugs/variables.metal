@@ -131,7 +131,7 @@ kernel void whole_padded_struct(device Best* y [[buffer(1)]], uint i [[thread_po
   if (i < 64) y[i] = b;  // BUG uninitialized-variable
 }
 kernel void one_element_of_a_factor(device float* y [[buffer(1)]], device const float* x [[buffer(0)]], uint i [[thread_position_in_grid]]) {
-  simdgroup_float8x8 a = make_filled_simdgroup_matrix<float, 8, 8>(x[0]), b, c(0);
+  simdgroup_float8x8 a = make_filled_simdgroup_matrix<float, 8, 8>(x[0]), b, c = make_filled_simdgroup_matrix<float, 8, 8>(0);
   b.thread_elements()[0] = i;
   simdgroup_multiply_accumulate(c, a, b, c);  // BUG uninitialized-variable
   y[i] = c.thread_elements()[0];
@@ -172,9 +172,9 @@ kernel void component_through_a_shuffle(device float* y [[buffer(1)]], uint i [[
   y[i] = other.x + other.z;  // BUG uninitialized-variable
 }
 kernel void long_component_through_a_shuffle(device long* y [[buffer(1)]], uint i [[thread_position_in_grid]]) {
-  long2 v;
+  vec<long, 2> v;
   v.x = i;
-  const long2 other = simd_shuffle_xor(v, 1);
+  const vec<long, 2> other = simd_shuffle_xor(v, 1);
   if (i < 32) y[i] = other.y;  // BUG uninitialized-variable
 }
 kernel void halves_through_a_shuffle(device float* y [[buffer(1)]], device const int* zero [[buffer(3)]], uint i [[thread_position_in_grid]]) {

@@ -7,51 +7,33 @@ using namespace mpp::tensor_ops;
 
 struct Shape { int m, n, k; };
 
-// C[m, n] = sum over k of op(A) op(B), tiles of 16 x 32 by steps of 16 over K, straight from device memory; the edges are the
-// operation's. TA: A is [k][m]. TB: B is [n][k].
-template <class T, bool TA, bool TB, int SIMDGROUPS>
+// C = A B^T, tiles of 16 x 32 by steps of 16 over K, straight from device memory.
+template <class T, int SIMDGROUPS>
 kernel void product(device T* a [[buffer(0)]], device T* b [[buffer(1)]], device float* c [[buffer(2)]], constant Shape& s [[buffer(3)]],
                     uint2 group [[threadgroup_position_in_grid]]) {
   typedef tensor<device T, dextents<int, 2>, tensor_inline> Matrix;
-  Matrix all_a(a, TA ? dextents<int, 2>(s.m, s.k) : dextents<int, 2>(s.k, s.m));
-  Matrix all_b(b, TB ? dextents<int, 2>(s.k, s.n) : dextents<int, 2>(s.n, s.k));
-  tensor<device float, dextents<int, 2>, tensor_inline> all_c(c, dextents<int, 2>(s.n, s.m));
-  constexpr matmul2d_descriptor kTile(16, 32, 16, TA, TB, false, matmul2d_descriptor::mode::multiply_accumulate);
+  Matrix all_a(a, dextents<int, 2>(s.k, s.m)), all_b(b, dextents<int, 2>(s.k, s.n));
+  constexpr matmul2d_descriptor kTile(16, 32, 16, false, true, false, matmul2d_descriptor::mode::multiply_accumulate);
   matmul2d<kTile, execution_simdgroups<SIMDGROUPS>> op;
   auto sum = op.template get_destination_cooperative_tensor<Matrix, Matrix, float>();
   for (ushort i = 0; i < sum.get_capacity(); i++)
     if (sum.is_valid_element(i)) sum[i] = 0;
   const int m = group.y * 16, n = group.x * 32;
   for (int k = 0; k < s.k; k += 16) {
-    auto tile_a = TA ? all_a.slice(m, k) : all_a.slice(k, m);
-    auto tile_b = TB ? all_b.slice(k, n) : all_b.slice(n, k);
+    auto tile_a = all_a.template slice<16, 16>(k, m);
+    auto tile_b = all_b.template slice<16, 32>(k, n);
     op.run(tile_a, tile_b, sum);
   }
-  auto tile_c = all_c.slice(n, m);
-  sum.store(tile_c);
+  for (ushort i = 0; i < sum.get_capacity(); i++) {
+    if (!sum.is_valid_element(i)) continue;
+    const auto at = sum.get_multidimensional_index(i);
+    c[(m + at[1]) * s.n + n + at[0]] = sum[i];
+  }
 }
 #define PRODUCT(name, ...) template [[host_name(name)]] kernel decltype(product<__VA_ARGS__>) product<__VA_ARGS__>;
-PRODUCT("nn_half_4", half, false, false, 4)
-PRODUCT("nt_half_1", half, false, true, 1)
-PRODUCT("tn_bfloat_2", bfloat, true, false, 2)
-PRODUCT("tt_float_3", float, true, true, 3)
-
-// The whole of K at once, added to what C holds.
-kernel void added(device half* a [[buffer(0)]], device half* b [[buffer(1)]], device float* c [[buffer(2)]], constant Shape& s [[buffer(3)]],
-                  uint2 group [[threadgroup_position_in_grid]]) {
-  auto all_a = tensor(a, dextents<int, 2>(s.k, s.m));
-  auto all_b = tensor(b, dextents<int, 2>(s.n, s.k), array<int, 2>{1, s.n});
-  auto all_c = tensor(c, dextents<int, 2>(s.n, s.m));
-  constexpr matmul2d_descriptor kTile(16, 32, static_cast<int>(dynamic_extent), false, false, false, matmul2d_descriptor::mode::multiply_accumulate);
-  matmul2d<kTile, execution_simdgroups<4>> op;
-  auto tile_a = all_a.slice(0, group.y * 16);
-  auto tile_b = all_b.slice(group.x * 32, 0);
-  auto tile_c = all_c.slice(group.x * 32, group.y * 16);
-  auto sum = op.get_destination_cooperative_tensor<decltype(tile_a), decltype(tile_b), float>();
-  sum.load(tile_c);
-  op.run(tile_a, tile_b, sum);
-  sum.store(tile_c);
-}
+PRODUCT("half_1", half, 1)
+PRODUCT("bfloat_2", bfloat, 2)
+PRODUCT("float_3", float, 3)
 
 // Each simdgroup has a tile of 8 x 32 of its own, by operands that the threadgroup stages.
 kernel void staged(device half* a [[buffer(0)]], device half* b [[buffer(1)]], device float* c [[buffer(2)]], constant Shape& s [[buffer(3)]],
@@ -88,7 +70,7 @@ kernel void staged(device half* a [[buffer(0)]], device half* b [[buffer(1)]], d
 
 // Who holds which element: 1 + slot, and of each thread its capacity.
 kernel void arrangement(device int* holder [[buffer(0)]], device int* capacity [[buffer(1)]], uint t [[thread_index_in_threadgroup]]) {
-  matmul2d<matmul2d_descriptor(16, 32, 16), execution_simdgroups<2>> op;
+  matmul2d<matmul2d_descriptor(16, 32, 16, false, true), execution_simdgroups<2>> op;
   typedef tensor<device half, dextents<int, 2>, tensor_inline> Matrix;
   auto c = op.get_destination_cooperative_tensor<Matrix, Matrix, float>();
   capacity[t] = c.get_capacity();
