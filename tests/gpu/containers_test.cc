@@ -140,7 +140,7 @@ TEST(Adoption, GoToADeviceOfItsOwnByOneStreamInPieces) {
   On world(kCuda);
   const std::vector<std::byte> from((20 << 20) + 5, std::byte{7});
   gpu::Memory memory(*world.device);
-  gpu::StreamCache streams(*world.device);
+  gpu::StreamCache streams(*world.device, nullptr);
   auto stream = streams.take().take();
   const auto to = memory.allocate(from.size(), dv::Placement::device, "weights").take();
   world.record.take();

@@ -41,7 +41,8 @@ TEST(Streams, NameWhatTheyDispatchForATrace) {
   mm::BackendOptions options;
   options.tracer = tracer;
   World world({.probe = false}, options);
-  Product p(world, 1, 64, 8192);  // multiply, finish
+  Product p(world, 1, 64, 8192);
+  p.desc.compute = MARLIN_COMPUTE_INT8;
   std::vector<const marlin_stream*> of;
   EXPECT_CALL(*world.mock, stream(_)).WillRepeatedly([&](const dv::StreamSource& source) {
     EXPECT_EQ(source.trace.tracer, tracer);
@@ -60,7 +61,7 @@ TEST(Streams, NameWhatTheyDispatchForATrace) {
     EXPECT_EQ(command.step.n, 64);
     EXPECT_EQ(command.step.k, 8192);
   }
-  EXPECT_EQ(steps, (std::vector<std::string>{"multiply", "finish"}));
+  EXPECT_EQ(steps, (std::vector<std::string>{"prepare A", "multiply"}));
   EXPECT_OK(marlin_gemm, nullptr, &p.desc);
   EXPECT_EQ(of, (std::vector<const marlin_stream*>{stream.get(), nullptr}));
 }

@@ -115,6 +115,7 @@ testing::AssertionResult Mixture::check_alone() {
     if (slots.empty()) continue;
     Case spec = like_.spec;
     spec.m = static_cast<int64_t>(slots.size());
+    spec.gate_seed = spec.seed;
     spec.seed = experts_[static_cast<size_t>(e)]->spec.seed;
     Trial alone(spec);
     for (size_t i = 0; i < slots.size(); ++i)

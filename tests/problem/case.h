@@ -62,7 +62,8 @@ struct Case {
   std::string suffix;  ///< of the kernel, "m16_n32_direct"; empty: the row of kernel_rows() that serves m without tensors
 
   std::string describe() const;
-  /// The numbers of an epilogue that has some, drawn by the seed. SWIGLU has any of them, or none.
+  uint32_t gate_seed = 0;  ///< of the numbers of an epilogue; 0: seed
+  /// The numbers of an epilogue that has some, drawn by their seed. SWIGLU has any of them, or none.
   oracle::Gate gate() const;
   int64_t columns() const { return epilogue >= MARLIN_EPILOGUE_SWIGLU ? n / 2 : n; }
   /// GGUF's K-quant of the format: k is a multiple of 256, and group and types are its own.

@@ -72,7 +72,7 @@ std::string Case::describe() const {
 }
 
 oracle::Gate Case::gate() const {
-  Random random(seed ^ 0x9e3779b9u);
+  Random random((gate_seed != 0 ? gate_seed : seed) ^ 0x9e3779b9u);
   const auto number = [&](double most, bool always) {
     const double x = std::round(random.uniform(0.25, most) * 64) / 64;
     return always || random.below(2) == 0 ? static_cast<float>(x) : 0.0f;

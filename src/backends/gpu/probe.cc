@@ -201,7 +201,7 @@ class ProbeWeights final : public WeightSource {
 /// Rows of A. The first is positive. For F16, the second is subnormal. For INT8, they are whole
 /// numbers with 127 in each block, which quantizing does not change, and for E4M3 such with 448 in
 /// each row.
-std::vector<float> probe_activations(ActivationKind kind, marlin_dtype dtype, int64_t m) {
+std::vector<float> probe_activations(ActivationKind kind, int64_t m) {
   Random random;
   std::vector<float> a;
   for (int64_t i = 0; i < m * kK; ++i) {
@@ -288,7 +288,7 @@ Result<KernelHealth::State> probe(const ProbeBench& bench, const ProductKernel& 
   marlin_dtype dtype = MARLIN_F32;
   if (activation == ActivationKind::f16) dtype = MARLIN_F16;
   if (activation == ActivationKind::bf16) dtype = MARLIN_BF16;
-  std::vector<float> a = probe_activations(activation, dtype, m);
+  std::vector<float> a = probe_activations(activation, m);
   const auto a_bytes = a.size() * float_bytes(dtype), c_at = a_bytes + (-a_bytes % 256);
   MARLIN_ASSIGN(const device::BufferRef buffer,
                 bench.memory.allocate(c_at + static_cast<uint64_t>(m * kN) * 4,
