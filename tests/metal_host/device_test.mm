@@ -236,18 +236,18 @@ TEST_F(DeviceTest, DispatchesThatCannotBe) {
   KernelRef narrow = kernel("narrow");
   auto on = stream();
   const Argument arguments[] = {{0, buffer(), 0, {}}};
-  EXPECT_CODE(on->dispatch({narrow, arguments, {}, {65, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
-  EXPECT_CODE(on->dispatch({narrow, arguments, {1, 0, 1}, {1, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
-  EXPECT_CODE(on->dispatch({narrow, arguments, {}, {0, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
-  EXPECT_CODE(on->dispatch({narrow, arguments, {}, {8, 4, 4}, nullptr}), MARLIN_E_ARGUMENT);
-  EXPECT_CODE(on->dispatch({nullptr, arguments, {}, {1, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
+  EXPECT_CODE(on->dispatch({narrow, arguments, {}, {65, 1, 1}, {}}), MARLIN_E_ARGUMENT);
+  EXPECT_CODE(on->dispatch({narrow, arguments, {1, 0, 1}, {1, 1, 1}, {}}), MARLIN_E_ARGUMENT);
+  EXPECT_CODE(on->dispatch({narrow, arguments, {}, {0, 1, 1}, {}}), MARLIN_E_ARGUMENT);
+  EXPECT_CODE(on->dispatch({narrow, arguments, {}, {8, 4, 4}, {}}), MARLIN_E_ARGUMENT);
+  EXPECT_CODE(on->dispatch({nullptr, arguments, {}, {1, 1, 1}, {}}), MARLIN_E_ARGUMENT);
   const Argument beyond[] = {{0, buffer(64), 64, {}}};
-  EXPECT_CODE(on->dispatch({narrow, beyond, {}, {1, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
+  EXPECT_CODE(on->dispatch({narrow, beyond, {}, {1, 1, 1}, {}}), MARLIN_E_ARGUMENT);
   const std::vector<std::byte> large(Argument::kMaxInline + 1);
   const Argument inline_arguments[] = {{0, nullptr, 0, large}};
-  EXPECT_CODE(on->dispatch({narrow, inline_arguments, {}, {1, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
+  EXPECT_CODE(on->dispatch({narrow, inline_arguments, {}, {1, 1, 1}, {}}), MARLIN_E_ARGUMENT);
   const Argument empty[] = {{0, nullptr, 0, {}}};
-  EXPECT_CODE(on->dispatch({narrow, empty, {}, {1, 1, 1}, nullptr}), MARLIN_E_ARGUMENT);
+  EXPECT_CODE(on->dispatch({narrow, empty, {}, {1, 1, 1}, {}}), MARLIN_E_ARGUMENT);
   EXPECT_OK(finish(*on)) << "nothing was recorded";
 }
 

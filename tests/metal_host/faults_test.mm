@@ -52,7 +52,7 @@ TEST_F(Faults, QueuesCommandBuffersAndEncodersFail) {
   BufferRef y = buffer(64);
   KernelRef narrow = kernel("narrow");
   const Argument arguments[] = {{0, y, 0, {}}};
-  const device::Dispatch once{narrow, arguments, {}, {1, 1, 1}, nullptr};
+  const device::Dispatch once{narrow, arguments, {}, {1, 1, 1}, {}};
   metal_test::settings()->fail[metal_test::Fault::commands] = 1;
   EXPECT_CODE(on->dispatch(once), MARLIN_E_MEMORY);
   metal_test::settings()->fail[metal_test::Fault::encoder] = 1;
