@@ -308,7 +308,7 @@ TEST_F(HostRecords, MemoryOfTheDeviceIsResidentWithoutBeingBound) {
   const uint64_t address = x->address();
   const Argument arguments[] = {value(0, address), {1, y, 0, {}}};
   auto own = stream();
-  EXPECT_OK(own->dispatch({kernel("follow", {}), arguments, {}, {1, 1, 1}, nullptr}));
+  EXPECT_OK(own->dispatch({kernel("follow", {}), arguments, {}, {1, 1, 1}, {}}));
   EXPECT_OK(finish(*own));
   EXPECT_EQ(floats(y)[0], 6);
 }
