@@ -114,7 +114,7 @@ enum { kExpandWarps = 8, kExpandChunks = 4 };
 #define MARLIN_CONSTANT_INTERLEAVED 11  // bool: rows of W alternate gate, up
 #define MARLIN_CONSTANT_SLOT_TO_K \
   12  // bool: columns of A / of unpacked rows are permuted (quantize, unpack)
-#define MARLIN_CONSTANT_QUANTIZED 14   // bool: activations are INT8, in kernels whose name says so
+#define MARLIN_CONSTANT_QUANTIZED 14   // bool: activations are bytes, in kernels whose name says so
 #define MARLIN_CONSTANT_ROW_LIST 13    // bool: unpack's rows are listed
 #define MARLIN_CONSTANT_ROUTING 15     // uint: enum MarlinRouting
 #define MARLIN_CONSTANT_CODE_FORM 16   // uint: enum MarlinCodeForm
@@ -162,8 +162,8 @@ enum MarlinFloat { kFloat32 = 0, kFloat16 = 1, kFloatBf16 = 2, kFloatNone = 3 };
 /// its routed rows times their scales (finish).
 enum MarlinRouting { kRoutingNone = 0, kRoutingRows = 1, kRoutingSums = 2 };
 
-/// MARLIN_EPILOGUE_* of the C ABI, of which SWIGLU_OAI is kEpilogueSwiglu with numbers; from
-/// kEpilogueSwiglu on they take a gate and an up row.
+/// MARLIN_EPILOGUE_* of the C ABI. SWIGLU_OAI is kEpilogueSwiglu with numbers. From kEpilogueSwiglu
+/// on they take a gate and an up row.
 enum MarlinEpilogue {
   kEpilogueNone = 0,
   kEpilogueSilu = 1,

@@ -11,7 +11,7 @@
 #include "tile_sums.cuh"
 
 /// Operands A of 16 rows of W and 32 slots as bytes. A lane of wgmma.m64nNk32 has the bytes
-/// 4 j ... 4 j + 3 and those 16 further, in the order in which write_bytes() writes those of A.
+/// 4 j ... 4 j + 3 and those 16 further, in the order in which write_for_tiles() writes those of A.
 template <class Codes>
 struct BytesOf;
 template <>
@@ -160,7 +160,7 @@ struct E4m3Sums {
         E4m3Bytes(), part, operand[step], rows + 2 * step, kb % 2 != 0 || step != 0);
     wgmma_commit();
   }
-  /// Multiplies the sums by the scales of the tile's rows of A, of which `rows` exist.
+  /// Multiplies the sums by the scales of the tile's rows of A. `rows` of these exist.
   __device__ void scale(const float* row_scales, int rows) {
     end_group();
     UNROLL for (int i = 0; i < Tile::kSums / 2; i++) {

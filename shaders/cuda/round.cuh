@@ -169,8 +169,8 @@ struct RowUnits {
   }
 };
 
-/// Rounds rows of A to E4M3 numbers times a scale of the row, all of which bfloat16 has. Tiles get
-/// bytes and the scales.
+/// Rounds rows of A to E4M3 numbers times a scale of the row. Every product is a bfloat16 number.
+/// Tiles get bytes and the scales.
 template <class T>
 __device__ inline void round_row(const CudaParameters& parameters) {
   const Launch launch{parameters};

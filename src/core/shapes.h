@@ -31,7 +31,7 @@ std::array<Input, kInputs> inputs_of(const GemmProblem& problem);
 /// Checks that the elements are F32, F16 or BF16. `name` is that of the operand in messages.
 Status check_floats(const MatrixView& matrix, const char* name);
 
-/// Gives a product the epilogue of a descriptor with its numbers, of which 0 is none.
+/// Gives a product the epilogue of a descriptor with its numbers. A number that is 0 is none.
 void set_epilogue(GemmProblem& problem, marlin_epilogue epilogue, const GateNumbers& given);
 
 /// Checks what must hold of checked matrices before a backend may see the problem: compute and

@@ -106,7 +106,7 @@ def two_inputs(epilogue):
 
 
 def finished(epilogue, sums):
-    """What an epilogue makes of sums, of which the first half of the columns are gates."""
+    """What an epilogue makes of sums. The first half of the columns are gates."""
     gate, up = sums.chunk(2, -1) if two_inputs(epilogue) else (sums, None)
     if epilogue == mm.Epilogue.SWIGLU:
         return gate * gate.sigmoid() * up
@@ -205,7 +205,7 @@ class Bench:
         return [[1e3 * begin.elapsed_time(end) for begin, end in each] for each in zip(*rounds)]
 
     def measured(self, graphs, counts, multiplications):
-        """Fields of a line: of our graph, of one that only reads and, if there is a third, of torch's, each with so many products."""
+        """Fields of a line: of our graph, of one that only reads and, if there is one, of torch's. Each graph has this many products."""
         ours, read, *dense = ([time / count for time in each] for each, count in zip(self.times(graphs), counts))
         ratio = lambda over, under: statistics.median(a / b for a, b in zip(over, under))
         us = statistics.median(ours)
@@ -245,7 +245,7 @@ class Bench:
 
 
 def copies_of(count):
-    """How many weights of so many bytes take turns: what is read is never in a cache, and a graph has several products."""
+    """How many weights of this size take turns, so that what is read is never in a cache and a graph has several products."""
     return max(LEAST_COPIES, ROTATING_BYTES // count + 1)
 
 

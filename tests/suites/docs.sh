@@ -12,7 +12,6 @@ mkdir -p build/docs
 strict="-Wall -Wextra -Wconversion -Werror -fsyntax-only -Iinclude"
 python3 -B tests/readme.py blocks docs/async.md c >build/docs/async.c
 python3 -B tests/readme.py blocks docs/async.md objc >build/docs/async.m
-check() { if "${@:2}"; then echo "passed $1"; else echo "FAILED $1: exit status $?"; fi; }
 check "docs/async.md, C" cc -std=c99 -pedantic $strict -isystem tests/docs build/docs/async.c
 if command -v clang-19 >/dev/null; then
   check "docs/async.md, Objective-C" clang-19 -x objective-c -std=c11 -target "$(uname -m)-apple-macos14" $strict -fobjc-arc -fblocks \
