@@ -66,7 +66,7 @@ static marlin_status norm(const marlin_checkpoint* file, const char* name, marli
 static marlin_status pack(marlin_context* context, float* w, int64_t n, int64_t k,
                           marlin_weights** out, marlin_error* error) {
   const marlin_pack_desc part = {.struct_size = sizeof part,
-                                 .format = MARLIN_INT4,
+                                 .format = MARLIN_FORMAT_INT4,
                                  .n = n,
                                  .k = k,
                                  .values = {.data = w, .rows = n, .cols = k, .dtype = MARLIN_F32}};

@@ -26,10 +26,11 @@ static_assert(MARLIN_COMPUTE_W16 == std::size(kComputes) - 1 &&
               MARLIN_SCHEME_MLX == std::size(kSchemes) - 1 &&
               MARLIN_BACKEND_CUDA == std::size(kBackends) - 1);
 
-constexpr marlin_format kMeasured[] = {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4,
-                                       MARLIN_INT8};
-constexpr marlin_format kQuantized[] = {MARLIN_INT4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT2,
-                                        MARLIN_INT3, MARLIN_INT5,  MARLIN_INT6,  MARLIN_UINT8};
+constexpr marlin_format kMeasured[] = {MARLIN_FORMAT_INT4, MARLIN_FORMAT_FP4, MARLIN_FORMAT_MXFP4,
+                                       MARLIN_FORMAT_NVFP4, MARLIN_FORMAT_INT8};
+constexpr marlin_format kQuantized[] = {
+    MARLIN_FORMAT_INT4, MARLIN_FORMAT_MXFP4, MARLIN_FORMAT_NVFP4, MARLIN_FORMAT_INT2,
+    MARLIN_FORMAT_INT3, MARLIN_FORMAT_INT5,  MARLIN_FORMAT_INT6,  MARLIN_FORMAT_UINT8};
 /// Types of GGUF's blocks, as ggml writes them and as people do, and the weights in them.
 struct BlockRow {
   const char* ggml;
@@ -38,18 +39,18 @@ struct BlockRow {
   uint32_t flags = 0;
 };
 constexpr uint32_t kAdds = MARLIN_PACK_ADDITIVE_ZEROS, kTwoLevels = MARLIN_PACK_TWO_LEVEL_SCALES;
-constexpr BlockRow kBlockTypes[] = {{"Q2_K", "q2_k", MARLIN_INT2, kAdds | kTwoLevels},
-                                    {"Q3_K", "q3_k", MARLIN_INT3, kTwoLevels},
-                                    {"Q4_0", "q4_0", MARLIN_INT4},
-                                    {"Q4_1", "q4_1", MARLIN_INT4, kAdds},
-                                    {"Q4_K", "q4_k", MARLIN_INT4, kAdds | kTwoLevels},
-                                    {"Q5_0", "q5_0", MARLIN_INT5},
-                                    {"Q5_1", "q5_1", MARLIN_INT5, kAdds},
-                                    {"Q5_K", "q5_k", MARLIN_INT5, kAdds | kTwoLevels},
-                                    {"Q6_K", "q6_k", MARLIN_INT6, kTwoLevels},
-                                    {"Q8_0", "q8_0", MARLIN_INT8},
-                                    {"IQ4_NL", "iq4_nl", MARLIN_IQ4},
-                                    {"IQ4_XS", "iq4_xs", MARLIN_IQ4, kTwoLevels}};
+constexpr BlockRow kBlockTypes[] = {{"Q2_K", "q2_k", MARLIN_FORMAT_INT2, kAdds | kTwoLevels},
+                                    {"Q3_K", "q3_k", MARLIN_FORMAT_INT3, kTwoLevels},
+                                    {"Q4_0", "q4_0", MARLIN_FORMAT_INT4},
+                                    {"Q4_1", "q4_1", MARLIN_FORMAT_INT4, kAdds},
+                                    {"Q4_K", "q4_k", MARLIN_FORMAT_INT4, kAdds | kTwoLevels},
+                                    {"Q5_0", "q5_0", MARLIN_FORMAT_INT5},
+                                    {"Q5_1", "q5_1", MARLIN_FORMAT_INT5, kAdds},
+                                    {"Q5_K", "q5_k", MARLIN_FORMAT_INT5, kAdds | kTwoLevels},
+                                    {"Q6_K", "q6_k", MARLIN_FORMAT_INT6, kTwoLevels},
+                                    {"Q8_0", "q8_0", MARLIN_FORMAT_INT8},
+                                    {"IQ4_NL", "iq4_nl", MARLIN_FORMAT_IQ4},
+                                    {"IQ4_XS", "iq4_xs", MARLIN_FORMAT_IQ4, kTwoLevels}};
 constexpr std::pair<uint32_t, std::string_view> kFlags[] = {
     {MARLIN_PACK_ADDITIVE_ZEROS, "additive-zeros"},
     {MARLIN_PACK_DIVIDE_SCALE, "divide-scale"},

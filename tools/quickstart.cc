@@ -87,8 +87,8 @@ class SmallLayers {
     row.format = floats ? dtype_name(info.dtype) + " > mxfp4" : format_and_group(info);
     row.shape = shape_text(info);
     for (uint32_t expert = 0; expert < info.experts; ++expert) {
-      const Weights weights =
-          load(context_, checkpoint, info, expert, {floats ? MARLIN_MXFP4 : MARLIN_FORMAT_NONE, 0});
+      const Weights weights = load(context_, checkpoint, info, expert,
+                                   {floats ? MARLIN_FORMAT_MXFP4 : MARLIN_FORMAT_NONE, 0});
       for (int64_t m : kRows) multiply_one(weights.get(), m, expert == 0, row);
     }
     reads_.push_back(limits_.read_sample());

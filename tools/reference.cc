@@ -56,7 +56,7 @@ Sums dot(const double* a, const double* step, const double* w, int64_t k) {
 
 /// Bounds the magnitudes of codes and integer zeros.
 double largest_code(marlin_format format) {
-  return format == MARLIN_INT8 ? 128 : 1 << code_bits(format);
+  return format == MARLIN_FORMAT_INT8 ? 128 : 1 << code_bits(format);
 }
 
 /// Bounds |q s| + |z s| for every weight of a group by the values of the group alone.
@@ -200,7 +200,8 @@ struct Row {
     largest = 0;
     for (double v : w) largest = std::max(largest, std::fabs(v));
     magnitudes.clear();
-    const bool corrected = info.format == MARLIN_INT4 || info.format == MARLIN_UINT8 ||
+    const bool corrected = info.format == MARLIN_FORMAT_INT4 ||
+                           info.format == MARLIN_FORMAT_UINT8 ||
                            (info.flags & MARLIN_PACK_ADDITIVE_ZEROS);
     if (!corrected) return;
     // Act-order scatters a group over the row, and the members of groups are not visible. The

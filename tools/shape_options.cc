@@ -78,9 +78,9 @@ auto kind_of(const marlin_layer_info& layer) {
 
 /// Floats as they are.
 WeightType floats_of(marlin_dtype dtype) {
-  return {dtype == MARLIN_F32   ? MARLIN_FLOAT32
-          : dtype == MARLIN_F16 ? MARLIN_FLOAT16
-                                : MARLIN_BFLOAT16};
+  return {dtype == MARLIN_F32   ? MARLIN_FORMAT_FLOAT32
+          : dtype == MARLIN_F16 ? MARLIN_FORMAT_FLOAT16
+                                : MARLIN_FORMAT_BFLOAT16};
 }
 
 /// How many experts of a stack a token takes; 1 if the file does not say it.
@@ -174,7 +174,7 @@ std::function<Weights()> ShapeOptions::make(marlin_context* context, const Subje
                                             bool sparse) const {
   const WeightType& type = subject.type;
   if (subject.file == nullptr) {
-    const bool int4 = type.format == MARLIN_INT4 && type.block == nullptr;
+    const bool int4 = type.format == MARLIN_FORMAT_INT4 && type.block == nullptr;
     const Zeros zeros = !int4 || zeros_ == "none" ? Zeros::none
                         : zeros_ == "integer"     ? Zeros::integer
                                                   : Zeros::additive;

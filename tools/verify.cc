@@ -81,7 +81,8 @@ int64_t place_of(uint32_t bits) {
 /// The units in the last place by which a value may be off. GPUs round scales that are quantized
 /// themselves to float32; such scales belong to codebooks, and their type is F32.
 int64_t units_of(const marlin_layer_info& layer, marlin_backend backend) {
-  const bool codebook = layer.format == MARLIN_NF4 || layer.format == MARLIN_CODEBOOK4;
+  const bool codebook =
+      layer.format == MARLIN_FORMAT_NF4 || layer.format == MARLIN_FORMAT_CODEBOOK4;
   return codebook && layer.dtype == MARLIN_F32 && backend != MARLIN_BACKEND_CPU ? 1 : 0;
 }
 

@@ -67,15 +67,15 @@ int64_t code_columns(const WeightShape& shape) {
 /// What the codes of a format are in a matrix for packing.
 marlin_dtype code_dtype(marlin_format format) {
   switch (format) {
-    case MARLIN_INT8:
+    case MARLIN_FORMAT_INT8:
       return MARLIN_I8;
-    case MARLIN_FP8:
+    case MARLIN_FORMAT_FP8:
       return MARLIN_E4M3;
-    case MARLIN_FLOAT32:
+    case MARLIN_FORMAT_FLOAT32:
       return MARLIN_F32;
-    case MARLIN_FLOAT16:
+    case MARLIN_FORMAT_FLOAT16:
       return MARLIN_F16;
-    case MARLIN_BFLOAT16:
+    case MARLIN_FORMAT_BFLOAT16:
       return MARLIN_BF16;
     default:
       return MARLIN_U8;
@@ -96,10 +96,11 @@ void make_codes(const WeightShape& shape, std::vector<uint8_t>& bytes) {
     for (size_t at = 0; at < bytes.size(); ++at) {
       const size_t size = static_cast<size_t>(bits) / 8;
       if (at % size != size - 1) continue;
-      bytes[at] = shape.format == MARLIN_FLOAT16 ? static_cast<uint8_t>((bytes[at] & 0x9f) | 0x20)
-                                                 : static_cast<uint8_t>((bytes[at] & 0x81) | 0x3c);
+      bytes[at] = shape.format == MARLIN_FORMAT_FLOAT16
+                      ? static_cast<uint8_t>((bytes[at] & 0x9f) | 0x20)
+                      : static_cast<uint8_t>((bytes[at] & 0x81) | 0x3c);
     }
-  } else if (shape.format == MARLIN_FP8) {
+  } else if (shape.format == MARLIN_FORMAT_FP8) {
     for (uint8_t& code : bytes)
       if ((code & 0x7f) == 0x7f) code ^= 1;
   } else if (bits != 4 && bits != 8) {
@@ -141,12 +142,12 @@ RandomWeights::RandomWeights(const WeightShape& shape, uint64_t seed) : shape_(s
     std::memcpy(codes_.data() + i, &bits, 8);
   }
   make_codes(shape, codes_);
-  if (shape.format == MARLIN_CODEBOOK4)
+  if (shape.format == MARLIN_FORMAT_CODEBOOK4)
     for (int i = 0; i < 16; ++i) codebook_.push_back(static_cast<float>(i) / 8 - 1);
   if (shape.block != nullptr || code_bits(shape.format) > 8) return;  // no scales beside the codes
-  scale_type_ = shape.format == MARLIN_MXFP4   ? MARLIN_E8M0
-                : shape.format == MARLIN_NVFP4 ? MARLIN_E4M3
-                                               : MARLIN_F16;
+  scale_type_ = shape.format == MARLIN_FORMAT_MXFP4   ? MARLIN_E8M0
+                : shape.format == MARLIN_FORMAT_NVFP4 ? MARLIN_E4M3
+                                                      : MARLIN_F16;
   const int64_t scales = rows_of_all(shape) * groups_of(shape_);
   for (int64_t i = 0; i < scales; ++i) {
     // Like the scales of a trained layer, these are within a few powers of two of each other.
@@ -200,7 +201,7 @@ marlin_pack_desc RandomWeights::part(int64_t expert) const {
     desc.zeros = rows(zeros_, groups, MARLIN_F16);
     desc.flags |= MARLIN_PACK_ADDITIVE_ZEROS;
   }
-  if (shape_.format == MARLIN_NVFP4) {
+  if (shape_.format == MARLIN_FORMAT_NVFP4) {
     desc.tensor_scale.data = const_cast<float*>(&tensor_scale_);
     desc.tensor_scale.rows = desc.tensor_scale.cols = 1;
     desc.tensor_scale.dtype = MARLIN_F32;

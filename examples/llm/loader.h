@@ -36,7 +36,7 @@ class Loader {
   /// packed container holds the shards of its rank: it has no whole layers, and shards are not
   /// looked at.
   Joined load(const metal_marlin::context& to, const std::vector<std::string>& names, int64_t n,
-              int64_t k, int64_t experts = 1, marlin_format floats = MARLIN_INT8,
+              int64_t k, int64_t experts = 1, marlin_format floats = MARLIN_FORMAT_INT8,
               const std::vector<marlin_shard>& shards = {});
   /// The rows of a layer, as the file has it.
   int64_t rows(const std::string& name) const;

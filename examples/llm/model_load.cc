@@ -22,7 +22,7 @@ void Model::load_vocabulary(Loader& from) {
   }
   const std::vector<marlin_shard> own = {{{own_vocabulary_.first}, {own_vocabulary_.count}}};
   const auto load = [&](const char* name, int64_t rows) {
-    return from.load(context_, {name}, rows, hyper_.width, 1, MARLIN_INT8, own);
+    return from.load(context_, {name}, rows, hyper_.width, 1, MARLIN_FORMAT_INT8, own);
   };
   embedding_ = load(names.embedding, 0);
   if (from.has(names.head)) own_head_ = load(names.head, vocabulary_);
@@ -104,7 +104,7 @@ Model::Linear Model::load_linear(Loader& from, const LayerParts& parts, int64_t 
     rows += part.rows;
     linear.rows += part.own.count;
   }
-  linear.weights = from.load(context_, names, rows, k, experts, MARLIN_INT8, shards);
+  linear.weights = from.load(context_, names, rows, k, experts, MARLIN_FORMAT_INT8, shards);
   // A result is the sum over all ranks, of which one adds the bias.
   const bool adds = columns.count == k || columns.first == 0 || experts > 1;
   if (bias && adds) load_bias(from, parts, experts, own, linear, context_);

@@ -83,7 +83,7 @@
 #include <stdint.h>
 
 #define MARLIN_VERSION_MAJOR 0
-#define MARLIN_VERSION_MINOR 1
+#define MARLIN_VERSION_MINOR 9
 #define MARLIN_VERSION_PATCH 0
 /* Version of the table that marlin_get_api returns. The major changes when the ABI breaks, the minor when the table grows. */
 #define MARLIN_ABI_MAJOR 0
@@ -154,26 +154,25 @@ typedef int32_t marlin_memory;               /* where marlin_matrix::data points
 #define MARLIN_MEM_METAL ((marlin_memory)2)  /* an id<MTLBuffer> */
 #define MARLIN_MEM_BUFFER ((marlin_memory)3) /* a marlin_buffer *; bounds are checked */
 
-typedef int32_t marlin_format;                /* the value of a weight with code q in a group with scale s */
-#define MARLIN_FORMAT_NONE ((marlin_format)0) /* in marlin_layer_info: floats, not quantized */
-#define MARLIN_INT4 ((marlin_format)1)        /* (q - zero) * s, zero 8 when absent; or q * s + zero (additive) */
-#define MARLIN_FP4 ((marlin_format)2)         /* e2m1(q) * s, s a float */
-#define MARLIN_MXFP4 ((marlin_format)3)       /* e2m1(q) * 2^(e - 127), groups of 32 (OCP MX v1.0) */
-#define MARLIN_NVFP4 ((marlin_format)4)       /* e2m1(q) * e4m3 * tensor_scale, groups of 16 */
-#define MARLIN_INT8 ((marlin_format)5)        /* q * s (+ zero); holds Q8_0 exactly */
-#define MARLIN_INT2 ((marlin_format)6)        /* as INT4, zero 2 when absent; GGUF's Q2_K */
-#define MARLIN_INT3 ((marlin_format)7)        /* as INT4, zero 4 when absent; GGUF's Q3_K */
-#define MARLIN_INT5 ((marlin_format)8)        /* as INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K */
-#define MARLIN_INT6 ((marlin_format)9)        /* as INT4, zero 32 when absent; GGUF's Q6_K */
-#define MARLIN_IQ4 ((marlin_format)10)        /* iq4(q) * s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS */
-#define MARLIN_UINT8 ((marlin_format)11)      /* (q - zero) * s, q 0..255, zero 128 when absent; or q * s + zero (additive) */
-#define MARLIN_FP8 ((marlin_format)12)        /* e4m3(q) * s, s a float or E8M0 */
-#define MARLIN_NF4 ((marlin_format)13)        /* nf4(q) * s, the 16 floats of QLoRA (bitsandbytes) */
-#define MARLIN_CODEBOOK4 ((marlin_format)14)  /* codebook[q] * s, 16 floats of the file or the caller */
-#define MARLIN_FLOAT32 \
-  ((marlin_format)15) /* floats as they are, without scales; any compute multiplies them as the default does */
-#define MARLIN_FLOAT16 ((marlin_format)16)
-#define MARLIN_BFLOAT16 ((marlin_format)17)
+typedef int32_t marlin_format;                      /* the value of a weight with code q in a group with scale s */
+#define MARLIN_FORMAT_NONE ((marlin_format)0)       /* in marlin_layer_info: floats, not quantized */
+#define MARLIN_FORMAT_INT4 ((marlin_format)1)       /* (q - zero) * s, zero 8 when absent; or q * s + zero (additive) */
+#define MARLIN_FORMAT_FP4 ((marlin_format)2)        /* e2m1(q) * s, s a float */
+#define MARLIN_FORMAT_MXFP4 ((marlin_format)3)      /* e2m1(q) * 2^(e - 127), groups of 32 (OCP MX v1.0) */
+#define MARLIN_FORMAT_NVFP4 ((marlin_format)4)      /* e2m1(q) * e4m3 * tensor_scale, groups of 16 */
+#define MARLIN_FORMAT_INT8 ((marlin_format)5)       /* q * s (+ zero); holds Q8_0 exactly */
+#define MARLIN_FORMAT_INT2 ((marlin_format)6)       /* as INT4, zero 2 when absent; GGUF's Q2_K */
+#define MARLIN_FORMAT_INT3 ((marlin_format)7)       /* as INT4, zero 4 when absent; GGUF's Q3_K */
+#define MARLIN_FORMAT_INT5 ((marlin_format)8)       /* as INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K */
+#define MARLIN_FORMAT_INT6 ((marlin_format)9)       /* as INT4, zero 32 when absent; GGUF's Q6_K */
+#define MARLIN_FORMAT_IQ4 ((marlin_format)10)       /* iq4(q) * s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS */
+#define MARLIN_FORMAT_UINT8 ((marlin_format)11)     /* as INT4, q 0..255, zero 128 when absent */
+#define MARLIN_FORMAT_FP8 ((marlin_format)12)       /* e4m3(q) * s, s a float or E8M0 */
+#define MARLIN_FORMAT_NF4 ((marlin_format)13)       /* nf4(q) * s, the 16 floats of QLoRA (bitsandbytes) */
+#define MARLIN_FORMAT_CODEBOOK4 ((marlin_format)14) /* codebook[q] * s, 16 floats of the file or the caller */
+#define MARLIN_FORMAT_FLOAT32 ((marlin_format)15)   /* floats without scales; each compute multiplies them alike */
+#define MARLIN_FORMAT_FLOAT16 ((marlin_format)16)
+#define MARLIN_FORMAT_BFLOAT16 ((marlin_format)17)
 
 typedef int32_t marlin_compute;
 #define MARLIN_COMPUTE_DEFAULT ((marlin_compute)0) /* activations as given, sums in FP32 */

@@ -35,24 +35,24 @@ constexpr bool is_additive(CodeKind kind) {
 constexpr CodeKind code_kind(marlin_format format, ZeroKind zeros) {
   const bool additive = zeros == ZeroKind::additive;
   switch (format) {
-    case MARLIN_INT4:
+    case MARLIN_FORMAT_INT4:
       if (additive) return CodeKind::u4add;
       return zeros == ZeroKind::integer ? CodeKind::u4zero : CodeKind::u4;
-    case MARLIN_FP4:
-    case MARLIN_MXFP4:
-    case MARLIN_NVFP4:
+    case MARLIN_FORMAT_FP4:
+    case MARLIN_FORMAT_MXFP4:
+    case MARLIN_FORMAT_NVFP4:
       return CodeKind::fp4;
-    case MARLIN_UINT8:
+    case MARLIN_FORMAT_UINT8:
       return CodeKind::i8add;
-    case MARLIN_NF4:
-    case MARLIN_CODEBOOK4:
+    case MARLIN_FORMAT_NF4:
+    case MARLIN_FORMAT_CODEBOOK4:
       return CodeKind::lut4;
-    case MARLIN_FP8:
-    case MARLIN_BFLOAT16:
+    case MARLIN_FORMAT_FP8:
+    case MARLIN_FORMAT_BFLOAT16:
       return CodeKind::bf16;
-    case MARLIN_FLOAT16:
+    case MARLIN_FORMAT_FLOAT16:
       return CodeKind::f16;
-    case MARLIN_FLOAT32:
+    case MARLIN_FORMAT_FLOAT32:
       return CodeKind::f32;
     default:
       return additive ? CodeKind::i8add : CodeKind::i8;

@@ -57,7 +57,7 @@ double number_of(const WeightMeta& meta, const FormatRow& row, uint32_t code) {
   if (row.code_bits == 8) return static_cast<double>(e4m3_to_f32(static_cast<uint8_t>(code)));
   if (row.code_bits == 32) return f32_to_f64(std::bit_cast<float>(code));
   const auto half = static_cast<uint16_t>(code);
-  return f32_to_f64(meta.format == MARLIN_FLOAT16 ? f16_to_f32(half) : bf16_to_f32(half));
+  return f32_to_f64(meta.format == MARLIN_FORMAT_FLOAT16 ? f16_to_f32(half) : bf16_to_f32(half));
 }
 
 /// q times a nested scale. The parts of the product are added from the least one on, each sum

@@ -39,7 +39,7 @@ struct FormatRow {
   }
   /// 2:4 sparse weights have codes of kernels that pick activations by position.
   bool has_sparse_form() const noexcept {
-    return format == MARLIN_INT4 || (numbers == CodeNumbers::codebook && codebook == kE2m1);
+    return format == MARLIN_FORMAT_INT4 || (numbers == CodeNumbers::codebook && codebook == kE2m1);
   }
   /// The code of 0 of integers without zeros.
   int zero_point() const noexcept {
@@ -81,40 +81,40 @@ inline constexpr auto kFromZero = CodeNumbers::from_zero, kSigned = CodeNumbers:
 
 /// All rows, in the order of their numbers.
 inline constexpr FormatRow kFormatRows[] = {
-    {MARLIN_INT4, "INT4", 4, kFromZero, nullptr, 32, false, ScaleType::f16,
+    {MARLIN_FORMAT_INT4, "INT4", 4, kFromZero, nullptr, 32, false, ScaleType::f16,
      kFloatScales | bit(ScaleType::u6), kIntegerZeros, true},
-    {MARLIN_FP4, "FP4", 4, kCodebook, kE2m1, 32, false, ScaleType::f16, kFloatScales, kNoZeros,
-     true},
-    {MARLIN_MXFP4, "MXFP4", 4, kCodebook, kE2m1, 32, true, ScaleType::e8m0,
+    {MARLIN_FORMAT_FP4, "FP4", 4, kCodebook, kE2m1, 32, false, ScaleType::f16, kFloatScales,
+     kNoZeros, true},
+    {MARLIN_FORMAT_MXFP4, "MXFP4", 4, kCodebook, kE2m1, 32, true, ScaleType::e8m0,
      kFloatScales | bit(ScaleType::e8m0), kNoZeros, true},
-    {MARLIN_NVFP4, "NVFP4", 4, kCodebook, kE2m1, 16, true, ScaleType::e4m3,
+    {MARLIN_FORMAT_NVFP4, "NVFP4", 4, kCodebook, kE2m1, 16, true, ScaleType::e4m3,
      kFloatScales | bit(ScaleType::e4m3), kNoZeros, true},
-    {MARLIN_INT8, "INT8", 8, kSigned, nullptr, 32, false, ScaleType::f16, kFloatScales,
+    {MARLIN_FORMAT_INT8, "INT8", 8, kSigned, nullptr, 32, false, ScaleType::f16, kFloatScales,
      bit(ZeroKind::none) | bit(ZeroKind::additive), true},
-    {MARLIN_INT2, "INT2", 2, kFromZero, nullptr, 32, false, ScaleType::f16,
+    {MARLIN_FORMAT_INT2, "INT2", 2, kFromZero, nullptr, 32, false, ScaleType::f16,
      kFloatScales | bit(ScaleType::u4), kIntegerZeros, false},
-    {MARLIN_INT3, "INT3", 3, kFromZero, nullptr, 32, false, ScaleType::f16,
+    {MARLIN_FORMAT_INT3, "INT3", 3, kFromZero, nullptr, 32, false, ScaleType::f16,
      kFloatScales | bit(ScaleType::s6), kIntegerZeros, false},
-    {MARLIN_INT5, "INT5", 5, kFromZero, nullptr, 32, false, ScaleType::f16,
+    {MARLIN_FORMAT_INT5, "INT5", 5, kFromZero, nullptr, 32, false, ScaleType::f16,
      kFloatScales | bit(ScaleType::u6), kIntegerZeros, false},
-    {MARLIN_INT6, "INT6", 6, kFromZero, nullptr, 32, false, ScaleType::f16,
+    {MARLIN_FORMAT_INT6, "INT6", 6, kFromZero, nullptr, 32, false, ScaleType::f16,
      kFloatScales | bit(ScaleType::s8), kIntegerZeros, false},
-    {MARLIN_IQ4, "IQ4", 4, kCodebook, kIq4, 32, false, ScaleType::f16,
+    {MARLIN_FORMAT_IQ4, "IQ4", 4, kCodebook, kIq4, 32, false, ScaleType::f16,
      kFloatScales | bit(ScaleType::s6), kNoZeros, false},
-    {MARLIN_UINT8, "UINT8", 8, kFromZero, nullptr, 32, false, ScaleType::f16, kFloatScales,
+    {MARLIN_FORMAT_UINT8, "UINT8", 8, kFromZero, nullptr, 32, false, ScaleType::f16, kFloatScales,
      kIntegerZeros, false},
-    {MARLIN_FP8, "FP8", 8, kFloats, nullptr, 128, false, ScaleType::f32,
+    {MARLIN_FORMAT_FP8, "FP8", 8, kFloats, nullptr, 128, false, ScaleType::f32,
      kFloatScales | bit(ScaleType::e8m0), kNoZeros, false},
-    {MARLIN_NF4, "NF4", 4, kCodebook, kNf4, 64, false, ScaleType::f32,
+    {MARLIN_FORMAT_NF4, "NF4", 4, kCodebook, kNf4, 64, false, ScaleType::f32,
      kFloatScales | bit(ScaleType::nested), kNoZeros, false},
-    {MARLIN_CODEBOOK4, "CODEBOOK4", 4, kCodebook, nullptr, 64, false, ScaleType::f32,
+    {MARLIN_FORMAT_CODEBOOK4, "CODEBOOK4", 4, kCodebook, nullptr, 64, false, ScaleType::f32,
      kFloatScales | bit(ScaleType::nested), kNoZeros, false},
     // A float is a code whose scale is 2^0, one for a row.
-    {MARLIN_FLOAT32, "FLOAT32", 32, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
+    {MARLIN_FORMAT_FLOAT32, "FLOAT32", 32, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
      bit(ScaleType::e8m0), kNoZeros, false},
-    {MARLIN_FLOAT16, "FLOAT16", 16, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
+    {MARLIN_FORMAT_FLOAT16, "FLOAT16", 16, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
      bit(ScaleType::e8m0), kNoZeros, false},
-    {MARLIN_BFLOAT16, "BFLOAT16", 16, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
+    {MARLIN_FORMAT_BFLOAT16, "BFLOAT16", 16, kFloats, nullptr, kWholeRow, false, ScaleType::e8m0,
      bit(ScaleType::e8m0), kNoZeros, false},
 };
 

@@ -125,7 +125,7 @@ Status check_nested(const WeightMeta& meta) {
 }
 
 Status check_codebook(const WeightMeta& meta) {
-  const size_t expected = meta.format == MARLIN_CODEBOOK4 ? 16 : 0;
+  const size_t expected = meta.format == MARLIN_FORMAT_CODEBOOK4 ? 16 : 0;
   if (meta.codebook.size() == expected) return {};
   return Status::error(MARLIN_E_ARGUMENT, "codebook: %s takes %zu floats, found %zu",
                        format_name(meta.format), expected, meta.codebook.size());
@@ -151,7 +151,7 @@ Status check_tensor_scales(const WeightMeta& meta) {
                            i, i == 0 ? "0" : "above the one before", meta.n, first);
     }
     previous = first;
-    if (meta.tensor_scales[i].divisor != 1 && meta.format != MARLIN_NVFP4) {
+    if (meta.tensor_scales[i].divisor != 1 && meta.format != MARLIN_FORMAT_NVFP4) {
       return Status::error(MARLIN_E_UNSUPPORTED,
                            "tensor_scale %zu: a factor with a divisor is served for NVFP4 only, "
                            "found %s",
@@ -178,11 +178,11 @@ const char* format_name(marlin_format format) noexcept {
 
 marlin_dtype float_dtype(marlin_format format) noexcept {
   switch (format) {
-    case MARLIN_FLOAT32:
+    case MARLIN_FORMAT_FLOAT32:
       return MARLIN_F32;
-    case MARLIN_FLOAT16:
+    case MARLIN_FORMAT_FLOAT16:
       return MARLIN_F16;
-    case MARLIN_BFLOAT16:
+    case MARLIN_FORMAT_BFLOAT16:
       return MARLIN_BF16;
     default:
       return 0;

@@ -242,12 +242,12 @@ Result<std::unique_ptr<WeightSource>> QuantizedSource::make(const FloatMatrix& m
   MARLIN_RETURN_IF_ERROR(check_meta(meta));
   MARLIN_RETURN_IF_ERROR(check_column_norms(options.sparse.column_norms, matrix.k));
   const bool as_given = options.sparse.sparsity == Sparsity::as_given;
-  if (row.format == MARLIN_MXFP4 && as_given)
+  if (row.format == MARLIN_FORMAT_MXFP4 && as_given)
     return std::unique_ptr<WeightSource>(std::move(source));
 
   MARLIN_ASSIGN(const double largest, source->scan());
-  if (row.format == MARLIN_MXFP4) return std::unique_ptr<WeightSource>(std::move(source));
-  if (row.format == MARLIN_NVFP4) {
+  if (row.format == MARLIN_FORMAT_MXFP4) return std::unique_ptr<WeightSource>(std::move(source));
+  if (row.format == MARLIN_FORMAT_NVFP4) {
     const double t = largest / (kE4m3Max * kE2m1Max);
     const bool divide = options.divide_tensor_scale;
     const double stored = largest == 0 ? 1 : round_scale(ScaleType::f32, divide ? 1 / t : t);
@@ -329,18 +329,18 @@ void QuantizedSource::quantize(const Group& group) const {
   const Extremes range = extremes_of(group.w);
   const double magnitude = range.magnitude();
   if (magnitude == 0) {
-    const uint8_t code = meta_.format == MARLIN_INT4 && !options_.asymmetric ? 8 : 0;
+    const uint8_t code = meta_.format == MARLIN_FORMAT_INT4 && !options_.asymmetric ? 8 : 0;
     std::fill_n(group.codes, group.w.size(), code);
     if (group.zero != nullptr) *group.zero = 0;
     store_scale(meta_.scale_type, meta_.scale_type == ScaleType::e8m0 ? 0x1p-127 : 1, group.scale);
     return;
   }
-  if (meta_.format == MARLIN_MXFP4) return quantize_mx(group, magnitude);
+  if (meta_.format == MARLIN_FORMAT_MXFP4) return quantize_mx(group, magnitude);
   if (format_row(meta_.format)->codebook != nullptr) {
     return quantize_on_grid(group, magnitude / kE2m1Max / tensor_scale_,
                             [](double) { return E2m1Coder{}; });
   }
-  if (meta_.format == MARLIN_INT8) {
+  if (meta_.format == MARLIN_FORMAT_INT8) {
     return quantize_on_grid(group, magnitude / 127, [](double) { return Int8Coder{}; });
   }
   if (!options_.asymmetric) {

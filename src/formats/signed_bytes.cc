@@ -35,7 +35,7 @@ std::optional<float> zero_of(const WeightMeta& meta, const Stripe& from, int64_t
 }  // namespace
 
 bool SignedBytes::takes(const WeightMeta& meta) {
-  if (meta.format != MARLIN_UINT8) return false;
+  if (meta.format != MARLIN_FORMAT_UINT8) return false;
   if (meta.zero_kind == ZeroKind::none) return true;
   return meta.group_index.empty() && meta.group_size % kGroup == 0 && meta.tensor_scales.empty();
 }
@@ -43,7 +43,7 @@ bool SignedBytes::takes(const WeightMeta& meta) {
 SignedBytes::SignedBytes(const WeightSource& source) : source_(source) {
   meta_ = source.meta();
   warning_ = source.warning();
-  meta_.format = MARLIN_INT8;
+  meta_.format = MARLIN_FORMAT_INT8;
   if (meta_.zero_kind == ZeroKind::none) return;
   meta_.zero_kind = ZeroKind::additive;
   meta_.scale_type = meta_.zero_type = ScaleType::f32;

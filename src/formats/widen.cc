@@ -12,13 +12,13 @@ namespace {
 
 marlin_format widened(marlin_format format) {
   switch (format) {
-    case MARLIN_INT2:
-    case MARLIN_INT3:
-      return MARLIN_INT4;
-    case MARLIN_INT5:
-    case MARLIN_INT6:
-    case MARLIN_IQ4:
-      return MARLIN_INT8;
+    case MARLIN_FORMAT_INT2:
+    case MARLIN_FORMAT_INT3:
+      return MARLIN_FORMAT_INT4;
+    case MARLIN_FORMAT_INT5:
+    case MARLIN_FORMAT_INT6:
+    case MARLIN_FORMAT_IQ4:
+      return MARLIN_FORMAT_INT8;
     default:
       return format;
   }
@@ -38,7 +38,7 @@ WidenedSource::WidenedSource(const WeightSource& source) : source_(source) {
   meta_ = source.meta();
   warning_ = source.warning();
   meta_.format = widened(meta_.format);
-  if (meta_.format == MARLIN_INT8 && meta_.zero_kind == ZeroKind::integer)
+  if (meta_.format == MARLIN_FORMAT_INT8 && meta_.zero_kind == ZeroKind::integer)
     meta_.zero_kind = ZeroKind::none;
   if (meta_.has_two_level_zeros()) meta_.zero_type = ScaleType::f32;
   if (has_factors(meta_)) meta_.scale_type = ScaleType::f32;
@@ -63,13 +63,13 @@ Status WidenedSource::read(int64_t first, int64_t count, Stripe& out) const {
 
 void WidenedSource::widen_codes(Stripe& stripe, int64_t rows) const {
   const WeightMeta& narrow = source_.meta();
-  if (narrow.format == MARLIN_IQ4) {
+  if (narrow.format == MARLIN_FORMAT_IQ4) {
     for (uint8_t& code : stripe.codes)
       code = static_cast<uint8_t>(static_cast<int>(kIq4[code & 15]));
     return;
   }
   if (narrow.zero_kind == ZeroKind::additive) return;
-  const bool bytes = meta_.format == MARLIN_INT8;
+  const bool bytes = meta_.format == MARLIN_FORMAT_INT8;
   if (!bytes && narrow.zero_kind == ZeroKind::integer) return;
   const int zero_point = format_row(narrow.format)->zero_point(), to = bytes ? 0 : 8;
   uint8_t* code = stripe.codes.data();

@@ -54,7 +54,7 @@ Result<std::unique_ptr<WeightSource>> read_packed(const LayoutOperands& operands
   parts.codes = o.values.data;
   parts.code_stride = cols_of(o.values) * 4;
   parts.code_form = form;
-  parts.flips_sign = o.format == MARLIN_INT8;
+  parts.flips_sign = o.format == MARLIN_FORMAT_INT8;
   parts.scales = o.scales.data;
   parts.scale_stride = parts.meta.groups * static_cast<int64_t>(scale_bytes(parts.meta.scale_type));
   MARLIN_RETURN_IF_ERROR(take_zeros(o, bits, parts));
@@ -93,7 +93,7 @@ const char* scale_type_text(ScaleType type) {
 class CompressedTensorsEncoder final : public Encoder {
  public:
   explicit CompressedTensorsEncoder(const WeightMeta& meta)
-      : meta_(meta), int4_(meta.format == MARLIN_INT4) {}
+      : meta_(meta), int4_(meta.format == MARLIN_FORMAT_INT4) {}
 
   Status encode(const Stripe& stripe, int64_t first, int64_t count,
                 const TensorWriter& out) override {
@@ -115,7 +115,7 @@ class CompressedTensorsEncoder final : public Encoder {
   }
 
   Status finish(const TensorWriter& out) override {
-    if (meta_.format == MARLIN_NVFP4) {
+    if (meta_.format == MARLIN_FORMAT_NVFP4) {
       const float scale = meta_.tensor_scales[0].value;
       return out(kThird, 0, std::as_bytes(std::span(&scale, 1)));
     }
@@ -146,7 +146,8 @@ class CompressedTensorsEncoder final : public Encoder {
 };
 
 Status check_compressed_tensors_encoding(const WeightMeta& meta) {
-  if (meta.format != MARLIN_INT4 && meta.format != MARLIN_MXFP4 && meta.format != MARLIN_NVFP4) {
+  if (meta.format != MARLIN_FORMAT_INT4 && meta.format != MARLIN_FORMAT_MXFP4 &&
+      meta.format != MARLIN_FORMAT_NVFP4) {
     return Status::error(MARLIN_E_UNSUPPORTED,
                          "compressed-tensors: no layout for %s; int4, mxfp4 and nvfp4 have one",
                          format_name(meta.format));
@@ -158,7 +159,7 @@ Result<std::vector<EncodedTensor>> compressed_tensors_parts(const WeightMeta& me
                                                             uint32_t /*experts*/) {
   MARLIN_RETURN_IF_ERROR(expect_whole_groups(meta, "compressed-tensors"));
   std::vector<EncodedTensor> all;
-  if (meta.format == MARLIN_INT4) {
+  if (meta.format == MARLIN_FORMAT_INT4) {
     all.push_back({TensorRole::values, "I32", {meta.n, ceil_div(meta.k, 8)}});
   } else {
     all.push_back({TensorRole::values, "U8", {meta.n, meta.k / 2}});
@@ -166,8 +167,8 @@ Result<std::vector<EncodedTensor>> compressed_tensors_parts(const WeightMeta& me
   all.push_back({TensorRole::scales, scale_type_text(meta.scale_type), {meta.n, meta.groups}});
   if (meta.zero_kind == ZeroKind::integer)
     all.push_back({TensorRole::zeros, "I32", {ceil_div(meta.n, 8), meta.groups}});
-  if (meta.format == MARLIN_NVFP4) all.push_back({TensorRole::tensor_scale, "F32", {1}});
-  if (meta.format == MARLIN_INT4) all.push_back({TensorRole::shape, "I64", {2}});
+  if (meta.format == MARLIN_FORMAT_NVFP4) all.push_back({TensorRole::tensor_scale, "F32", {1}});
+  if (meta.format == MARLIN_FORMAT_INT4) all.push_back({TensorRole::shape, "I64", {2}});
   return all;
 }
 

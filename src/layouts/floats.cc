@@ -66,8 +66,8 @@ class FloatSource final : public WeightSource {
 };
 
 marlin_format format_of(marlin_dtype dtype) {
-  if (dtype == MARLIN_F32) return MARLIN_FLOAT32;
-  return dtype == MARLIN_F16 ? MARLIN_FLOAT16 : MARLIN_BFLOAT16;
+  if (dtype == MARLIN_F32) return MARLIN_FORMAT_FLOAT32;
+  return dtype == MARLIN_F16 ? MARLIN_FORMAT_FLOAT16 : MARLIN_FORMAT_BFLOAT16;
 }
 
 Result<std::unique_ptr<WeightSource>> keep_floats(const LayoutOperands& o,

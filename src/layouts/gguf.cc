@@ -62,7 +62,7 @@ class GgufEncoder final : public Encoder {
   }
 
   Status finish(const TensorWriter& out) override {
-    if (meta_.format != MARLIN_NVFP4) return {};
+    if (meta_.format != MARLIN_FORMAT_NVFP4) return {};
     const float scale = meta_.tensor_scales[0].value;
     return out(1, 0, std::as_bytes(std::span(&scale, 1)));
   }
@@ -102,7 +102,7 @@ Result<std::vector<EncodedTensor>> gguf_tensors(const WeightMeta& meta, uint32_t
   if (block.scales == ScaleType::f16) MARLIN_RETURN_IF_ERROR(expect_f16_scales(meta, "GGUF"));
   std::vector<EncodedTensor> all;
   all.push_back({TensorRole::values, element.name, {meta.n, meta.k}});
-  if (meta.format != MARLIN_NVFP4) return all;
+  if (meta.format != MARLIN_FORMAT_NVFP4) return all;
   // One number per matrix: a vector over the experts if there are several.
   EncodedTensor scale{TensorRole::tensor_scale, "F32", {}};
   if (experts == 1) scale.dims.push_back(1);

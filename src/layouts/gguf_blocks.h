@@ -70,7 +70,7 @@ struct BlockOf {
   static constexpr ScaleType kScales = SCALES;
 };
 
-struct Q4_0 : BlockOf<MARLIN_INT4, 32, 18, 32, ScaleType::f16> {
+struct Q4_0 : BlockOf<MARLIN_FORMAT_INT4, 32, 18, 32, ScaleType::f16> {
   static constexpr const char* kName = "Q4_0";
   static constexpr uint32_t kFileType = 2;
   static void read(const std::byte* block, BlockParts to) {
@@ -83,7 +83,7 @@ struct Q4_0 : BlockOf<MARLIN_INT4, 32, 18, 32, ScaleType::f16> {
   }
 };
 
-struct Q4_1 : BlockOf<MARLIN_INT4, 32, 20, 32, ScaleType::f16> {
+struct Q4_1 : BlockOf<MARLIN_FORMAT_INT4, 32, 20, 32, ScaleType::f16> {
   static constexpr const char* kName = "Q4_1";
   static constexpr ScaleType kZeros = ScaleType::f16;
   static constexpr uint32_t kFileType = 3;
@@ -99,7 +99,7 @@ struct Q4_1 : BlockOf<MARLIN_INT4, 32, 20, 32, ScaleType::f16> {
   }
 };
 
-struct Q8_0 : BlockOf<MARLIN_INT8, 32, 34, 32, ScaleType::f16> {
+struct Q8_0 : BlockOf<MARLIN_FORMAT_INT8, 32, 34, 32, ScaleType::f16> {
   static constexpr const char* kName = "Q8_0";
   static constexpr uint32_t kFileType = 7;
   static void read(const std::byte* block, BlockParts to) {
@@ -112,7 +112,7 @@ struct Q8_0 : BlockOf<MARLIN_INT8, 32, 34, 32, ScaleType::f16> {
   }
 };
 
-struct Mxfp4 : BlockOf<MARLIN_MXFP4, 32, 17, 32, ScaleType::e8m0> {
+struct Mxfp4 : BlockOf<MARLIN_FORMAT_MXFP4, 32, 17, 32, ScaleType::e8m0> {
   static constexpr const char* kName = "MXFP4";
   static constexpr uint32_t kFileType = 38;
   /// ggml's own validation rejects this byte. Its kernels read it as 2^128, which no float scale
@@ -152,7 +152,7 @@ struct Nvfp4AsF16 : Nvfp4Codes {
 
 struct Nvfp4 : Nvfp4Codes {
   static constexpr const char* kName = "NVFP4";
-  static constexpr marlin_format kFormat = MARLIN_NVFP4;
+  static constexpr marlin_format kFormat = MARLIN_FORMAT_NVFP4;
   static constexpr ScaleType kScales = ScaleType::e4m3;
   static constexpr uint32_t kFileType = 39;
   static void read(const std::byte* block, BlockParts to) {

@@ -28,7 +28,7 @@ inline uint32_t put_32_of_5_bits(const uint8_t* codes, std::byte* nibbles) {
   return high;
 }
 
-struct Q5_0 : BlockOf<MARLIN_INT5, 32, 22, 32, ScaleType::f16> {
+struct Q5_0 : BlockOf<MARLIN_FORMAT_INT5, 32, 22, 32, ScaleType::f16> {
   static constexpr const char* kName = "Q5_0";
   static constexpr uint32_t kFileType = 8;
   static void read(const std::byte* block, BlockParts to) {
@@ -41,7 +41,7 @@ struct Q5_0 : BlockOf<MARLIN_INT5, 32, 22, 32, ScaleType::f16> {
   }
 };
 
-struct Q5_1 : BlockOf<MARLIN_INT5, 32, 24, 32, ScaleType::f16> {
+struct Q5_1 : BlockOf<MARLIN_FORMAT_INT5, 32, 24, 32, ScaleType::f16> {
   static constexpr const char* kName = "Q5_1";
   static constexpr ScaleType kZeros = ScaleType::f16;
   static constexpr uint32_t kFileType = 9;
@@ -60,11 +60,11 @@ struct Q5_1 : BlockOf<MARLIN_INT5, 32, 24, 32, ScaleType::f16> {
 /// Q4_0 with other values of the codes.
 struct Iq4Nl : Q4_0 {
   static constexpr const char* kName = "IQ4_NL";
-  static constexpr marlin_format kFormat = MARLIN_IQ4;
+  static constexpr marlin_format kFormat = MARLIN_FORMAT_IQ4;
   static constexpr uint32_t kFileType = 25;
 };
 
-struct Iq4Xs : BlockOf<MARLIN_IQ4, kFactorSpan, 136, 32, ScaleType::s6> {
+struct Iq4Xs : BlockOf<MARLIN_FORMAT_IQ4, kFactorSpan, 136, 32, ScaleType::s6> {
   static constexpr const char* kName = "IQ4_XS";
   static constexpr uint32_t kFileType = 30;
   static void read(const std::byte* block, BlockParts to) {
@@ -131,7 +131,7 @@ inline void put_bits(const uint8_t* codes, int place, std::byte* to) {
 }
 
 // NOLINTBEGIN(readability-identifier-naming): the names of the types in files
-struct Q2_K : BlockOf<MARLIN_INT2, kFactorSpan, 84, 16, ScaleType::u4> {
+struct Q2_K : BlockOf<MARLIN_FORMAT_INT2, kFactorSpan, 84, 16, ScaleType::u4> {
   static constexpr const char* kName = "Q2_K";
   static constexpr ScaleType kZeros = ScaleType::u4;
   static constexpr uint32_t kFileType = 10;
@@ -154,7 +154,7 @@ struct Q2_K : BlockOf<MARLIN_INT2, kFactorSpan, 84, 16, ScaleType::u4> {
 };
 
 /// The file stores q in -4..3; the code is q + 4.
-struct Q3_K : BlockOf<MARLIN_INT3, kFactorSpan, 110, 16, ScaleType::s6> {
+struct Q3_K : BlockOf<MARLIN_FORMAT_INT3, kFactorSpan, 110, 16, ScaleType::s6> {
   static constexpr const char* kName = "Q3_K";
   static constexpr uint32_t kFileType = 11, kMixedFileType = 12;
   static void read(const std::byte* block, BlockParts to) {
@@ -220,7 +220,7 @@ inline void put_nibbles(const uint8_t* codes, std::byte* to) {
           static_cast<std::byte>((codes[64 * c + l] & 15) | codes[64 * c + 32 + l] << 4);
 }
 
-struct Q4_K : BlockOf<MARLIN_INT4, kFactorSpan, 144, 32, ScaleType::u6> {
+struct Q4_K : BlockOf<MARLIN_FORMAT_INT4, kFactorSpan, 144, 32, ScaleType::u6> {
   static constexpr const char* kName = "Q4_K";
   static constexpr ScaleType kZeros = ScaleType::u6;
   static constexpr uint32_t kFileType = 14, kMixedFileType = 15;
@@ -238,7 +238,7 @@ struct Q4_K : BlockOf<MARLIN_INT4, kFactorSpan, 144, 32, ScaleType::u6> {
   }
 };
 
-struct Q5_K : BlockOf<MARLIN_INT5, kFactorSpan, 176, 32, ScaleType::u6> {
+struct Q5_K : BlockOf<MARLIN_FORMAT_INT5, kFactorSpan, 176, 32, ScaleType::u6> {
   static constexpr const char* kName = "Q5_K";
   static constexpr ScaleType kZeros = ScaleType::u6;
   static constexpr uint32_t kFileType = 16, kMixedFileType = 17;
@@ -258,7 +258,7 @@ struct Q5_K : BlockOf<MARLIN_INT5, kFactorSpan, 176, 32, ScaleType::u6> {
   }
 };
 
-struct Q6_K : BlockOf<MARLIN_INT6, kFactorSpan, 210, 16, ScaleType::s8> {
+struct Q6_K : BlockOf<MARLIN_FORMAT_INT6, kFactorSpan, 210, 16, ScaleType::s8> {
   static constexpr const char* kName = "Q6_K";
   static constexpr uint32_t kFileType = 18;
   static void read(const std::byte* block, BlockParts to) {

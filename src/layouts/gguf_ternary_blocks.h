@@ -14,7 +14,7 @@
 namespace metal_marlin::gguf {
 
 /// Bit i of the block: d if it is set, else -d.
-struct Q1_0 : BlockOf<MARLIN_INT2, 128, 18, 128, ScaleType::f16> {
+struct Q1_0 : BlockOf<MARLIN_FORMAT_INT2, 128, 18, 128, ScaleType::f16> {
   static constexpr const char* kName = "Q1_0";
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block));
@@ -26,7 +26,7 @@ struct Q1_0 : BlockOf<MARLIN_INT2, 128, 18, 128, ScaleType::f16> {
 };
 
 /// Element i is (q - 1) d, and q the i-th pair of bits.
-struct Q2_0 : BlockOf<MARLIN_INT2, 64, 18, 64, ScaleType::f16> {
+struct Q2_0 : BlockOf<MARLIN_FORMAT_INT2, 64, 18, 64, ScaleType::f16> {
   static constexpr const char* kName = "Q2_0";
   static constexpr uint8_t kIntegerZero = 1;
   static void read(const std::byte* block, BlockParts to) {
@@ -38,7 +38,7 @@ struct Q2_0 : BlockOf<MARLIN_INT2, 64, 18, 64, ScaleType::f16> {
 };
 
 /// Elements 128 h + 32 l + j are (q - 1) d, and q the l-th pair of bits of byte 32 h + j.
-struct Tq2_0 : BlockOf<MARLIN_INT2, 256, 66, 256, ScaleType::f16> {
+struct Tq2_0 : BlockOf<MARLIN_FORMAT_INT2, 256, 66, 256, ScaleType::f16> {
   static constexpr const char* kName = "TQ2_0";
   static constexpr uint8_t kIntegerZero = 1;
   static void read(const std::byte* block, BlockParts to) {
@@ -54,7 +54,7 @@ struct Tq2_0 : BlockOf<MARLIN_INT2, 256, 66, 256, ScaleType::f16> {
 /// A byte b holds five digits of base 3, the first of which is floor(3 b / 256). The next ones
 /// follow from b times 3, 9, 27 and 81, modulo 256. A digit t is the value (t - 1) d. The bytes of
 /// a run lie side by side: its first digits, then its second digits, and so on.
-struct Tq1_0 : BlockOf<MARLIN_INT2, 256, 54, 256, ScaleType::f16> {
+struct Tq1_0 : BlockOf<MARLIN_FORMAT_INT2, 256, 54, 256, ScaleType::f16> {
   static constexpr const char* kName = "TQ1_0";
   static void read(const std::byte* block, BlockParts to) {
     store(to.scales, load<uint16_t>(block + 52));

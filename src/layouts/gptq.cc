@@ -128,7 +128,7 @@ class WordsSource final : public WeightSource {
     for (int64_t i = 0; i < words; ++i, from += meta_.n * 4)
       store(stream + 4 * i, load<uint32_t>(from));
     unpack_stream(stream, parts_.bits, left, to);
-    if (meta_.format != MARLIN_INT8) return;
+    if (meta_.format != MARLIN_FORMAT_INT8) return;
     for (int64_t i = 0; i < left; ++i) to[i] ^= 0x80u;  // from 0..255 to int8
   }
 
@@ -258,12 +258,13 @@ Result<WordsOperands> check_gptq(const LayoutOperands& o, Depth depth) {
 /// Whether the zeros say nothing that the format does not. INT8 has no zeros, so its codes must be
 /// symmetric.
 Result<bool> drops_zeros(const LayoutOperands& o, Depth depth, const WordsOperands& parts) {
-  const bool symmetric = o.format == MARLIN_INT8 || (o.symmetric && o.format != MARLIN_UINT8);
+  const bool symmetric =
+      o.format == MARLIN_FORMAT_INT8 || (o.symmetric && o.format != MARLIN_FORMAT_UINT8);
   if (!present(o.zeros) || !symmetric) return false;
   if (depth == Depth::header) return true;
   const int middle = 1 << parts.bits >> 1;
   const auto other = parts.packed_zeros.find_other_than(middle);
-  if (!other || o.format != MARLIN_INT8) return !other;
+  if (!other || o.format != MARLIN_FORMAT_INT8) return !other;
   return view_error(o.zeros, MARLIN_E_UNSUPPORTED,
                     "group %" PRId64 ", column %" PRId64
                     ": expected the zero %d of symmetric 8-bit codes, found %d",
@@ -349,7 +350,7 @@ class GptqEncoder final : public Encoder {
 };
 
 Status check_gptq_encoding(const WeightMeta& meta) {
-  if (meta.format == MARLIN_INT4) return {};
+  if (meta.format == MARLIN_FORMAT_INT4) return {};
   return Status::error(MARLIN_E_UNSUPPORTED, "GPTQ: no layout for %s; it holds int4",
                        format_name(meta.format));
 }

@@ -7,14 +7,16 @@
 namespace metal_marlin {
 namespace {
 
-constexpr uint32_t kInt4 = 1u << MARLIN_INT4, kMxfp4 = 1u << MARLIN_MXFP4,
-                   kNvfp4 = 1u << MARLIN_NVFP4, kInt8 = 1u << MARLIN_INT8,
-                   kFourBits = kInt4 | 1u << MARLIN_FP4 | kMxfp4 | kNvfp4,
-                   kIntegers = kInt4 | kInt8 | 1u << MARLIN_INT2 | 1u << MARLIN_INT3 |
-                               1u << MARLIN_INT5 | 1u << MARLIN_INT6,
-                   kUint8 = 1u << MARLIN_UINT8, kFp8 = 1u << MARLIN_FP8,
-                   kGptq = kInt4 | kInt8 | kUint8 | 1u << MARLIN_INT2 | 1u << MARLIN_INT3,
-                   kCodebooks = 1u << MARLIN_NF4 | 1u << MARLIN_CODEBOOK4, kIq4 = 1u << MARLIN_IQ4,
+constexpr uint32_t kInt4 = 1u << MARLIN_FORMAT_INT4, kMxfp4 = 1u << MARLIN_FORMAT_MXFP4,
+                   kNvfp4 = 1u << MARLIN_FORMAT_NVFP4, kInt8 = 1u << MARLIN_FORMAT_INT8,
+                   kFourBits = kInt4 | 1u << MARLIN_FORMAT_FP4 | kMxfp4 | kNvfp4,
+                   kIntegers = kInt4 | kInt8 | 1u << MARLIN_FORMAT_INT2 | 1u << MARLIN_FORMAT_INT3 |
+                               1u << MARLIN_FORMAT_INT5 | 1u << MARLIN_FORMAT_INT6,
+                   kUint8 = 1u << MARLIN_FORMAT_UINT8, kFp8 = 1u << MARLIN_FORMAT_FP8,
+                   kGptq =
+                       kInt4 | kInt8 | kUint8 | 1u << MARLIN_FORMAT_INT2 | 1u << MARLIN_FORMAT_INT3,
+                   kCodebooks = 1u << MARLIN_FORMAT_NF4 | 1u << MARLIN_FORMAT_CODEBOOK4,
+                   kIq4 = 1u << MARLIN_FORMAT_IQ4,
                    kAnyFormat = kFourBits | kIntegers | kIq4 | kUint8 | kFp8 | kCodebooks;
 
 constexpr LayoutRow kLayouts[] = {

@@ -292,13 +292,14 @@ class Marlin24Encoder final : public Encoder {
 };
 
 Status check_marlin_encoding(const WeightMeta& meta) {
-  if (meta.format == MARLIN_INT4 && meta.sparse && meta.zero_kind == ZeroKind::none) return {};
+  if (meta.format == MARLIN_FORMAT_INT4 && meta.sparse && meta.zero_kind == ZeroKind::none)
+    return {};
   return Status::error(MARLIN_E_UNSUPPORTED,
                        "marlin-24: holds symmetric int4 that is pruned to 2:4 or obeys it; "
                        "compressed-tensors holds %s%s%s",
                        meta.sparse ? "" : "dense ",
                        meta.zero_kind == ZeroKind::none ? "" : "asymmetric ",
-                       meta.format == MARLIN_INT4 ? "int4" : format_name(meta.format));
+                       meta.format == MARLIN_FORMAT_INT4 ? "int4" : format_name(meta.format));
 }
 
 Result<std::vector<EncodedTensor>> marlin_tensors(const WeightMeta& meta, uint32_t experts) {

@@ -30,8 +30,8 @@ bool any_byte(const RowsOperands& parts, uint8_t a, uint8_t b) {
 // ---------------------------------------------------------------------
 
 constexpr int64_t kGroupSizes[] = {128, 64, 32};
-constexpr marlin_format kAffine[] = {MARLIN_INT2, MARLIN_INT3, MARLIN_INT4,
-                                     MARLIN_INT5, MARLIN_INT6, MARLIN_UINT8};
+constexpr marlin_format kAffine[] = {MARLIN_FORMAT_INT2, MARLIN_FORMAT_INT3, MARLIN_FORMAT_INT4,
+                                     MARLIN_FORMAT_INT5, MARLIN_FORMAT_INT6, MARLIN_FORMAT_UINT8};
 
 class MlxEncoder final : public Encoder {
  public:

@@ -98,9 +98,10 @@ namespace {
 /// U8 scales mean the byte type of the format.
 Result<ScaleType> scale_type(const LayoutOperands& o) noexcept {
   if (o.scales.dtype == 0 && !present(o.scales)) return absent(o.scales);
-  if (o.scales.dtype == MARLIN_U8 && (o.format == MARLIN_MXFP4 || o.format == MARLIN_FP8))
+  if (o.scales.dtype == MARLIN_U8 &&
+      (o.format == MARLIN_FORMAT_MXFP4 || o.format == MARLIN_FORMAT_FP8))
     return ScaleType::e8m0;
-  if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_NVFP4) return ScaleType::e4m3;
+  if (o.scales.dtype == MARLIN_U8 && o.format == MARLIN_FORMAT_NVFP4) return ScaleType::e4m3;
   if (const auto type = scale_type_of(o.scales.dtype)) return *type;
   return view_error(o.scales, MARLIN_E_UNSUPPORTED, "dtype: expected a type of scales, found %s",
                     name_of(o.scales.dtype));
@@ -108,7 +109,7 @@ Result<ScaleType> scale_type(const LayoutOperands& o) noexcept {
 
 Result<std::vector<float>> read_codebook(const LayoutOperands& o) {
   std::vector<float> codebook;
-  if (o.format != MARLIN_CODEBOOK4) {
+  if (o.format != MARLIN_FORMAT_CODEBOOK4) {
     MARLIN_RETURN_IF_ERROR(expect_absent(o.codebook));
     return codebook;
   }

@@ -160,12 +160,13 @@ Result<int64_t> check_codes(const LayoutOperands& o, int code_bits, CodeForm for
     return v.row_stride;
   }
   if (code_bits != 4) {
-    if (o.format == MARLIN_FP8)
+    if (o.format == MARLIN_FORMAT_FP8)
       MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_E4M3, MARLIN_U8}));
-    else if (o.format == MARLIN_UINT8)
+    else if (o.format == MARLIN_FORMAT_UINT8)
       MARLIN_RETURN_IF_ERROR(expect_dtype(v, {MARLIN_U8, MARLIN_I8}));
     else
-      MARLIN_RETURN_IF_ERROR(expect_dtype(v, {o.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8}));
+      MARLIN_RETURN_IF_ERROR(
+          expect_dtype(v, {o.format == MARLIN_FORMAT_INT8 ? MARLIN_I8 : MARLIN_U8}));
     MARLIN_RETURN_IF_ERROR(expect_shape(v, o.n, o.k, true));
     return v.row_stride;
   }
@@ -230,7 +231,7 @@ Result<RowsOperands> check_rows(const LayoutOperands& o, Depth depth, CodeForm f
     parts.sparse_meta = o.sparse_meta;
   }
   MARLIN_ASSIGN(parts.code_stride, check_codes(o, format_row(o.format)->code_bits, form));
-  parts.flips_sign = o.format == MARLIN_UINT8 && o.values.dtype == MARLIN_I8;
+  parts.flips_sign = o.format == MARLIN_FORMAT_UINT8 && o.values.dtype == MARLIN_I8;
   MARLIN_RETURN_IF_ERROR(
       expect_shape(o.scales, ceil_div(o.n, o.scale_rows), parts.meta.groups, true));
   parts.scale_rows = o.scale_rows;

@@ -13,33 +13,33 @@ struct Type {
   int64_t elements, bytes;
 };
 constexpr Type kTypes[] = {
-    {"Q4_0", MARLIN_INT4, 0, 32, 18},
-    {"Q4_1", MARLIN_INT4, kAdditive, 32, 20},
-    {"Q5_0", MARLIN_INT5, 0, 32, 22},
-    {"Q5_1", MARLIN_INT5, kAdditive, 32, 24},
-    {"Q8_0", MARLIN_INT8, 0, 32, 34},
-    {"Q2_K", MARLIN_INT2, kAdditive | kTwoLevel, 256, 84},
-    {"Q3_K", MARLIN_INT3, kTwoLevel, 256, 110},
-    {"Q4_K", MARLIN_INT4, kAdditive | kTwoLevel, 256, 144},
-    {"Q5_K", MARLIN_INT5, kAdditive | kTwoLevel, 256, 176},
-    {"Q6_K", MARLIN_INT6, kTwoLevel, 256, 210},
-    {"IQ4_NL", MARLIN_IQ4, 0, 32, 18},
-    {"IQ4_XS", MARLIN_IQ4, kTwoLevel, 256, 136},
-    {"MXFP4", MARLIN_MXFP4, 0, 32, 17},
-    {"NVFP4", MARLIN_NVFP4, 0, 64, 36},
+    {"Q4_0", MARLIN_FORMAT_INT4, 0, 32, 18},
+    {"Q4_1", MARLIN_FORMAT_INT4, kAdditive, 32, 20},
+    {"Q5_0", MARLIN_FORMAT_INT5, 0, 32, 22},
+    {"Q5_1", MARLIN_FORMAT_INT5, kAdditive, 32, 24},
+    {"Q8_0", MARLIN_FORMAT_INT8, 0, 32, 34},
+    {"Q2_K", MARLIN_FORMAT_INT2, kAdditive | kTwoLevel, 256, 84},
+    {"Q3_K", MARLIN_FORMAT_INT3, kTwoLevel, 256, 110},
+    {"Q4_K", MARLIN_FORMAT_INT4, kAdditive | kTwoLevel, 256, 144},
+    {"Q5_K", MARLIN_FORMAT_INT5, kAdditive | kTwoLevel, 256, 176},
+    {"Q6_K", MARLIN_FORMAT_INT6, kTwoLevel, 256, 210},
+    {"IQ4_NL", MARLIN_FORMAT_IQ4, 0, 32, 18},
+    {"IQ4_XS", MARLIN_FORMAT_IQ4, kTwoLevel, 256, 136},
+    {"MXFP4", MARLIN_FORMAT_MXFP4, 0, 32, 17},
+    {"NVFP4", MARLIN_FORMAT_NVFP4, 0, 64, 36},
 };
 
 /// Any bytes but -0 of FP4 and scales that ggml does not know, which a packed copy does not keep.
 std::vector<uint8_t> random_blocks(const Type& type, int64_t count) {
   std::mt19937 random(static_cast<unsigned>(7 * type.bytes + type.format));
   std::vector<uint8_t> blocks(static_cast<size_t>(count * type.bytes));
-  const bool fp4 = type.format == MARLIN_MXFP4 || type.format == MARLIN_NVFP4;
+  const bool fp4 = type.format == MARLIN_FORMAT_MXFP4 || type.format == MARLIN_FORMAT_NVFP4;
   for (size_t i = 0; i < blocks.size(); ++i) {
     uint8_t& byte = blocks[i] = static_cast<uint8_t>(random());
     if (!fp4) continue;
-    const size_t at = i % static_cast<size_t>(type.bytes), scales = type.format == MARLIN_NVFP4 ? 4 : 1;
+    const size_t at = i % static_cast<size_t>(type.bytes), scales = type.format == MARLIN_FORMAT_NVFP4 ? 4 : 1;
     if (at < scales) {
-      byte &= type.format == MARLIN_NVFP4 ? 0x3f : 0x7f;
+      byte &= type.format == MARLIN_FORMAT_NVFP4 ? 0x3f : 0x7f;
       continue;
     }
     if ((byte & 15) == 8) byte &= 0xf0;
@@ -148,7 +148,7 @@ TEST(BlocksOfNoType, AreRefused) {
   const auto values = numbers(64 * 64, 1);
   std::vector<uint8_t> bytes(64 * 64);
   const marlin_matrix out = mm::matrix_view(bytes.data(), 64, 64);
-  const mm::weights fp4 = quantized(context, 64, 64, 1, MARLIN_FP4);
+  const mm::weights fp4 = quantized(context, 64, 64, 1, MARLIN_FORMAT_FP4);
   EXPECT_FAILS(MARLIN_E_UNSUPPORTED, "no block type", marlin_weights_unpack, nullptr, fp4.get(), nullptr, int64_t{0}, &out);
   marlin_pack_desc pruned = pack_desc(values, 64, 64);
   pruned.group_size = 32;
@@ -169,7 +169,7 @@ TEST(BlocksOfNoType, OfOneExpertLeaveTheOthersUnwritten) {
   std::vector<marlin_pack_desc> parts;
   for (const auto& of_expert : index) {
     auto d = mm::make<marlin_pack_desc>();
-    d.format = MARLIN_INT4;
+    d.format = MARLIN_FORMAT_INT4;
     d.layout = MARLIN_LAYOUT_ROWS;
     d.n = n;
     d.k = k;

@@ -318,7 +318,7 @@ TEST(NativeMemory, CannotBePacked) {
   const mm::context context(fake_context(record, MARLIN_BACKEND_METAL));
   alignas(256) std::byte object[256];
   auto d = mm::make<marlin_pack_desc>();
-  d.format = MARLIN_INT4;
+  d.format = MARLIN_FORMAT_INT4;
   d.n = 8;
   d.k = 32;
   d.values = mm::matrix_view(reinterpret_cast<float*>(object), 8, 32);

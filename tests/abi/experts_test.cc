@@ -197,7 +197,7 @@ TEST_F(Experts, MustBeAlike) {
   };
   fails_to_pack("expert 1: n: expected 12 as in expert 0, found 6", [](auto& p) { p.n = p.values.rows = 6; });
   fails_to_pack("expert 1: k: expected 64", [](auto& p) { p.k = p.values.cols = 32; });
-  fails_to_pack("expert 1: format", [](auto& p) { p.format = MARLIN_FP4; });
+  fails_to_pack("expert 1: format", [](auto& p) { p.format = MARLIN_FORMAT_FP4; });
   fails_to_pack("expert 1: group_size", [](auto& p) { p.group_size = 16; });
 }
 

@@ -128,7 +128,7 @@ class World {
     load_.value.layers = &layer_name_;
     load_.value.layer_count = 1;
     layer_name_ = layer_.c_str();
-    convert_.value.format = MARLIN_MXFP4;
+    convert_.value.format = MARLIN_FORMAT_MXFP4;
     convert_.value.flags = MARLIN_CONVERT_OVERWRITE;
     convert_.value.layers = &layer_name_;
     convert_.value.layer_count = 1;

@@ -120,7 +120,7 @@ TEST_F(Extremes, TheStrideOfOneRowOfWeightsDoesNotMatter) {
   std::vector<int8_t> codes(kK, 3);
   std::vector<float> scales(2, 0.5f), zeros(2, 0.25f), found(kK);
   auto desc = mm::make<marlin_pack_desc>();
-  desc.format = MARLIN_INT8;
+  desc.format = MARLIN_FORMAT_INT8;
   desc.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   desc.group_size = 32;
   desc.n = 1;

@@ -26,7 +26,7 @@ std::vector<float> ramp(std::size_t count) {
 mm::weights make_weights(const mm::context& context, std::int64_t n, std::int64_t k, std::vector<float>& values) {
   values = ramp(static_cast<std::size_t>(n * k));
   auto desc = mm::make<marlin_pack_desc>();
-  desc.format = MARLIN_INT4;
+  desc.format = MARLIN_FORMAT_INT4;
   desc.n = n;
   desc.k = k;
   desc.values = mm::matrix_view(values.data(), n, k);
@@ -38,7 +38,7 @@ TEST(Hpp, PacksMultipliesAndUnpacks) {
   std::vector<float> w;
   const mm::weights weights = make_weights(context, 6, 64, w);
   EXPECT_EQ(mm::info(weights).n, 6);
-  EXPECT_EQ(mm::info(weights).format, MARLIN_INT4);
+  EXPECT_EQ(mm::info(weights).format, MARLIN_FORMAT_INT4);
 
   std::vector<float> back(6 * 64);
   mm::unpack(weights, mm::matrix_view(back.data(), 6, 64));
@@ -99,7 +99,7 @@ TEST(Hpp, PartsProductsAndRowsAtOnce) {
   std::vector<float> w, x(32), y(4), z(4), rows(2 * 32);
   const mm::weights one = make_weights(context, 4, 32, w);
   auto part = mm::make<marlin_pack_desc>();
-  part.format = MARLIN_MXFP4;
+  part.format = MARLIN_FORMAT_MXFP4;
   part.n = 4, part.k = 32;
   part.values = mm::matrix_view(w.data(), 4, 32);
   EXPECT_EQ(mm::info(mm::pack(context, std::vector<marlin_pack_desc>{part, part})).n, 8);
@@ -130,7 +130,7 @@ TEST(Hpp, AMixtureOfExpertsIsTheSumOfItsProducts) {
   std::vector<float> doubled = w;
   for (float& value : doubled) value *= 2;
   auto part = mm::make<marlin_pack_desc>();
-  part.format = MARLIN_INT4;
+  part.format = MARLIN_FORMAT_INT4;
   part.n = 4, part.k = 32;
   std::vector<marlin_pack_desc> parts(2, part);
   parts[0].values = mm::matrix_view(w.data(), 4, 32);

@@ -45,7 +45,7 @@ TEST_F(Load, NamesAreCopiedAndOutliveTheFile) {
   mm::checkpoint file(data("ct-mxfp4"));
   const marlin_layer_info layer = file.layers().at(0);
   EXPECT_EQ(layer.status, MARLIN_OK);
-  EXPECT_EQ(layer.format, MARLIN_MXFP4);
+  EXPECT_EQ(layer.format, MARLIN_FORMAT_MXFP4);
   const std::string name = layer.name;
   const mm::weights weights = mm::load(context, file, name);
   const std::vector<float> before = decoded(weights);
@@ -124,7 +124,7 @@ TEST_F(Load, UnknownNamesAndBadDescriptors) {
   d.flags = 1;
   fails(d, MARLIN_E_UNSUPPORTED, "flags");
   d.flags = 0;
-  for (const int32_t bad : {-1, MARLIN_BFLOAT16 + 1, INT32_MAX}) {
+  for (const int32_t bad : {-1, MARLIN_FORMAT_BFLOAT16 + 1, INT32_MAX}) {
     d.format = bad;
     fails(d, MARLIN_E_ARGUMENT, "format");
   }
@@ -347,17 +347,17 @@ TEST_F(Load, FloatsAreQuantizedOnLoadAsWhenPacked) {
   // Without a format, floats stay as they are, on the CPU.
   const mm::context cpu(MARLIN_BACKEND_CPU);
   const mm::weights kept = mm::load(cpu, file, d);
-  EXPECT_EQ(mm::info(kept).format, MARLIN_FLOAT32);
+  EXPECT_EQ(mm::info(kept).format, MARLIN_FORMAT_FLOAT32);
   EXPECT_EQ(mm::info(kept).dtype, MARLIN_F32);
 
   marlin_matrix floats;
   EXPECT_OK(marlin_checkpoint_tensor, file.get(), (std::string(layer.name) + ".weight").c_str(), &floats);
   EXPECT_EQ(std::memcmp(decoded(kept).data(), floats.data, static_cast<size_t>(layer.n * layer.k) * sizeof(float)), 0);
-  for (marlin_format format = MARLIN_INT4; format <= MARLIN_INT8; ++format)
+  for (marlin_format format = MARLIN_FORMAT_INT4; format <= MARLIN_FORMAT_INT8; ++format)
     for (const bool mse : {false, true}) {
       d.format = format;
       d.flags = mse ? MARLIN_LOAD_SCALES_MSE : 0;
-      d.group_size = format == MARLIN_NVFP4 ? 16 : 32;
+      d.group_size = format == MARLIN_FORMAT_NVFP4 ? 16 : 32;
       const mm::weights loaded = mm::load(context, file, d);
       auto p = mm::make<marlin_pack_desc>();
       p.format = format;

@@ -76,7 +76,7 @@ marlin_status load_all(const std::string& path, const mm::context& context, int6
     load.layers = &info.name;
     load.shards = &shard;
     load.layer_count = 1;
-    load.format = MARLIN_NVFP4;
+    load.format = MARLIN_FORMAT_NVFP4;
     mm::weights weights;
     status = marlin_weights_load(context.get(), file.get(), &load, weights.out(), nullptr);
     loaded.push_back(std::move(weights));

@@ -119,7 +119,8 @@ std::vector<float> wide(size_t count, uint32_t seed) {
 }
 
 constexpr int64_t kN = 64, kK = 256;
-constexpr marlin_format kFormats[] = {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8};
+constexpr marlin_format kFormats[] = {MARLIN_FORMAT_INT4, MARLIN_FORMAT_FP4, MARLIN_FORMAT_MXFP4, MARLIN_FORMAT_NVFP4,
+                                      MARLIN_FORMAT_INT8};
 constexpr uint32_t kChoices[] = {0, MARLIN_PACK_SCALES_MSE, MARLIN_PACK_PRUNE_2_4,
                                  MARLIN_PACK_PRUNE_2_4 | MARLIN_PACK_SCALES_MSE};
 
@@ -142,7 +143,7 @@ void pack(Host& host, const mm::context& context) {
     for (const uint32_t flags : kChoices)
       for (const bool with_norms : {false, true}) {
         const bool prunes = (flags & MARLIN_PACK_PRUNE_2_4) != 0;
-        if ((prunes && format == MARLIN_INT8) || (with_norms && !prunes)) continue;
+        if ((prunes && format == MARLIN_FORMAT_INT8) || (with_norms && !prunes)) continue;
         marlin_pack_desc desc = pack_desc(values, kN, kK, format);
         desc.flags = flags;
         if (with_norms) desc.column_norms = mm::matrix_view(norms.data(), 1, kK);
@@ -258,12 +259,12 @@ void convert(Host& host, const Files& files) {
     marlin_format format;
     uint32_t flags;
   };
-  constexpr Kind kKinds[] = {{MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_NVFP4, MARLIN_CONVERT_SCALES_MSE},
-                             {MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_INT4, MARLIN_CONVERT_ASYMMETRIC},
-                             {MARLIN_SCHEME_GPTQ, MARLIN_INT4, 0},
-                             {MARLIN_SCHEME_MARLIN_24, MARLIN_INT4, MARLIN_CONVERT_PRUNE_2_4},
-                             {MARLIN_SCHEME_GGUF, MARLIN_INT4, 0},
-                             {MARLIN_SCHEME_GGUF, MARLIN_NVFP4, MARLIN_CONVERT_PRUNE_2_4}};
+  constexpr Kind kKinds[] = {{MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_FORMAT_NVFP4, MARLIN_CONVERT_SCALES_MSE},
+                             {MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_FORMAT_INT4, MARLIN_CONVERT_ASYMMETRIC},
+                             {MARLIN_SCHEME_GPTQ, MARLIN_FORMAT_INT4, 0},
+                             {MARLIN_SCHEME_MARLIN_24, MARLIN_FORMAT_INT4, MARLIN_CONVERT_PRUNE_2_4},
+                             {MARLIN_SCHEME_GGUF, MARLIN_FORMAT_INT4, 0},
+                             {MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NVFP4, MARLIN_CONVERT_PRUNE_2_4}};
   mm::checkpoint file(files.folder());
   const char* const names[] = {"layer"};
   for (const Kind& kind : kKinds)
@@ -406,7 +407,7 @@ TEST(Modes, OfTheHostsThreadsAndInItsCallbacks) {
     pack(host, context);
     const mm::checkpoint file(files.folder());
     auto load = mm::make<marlin_load_desc>();
-    load.format = MARLIN_NVFP4;
+    load.format = MARLIN_FORMAT_NVFP4;
     load.layers = names;
     load.layer_count = 1;
     load.user = &watcher;
@@ -418,7 +419,7 @@ TEST(Modes, OfTheHostsThreadsAndInItsCallbacks) {
     host.run([&] { return marlin_weights_load(context.get(), file.get(), &load, weights.out(), nullptr); });
     unpack(host, weights);
     auto convert = mm::make<marlin_convert_desc>();
-    convert.format = MARLIN_NVFP4;
+    convert.format = MARLIN_FORMAT_NVFP4;
     convert.layers = names;
     convert.layer_count = 1;
     convert.user = &watcher;
@@ -451,13 +452,13 @@ TEST(Modes, AfterCallsThatFail) {
     host.run([&] { return marlin_gemm(nullptr, &bad, &err); });
     host.add(err.message, sizeof err.message);
     const std::vector<float> values(4 * 32, std::numeric_limits<float>::quiet_NaN());
-    const marlin_pack_desc part = pack_desc(values, 4, 32, MARLIN_NVFP4);
+    const marlin_pack_desc part = pack_desc(values, 4, 32, MARLIN_FORMAT_NVFP4);
     const marlin_pack_desc* const parts[] = {&part};
     mm::weights none;
     host.run([&] { return marlin_weights_pack(context.get(), parts, 1, 1, none.out(), &err); });
     auto load = mm::make<marlin_load_desc>();
     const char* const names[] = {"layer"};
-    load.format = MARLIN_NVFP4;
+    load.format = MARLIN_FORMAT_NVFP4;
     load.layers = names;
     load.layer_count = 1;
     load.progress = [](void*, uint64_t, uint64_t) { return 1; };

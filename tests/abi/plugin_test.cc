@@ -50,7 +50,7 @@ std::string main_job(const marlin_api& api, uint32_t threads) {
   std::vector<float> y(n);
   marlin_pack_desc part{};
   part.struct_size = sizeof part;
-  part.format = MARLIN_MXFP4;
+  part.format = MARLIN_FORMAT_MXFP4;
   part.n = n;
   part.k = k;
   part.values = {const_cast<float*>(w.data()), 0, n, k, 0, MARLIN_F32, MARLIN_MEM_HOST};
@@ -193,7 +193,7 @@ class Fork : public testing::Test {
     ASSERT_EQ(plugin_.api->context_create(&desc, &context_, nullptr), MARLIN_OK);
     marlin_pack_desc part{};
     part.struct_size = sizeof part;
-    part.format = MARLIN_INT4;
+    part.format = MARLIN_FORMAT_INT4;
     part.n = 500;
     part.k = 64;
     part.values = {w_.data(), 0, 500, 64, 0, MARLIN_F32, MARLIN_MEM_HOST};

@@ -57,7 +57,7 @@ class Prune : public testing::Test {
 };
 
 TEST_F(Prune, FloatsFromMemory) {
-  for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4}) {
+  for (const marlin_format format : {MARLIN_FORMAT_INT4, MARLIN_FORMAT_FP4, MARLIN_FORMAT_MXFP4, MARLIN_FORMAT_NVFP4}) {
     for (const bool with_norms : {false, true}) {
       marlin_pack_desc desc = pack_desc(values, n, k, format);
       desc.flags = MARLIN_PACK_PRUNE_2_4;
@@ -91,7 +91,7 @@ TEST_F(Prune, ThreadsDoNotChangeTheShare) {
     desc.backend = kBackend;
     desc.threads = threads;
     const mm::context of(desc);
-    marlin_pack_desc part = pack_desc(many, 300, 256, MARLIN_NVFP4);
+    marlin_pack_desc part = pack_desc(many, 300, 256, MARLIN_FORMAT_NVFP4);
     part.flags = MARLIN_PACK_PRUNE_2_4;
     const double share = mm::info(mm::pack(of, part)).kept_share;
     if (threads == 1) first = share;
@@ -161,7 +161,7 @@ TEST_F(Prune, RefusedNorms) {
   fails(MARLIN_E_SHAPE, "[1, k = 64]", [](auto& p) { p.column_norms.cols = 32; });
   fails(MARLIN_E_SHAPE, "[1, k = 64]", [](auto& p) { p.column_norms.rows = 2, p.column_norms.cols = 32; });
   fails(MARLIN_E_ARGUMENT, "dtype", [](auto& p) { p.column_norms.dtype = MARLIN_I32; });
-  fails(MARLIN_E_UNSUPPORTED, "INT8", [](auto& p) { p.format = MARLIN_INT8; });
+  fails(MARLIN_E_UNSUPPORTED, "INT8", [](auto& p) { p.format = MARLIN_FORMAT_INT8; });
   fails(MARLIN_E_SHAPE, "blocks of 4, found 62", [](auto& p) {
     p.k = p.values.cols = p.column_norms.cols = 62;
     p.values.row_stride = 64;
@@ -181,7 +181,7 @@ TEST_P(PruneOnLoad, LayersOfEveryKind) {
   auto desc = mm::make<marlin_load_desc>();
   desc.layers = &name;
   desc.layer_count = 1;
-  if (layer.format == MARLIN_FORMAT_NONE) desc.format = MARLIN_MXFP4;
+  if (layer.format == MARLIN_FORMAT_NONE) desc.format = MARLIN_FORMAT_MXFP4;
   const std::vector<float> dense = decoded(mm::load(context, file, desc));
   desc.flags = MARLIN_LOAD_PRUNE_2_4;
   const mm::weights plain = mm::load(context, file, desc);
@@ -261,7 +261,7 @@ TEST_F(Prune, NormsOfConvertingAreCheckedAsAllMatrices) {
     marlin_matrix given = row(positive);
     wrong.spoil(given);
     auto desc = mm::make<marlin_convert_desc>();
-    desc.format = MARLIN_MXFP4;
+    desc.format = MARLIN_FORMAT_MXFP4;
     desc.layers = &layer.name;
     desc.layer_count = 1;
     desc.flags = MARLIN_CONVERT_PRUNE_2_4 | MARLIN_CONVERT_DRY_RUN;

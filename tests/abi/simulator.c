@@ -20,7 +20,7 @@ int main(void) {
   printf("Metal: %s %s\n", marlin_status_name(status), error.message);
   if (status != MARLIN_E_NO_DEVICE) return 1;
   for (int i = 0; i < kSize; ++i) values[i * kSize + i] = 1, x[i] = (float)(i % 7 - 3);
-  marlin_pack_desc pack = {.struct_size = sizeof pack, .format = MARLIN_MXFP4, .n = kSize, .k = kSize};
+  marlin_pack_desc pack = {.struct_size = sizeof pack, .format = MARLIN_FORMAT_MXFP4, .n = kSize, .k = kSize};
   pack.values = matrix(values, kSize);
   const marlin_pack_desc* const parts[] = {&pack};
   marlin_weights* weights = NULL;

@@ -61,13 +61,14 @@ class Stack : public testing::Test {
 };
 
 constexpr int64_t kN = 140, kK = 512;
-constexpr marlin_format kFormats[] = {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8};
+constexpr marlin_format kFormats[] = {MARLIN_FORMAT_INT4, MARLIN_FORMAT_FP4, MARLIN_FORMAT_MXFP4, MARLIN_FORMAT_NVFP4,
+                                      MARLIN_FORMAT_INT8};
 
 TEST_F(Stack, OfProducts) {
   for (const marlin_format format : kFormats)
     for (const bool sparse : {false, true})
       for (const uint32_t experts : {1u, 2u}) {
-        if (sparse && format == MARLIN_INT8) continue;
+        if (sparse && format == MARLIN_FORMAT_INT8) continue;
         const auto values = numbers(kN * kK, 1);
         marlin_pack_desc part = pack_desc(values, kN, kK, format);
         part.flags = sparse ? MARLIN_PACK_PRUNE_2_4 : 0;
@@ -104,7 +105,7 @@ TEST_F(Stack, OfPackingAndUnpacking) {
   const auto values = numbers(kN * kK, 1);
   for (const marlin_format format : kFormats)
     for (const uint32_t flags : {0u, MARLIN_PACK_SCALES_MSE, MARLIN_PACK_PRUNE_2_4}) {
-      if (flags == MARLIN_PACK_PRUNE_2_4 && format == MARLIN_INT8) continue;
+      if (flags == MARLIN_PACK_PRUNE_2_4 && format == MARLIN_FORMAT_INT8) continue;
       marlin_pack_desc part = pack_desc(values, kN, kK, format);
       part.flags = flags;
       const marlin_pack_desc* const parts[] = {&part};
@@ -133,11 +134,11 @@ TEST_F(Stack, OfFiles) {
         auto load = mm::make<marlin_load_desc>();
         load.layers = &info.name;
         load.layer_count = 1;
-        load.format = MARLIN_NVFP4;
+        load.format = MARLIN_FORMAT_NVFP4;
         mm::weights weights;
         marlin_weights_load(context.get(), file.get(), &load, weights.out(), nullptr);
         auto convert = mm::make<marlin_convert_desc>();
-        convert.format = MARLIN_NVFP4;
+        convert.format = MARLIN_FORMAT_NVFP4;
         convert.layers = &info.name;
         convert.layer_count = 1;
         for (const marlin_scheme scheme : {MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_SCHEME_GGUF}) {

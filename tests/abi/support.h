@@ -38,7 +38,8 @@ inline std::vector<float> numbers(size_t count, uint32_t seed) {
 }
 
 /// A descriptor that quantizes floats [n, k] to `format`.
-inline marlin_pack_desc pack_desc(const std::vector<float>& values, int64_t n, int64_t k, marlin_format format = MARLIN_INT4) {
+inline marlin_pack_desc pack_desc(const std::vector<float>& values, int64_t n, int64_t k,
+                                  marlin_format format = MARLIN_FORMAT_INT4) {
   auto d = mm::make<marlin_pack_desc>();
   d.format = format;
   d.n = n;
@@ -48,7 +49,7 @@ inline marlin_pack_desc pack_desc(const std::vector<float>& values, int64_t n, i
 }
 
 inline mm::weights quantized(const mm::context& context, int64_t n, int64_t k, uint32_t seed = 1,
-                             marlin_format format = MARLIN_INT4) {
+                             marlin_format format = MARLIN_FORMAT_INT4) {
   const auto values = numbers(static_cast<size_t>(n * k), seed);
   return mm::pack(context, pack_desc(values, n, k, format));
 }
@@ -67,7 +68,7 @@ inline mm::weights act_order(const mm::context& context, int64_t n, int64_t k, i
     index[static_cast<size_t>(i)] =
         i % run == 0 ? static_cast<int32_t>(next() % static_cast<uint32_t>(groups)) : index[static_cast<size_t>(i - 1)];
   auto d = mm::make<marlin_pack_desc>();
-  d.format = MARLIN_INT4;
+  d.format = MARLIN_FORMAT_INT4;
   d.group_size = 32;
   d.n = n;
   d.k = k;

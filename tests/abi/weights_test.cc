@@ -95,7 +95,7 @@ TEST_F(Weights, AGuessAboutZerosIsToldToTheLog) {
   std::vector<uint32_t> words(8, 0u), zeros{0x7777776fu};
   std::vector<float> scales(8, 1.0f), values(64);
   auto p = mm::make<marlin_pack_desc>();
-  p.format = MARLIN_INT4;
+  p.format = MARLIN_FORMAT_INT4;
   p.layout = MARLIN_LAYOUT_GPTQ_V1;
   p.n = p.k = p.group_size = 8;
   p.values = {words.data(), 0, 1, 8, 0, MARLIN_U32, MARLIN_MEM_HOST};
@@ -121,7 +121,7 @@ TEST_F(Weights, CodesAndScalesComeFromStridedAlignedMemory) {
   std::fill(codes.begin() + 20, codes.end(), uint8_t{0x66});
   alignas(4) uint8_t scale_bytes[8] = {0, 0x38, 0xff, 0xff, 0, 0x40, 0xff, 0xff};
   auto p = mm::make<marlin_pack_desc>();
-  p.format = MARLIN_INT4;
+  p.format = MARLIN_FORMAT_INT4;
   p.n = 2;
   p.k = 32;
   p.values = mm::matrix_view(codes.data(), 2, 16, 20);
@@ -176,7 +176,7 @@ TEST_F(Weights, PartsStandOneBelowTheOther) {
   EXPECT_TRUE(std::equal(together.begin(), together.begin() + 3 * 64, alone.begin()));
   mm::unpack(mm::pack(context, second), mm::matrix_view(alone.data(), 5, 64));
   EXPECT_TRUE(std::equal(together.begin() + 3 * 64, together.end(), alone.begin()));
-  const marlin_pack_desc other_format = pack_desc(lower, 5, 64, MARLIN_MXFP4), other_k = pack_desc(lower, 10, 32);
+  const marlin_pack_desc other_format = pack_desc(lower, 5, 64, MARLIN_FORMAT_MXFP4), other_k = pack_desc(lower, 10, 32);
   for (const marlin_pack_desc* different : {&other_format, &other_k}) {
     const marlin_pack_desc* const pair[] = {&first, different};
     EXPECT_FAILS(MARLIN_E_SHAPE, "", marlin_weights_pack, context.get(), pair, 2u, 1u, both.out());
@@ -191,7 +191,7 @@ TEST_F(Weights, InfoDescribesWeights) {
   EXPECT_EQ(info.k, 64);
   EXPECT_EQ(info.experts, 1u);
   EXPECT_EQ(info.group_size, 32u);
-  EXPECT_EQ(info.format, MARLIN_INT4);
+  EXPECT_EQ(info.format, MARLIN_FORMAT_INT4);
   EXPECT_EQ(info.dtype, MARLIN_F16);
   EXPECT_GT(info.bytes, 10u * 64 / 2);
 }
@@ -229,7 +229,7 @@ TEST_F(Weights, ATensorScaleMultipliesOrDivides) {
   for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(37 * i);
   float tensor_scale = 3;
   auto p = mm::make<marlin_pack_desc>();
-  p.format = MARLIN_NVFP4;
+  p.format = MARLIN_FORMAT_NVFP4;
   p.n = 10;
   p.k = 64;
   p.values = mm::matrix_view(codes.data(), 10, 32);

@@ -203,12 +203,12 @@ TEST_F(Container, KeepsWhatWasPacked) {
   const mm::checkpoint source(data("float-f16"));
   const std::vector<const char*> names = {source.layers()[0].name};
   auto quantize = load_of(names);
-  quantize.format = MARLIN_INT4;
+  quantize.format = MARLIN_FORMAT_INT4;
   quantize.group_size = 64;
   save(context, source, folder / "int4.marlin", {quantize});
   save(context, source, folder / "float.marlin", {load_of(names)});
   const mm::checkpoint int4(folder / "int4.marlin"), floats(folder / "float.marlin");
-  EXPECT_EQ(int4.layers()[0].format, MARLIN_INT4);
+  EXPECT_EQ(int4.layers()[0].format, MARLIN_FORMAT_INT4);
   EXPECT_TRUE(same_bits(values(mm::load(context, int4, quantize)), values(mm::load(context, source, quantize))));
   EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "packed as FLOAT16", mm::load(context, floats, quantize));
   auto prune = load_of(names);
@@ -224,7 +224,7 @@ TEST_F(Container, KeepsWhatWasPacked) {
   open.layout = MARLIN_LAYOUT_ROWS;
   EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "packed", mm::checkpoint(folder / "int4.marlin", open));
   auto convert = mm::make<marlin_convert_desc>();
-  convert.format = MARLIN_MXFP4;
+  convert.format = MARLIN_FORMAT_MXFP4;
   convert.layers = names.data();
   convert.layer_count = 1;
   EXPECT_ERROR(MARLIN_E_UNSUPPORTED, "source file", mm::convert(int4, folder / "out.gguf", convert));

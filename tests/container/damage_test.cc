@@ -186,7 +186,7 @@ TEST_F(Damage, NamesTheFieldOfTheDirectoryThatIsWrong) {
       {"dimensions: expected at most 64, found 65", [](auto& d) { d.tensors[0].dims.assign(65, 1); }},
       {"layers and experts: expected one or more, found 0", [](auto& d) { d.entries[0].layers.clear(); }},
       {"layers and experts: expected one or more, found 0", [](auto& d) { d.entries[0].experts.clear(); }},
-      {kAlike, second([](auto& meta) { meta.format = MARLIN_INT8; })},
+      {kAlike, second([](auto& meta) { meta.format = MARLIN_FORMAT_INT8; })},
       {kAlike, second([](auto& meta) { meta.n *= 2; })},
       {kAlike, second([](auto& meta) { meta.k *= 2; })},
       {"data: expected one byte or more, found 0", [&](auto& d) { matrix(d).data = {}; }},

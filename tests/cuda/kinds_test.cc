@@ -61,7 +61,7 @@ TEST_F(Products, OfRoundedWeightsOfEveryKindAreRight) {
 /// Weights that are floats, by activations of each type. An infinite weight leaves the other rows of W as they are.
 TEST_F(Products, OfFloatsAreRight) {
   constexpr marlin_dtype kTypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
-  constexpr marlin_format kFloatFormats[] = {MARLIN_FLOAT32, MARLIN_FLOAT16, MARLIN_BFLOAT16};
+  constexpr marlin_format kFloatFormats[] = {MARLIN_FORMAT_FLOAT32, MARLIN_FORMAT_FLOAT16, MARLIN_FORMAT_BFLOAT16};
   constexpr uint16_t kInfinities[] = {0, 0x7C00, 0x7F80};
   std::mt19937 random(7);
   double nearest = 0;

@@ -231,7 +231,7 @@ TEST_F(CudaOperands, ScalesBecomeFloat16WhereThatIsExact) {
     std::vector<uint16_t> scales(kN, 0x3F00);  // bfloat16 0.5
     if (!exact) scales[kN - 1] = 0x2F00;       // less than float16 has
     auto pack = mm::make<marlin_pack_desc>();
-    pack.format = MARLIN_INT4;
+    pack.format = MARLIN_FORMAT_INT4;
     pack.group_size = kK;
     pack.n = kN;
     pack.k = kK;

@@ -92,14 +92,14 @@ void for_every_code(const Packed& packed, int words, const Check& check) {
 constexpr int64_t kN = 70, kK = 128 + 64 + 32 - 5;  // every kind of block, and padding
 
 TEST(CudaPacking, PutsInt4WhereTheKernelsReadIt) {
-  const Codes codes(MARLIN_INT4, kN, kK);
+  const Codes codes(MARLIN_FORMAT_INT4, kN, kK);
   for_every_code(pack(codes), 1, [&](int64_t row, int64_t k, uint32_t word, int t, int p) {
     EXPECT_EQ(word >> (16 * p + 4 * t) & 15, codes.code(row, k)) << row << ' ' << k;
   });
 }
 
 TEST(CudaPacking, PutsFp4WhereTheKernelsReadIt) {
-  const Codes codes(MARLIN_FP4, kN, kK);
+  const Codes codes(MARLIN_FORMAT_FP4, kN, kK);
   for_every_code(pack(codes), 1, [&](int64_t row, int64_t k, uint32_t word, int t, int p) {
     uint32_t code = 0;
     for (int b = 0; b < 4; ++b) code |= (word >> ((fp4_mma_bit(t, b) + 16 * p) & 31) & 1) << b;
@@ -108,22 +108,22 @@ TEST(CudaPacking, PutsFp4WhereTheKernelsReadIt) {
 }
 
 TEST(CudaPacking, PutsInt8WhereTheKernelsReadIt) {
-  const Codes codes(MARLIN_INT8, kN, kK);
+  const Codes codes(MARLIN_FORMAT_INT8, kN, kK);
   for_every_code(pack(codes), 2, [&](int64_t row, int64_t k, uint32_t word, int t, int p) {
     EXPECT_EQ(word >> (16 * p + 8 * (t % 2)) & 255, static_cast<uint8_t>(codes.code(row, k) ^ 128)) << row << ' ' << k;
   });
 }
 
 TEST(CudaPacking, PutsOtherBytesAndFloatsWhereTheKernelsReadThem) {
-  for (const marlin_format format : {MARLIN_UINT8, MARLIN_FP8}) {
+  for (const marlin_format format : {MARLIN_FORMAT_UINT8, MARLIN_FORMAT_FP8}) {
     const Codes codes(format, kN, kK);
     for_every_code(pack(codes), 2, [&](int64_t row, int64_t k, uint32_t word, int t, int p) {
       EXPECT_EQ(word >> (16 * p + 8 * (t % 2)) & 255, codes.code(row, k)) << row << ' ' << k;
     });
   }
-  for (const marlin_format format : {MARLIN_FLOAT16, MARLIN_BFLOAT16, MARLIN_FLOAT32}) {
+  for (const marlin_format format : {MARLIN_FORMAT_FLOAT16, MARLIN_FORMAT_BFLOAT16, MARLIN_FORMAT_FLOAT32}) {
     const Codes codes(format, kN, kK);
-    const bool wide = format == MARLIN_FLOAT32;
+    const bool wide = format == MARLIN_FORMAT_FLOAT32;
     for_every_code(pack(codes), wide ? 8 : 4, [&](int64_t row, int64_t k, uint32_t word, int, int p) {
       EXPECT_EQ(wide ? word : word >> (16 * p) & 0xFFFF, codes.code(row, k) * (wide ? 0x01010101u : 0x0101u))
           << row << ' ' << k;
@@ -149,7 +149,7 @@ TEST(CudaPacking, KeepsTheSlotsOfAGroupTogether) {
 
 /// 2:4: the word and the position bits that lane 4 r + j's operands come from, for every slot.
 TEST(CudaPacking, PutsKeptCodesAndTheirPositionsWhereTheKernelsReadThem) {
-  for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4}) {
+  for (const marlin_format format : {MARLIN_FORMAT_INT4, MARLIN_FORMAT_FP4}) {
     const Codes codes(format, kN, 224, true);
     const Packed packed = pack(codes);
     ASSERT_EQ(packed.layout.slots, 256);
@@ -170,7 +170,7 @@ TEST(CudaPacking, PutsKeptCodesAndTheirPositionsWhereTheKernelsReadThem) {
         const int p = second ? 1 : 0;
         const uint32_t word = word_at(mma_kept_word(chunk, 4 * r + j, i));
         uint32_t code = word >> (16 * p + 4 * t) & 15;
-        if (format == MARLIN_FP4) {
+        if (format == MARLIN_FORMAT_FP4) {
           code = 0;
           for (int b = 0; b < 4; ++b) code |= (word >> ((fp4_mma_bit(t, b) + 16 * p) & 31) & 1) << b;
         }

@@ -70,7 +70,8 @@ class CudaPlan : public testing::Test {
   marlin_compute compute = MARLIN_COMPUTE_DEFAULT;
   int64_t activation_group = kLeastActivationGroup;
   gpu::KernelCodes codes{};
-  const Model mxfp4{MARLIN_MXFP4, 32, ScaleType::e8m0, 11776, 4096}, int4{MARLIN_INT4, 128, ScaleType::f16, 11776, 4096};
+  const Model mxfp4{MARLIN_FORMAT_MXFP4, 32, ScaleType::e8m0, 11776, 4096},
+      int4{MARLIN_FORMAT_INT4, 128, ScaleType::f16, 11776, 4096};
 };
 
 }  // namespace cuda_test

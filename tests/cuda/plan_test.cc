@@ -19,13 +19,16 @@ TEST_F(CudaPlan, GivesFewRowsARingAndManyRowsTiles) {
 /// The fastest of the tiles that were measured on one H100, 2026-11-27.
 TEST_F(CudaPlan, GivesKindsOfWeightsTheTilesThatWereFastest) {
   const auto square = [](marlin_format format, int64_t group) { return Model(format, group, ScaleType::f16, 4096, 4096); };
-  const Model of_128 = square(MARLIN_INT4, 128), of_64 = square(MARLIN_INT4, 64), of_32 = square(MARLIN_INT4, 32);
+  const Model of_128 = square(MARLIN_FORMAT_INT4, 128), of_64 = square(MARLIN_FORMAT_INT4, 64),
+              of_32 = square(MARLIN_FORMAT_INT4, 32);
   for (const Model* model : {&of_128, &of_64, &of_32}) {
     EXPECT_EQ(name(*model, 512), "wgmma_u4_bf16_m128_n256") << model->meta.group_size;
     EXPECT_EQ(name(*model, 768), "wgmma_u4_bf16_m192_n256") << model->meta.group_size;
   }
-  const Model fp4(MARLIN_MXFP4, 32, ScaleType::e8m0, 6144, 4096), int8(MARLIN_INT8, 128, ScaleType::f16, 6144, 4096);
-  const Model q8_0(MARLIN_INT8, 32, ScaleType::f16, 11776, 4096), of_int8(MARLIN_INT8, 128, ScaleType::f16, 11776, 4096);
+  const Model fp4(MARLIN_FORMAT_MXFP4, 32, ScaleType::e8m0, 6144, 4096),
+      int8(MARLIN_FORMAT_INT8, 128, ScaleType::f16, 6144, 4096);
+  const Model q8_0(MARLIN_FORMAT_INT8, 32, ScaleType::f16, 11776, 4096),
+      of_int8(MARLIN_FORMAT_INT8, 128, ScaleType::f16, 11776, 4096);
   EXPECT_EQ(name(fp4, 192), "wgmma_fp4_bf16_m96_n256");
   EXPECT_EQ(name(int8, 128), "wgmma_i8_bf16_m128_n256");
   EXPECT_EQ(name(q8_0, 192), "wgmma_i8_bf16_m96_n256");
@@ -34,9 +37,11 @@ TEST_F(CudaPlan, GivesKindsOfWeightsTheTilesThatWereFastest) {
 
 /// A tile that serves weights for which its row has no time would seem faster than tensor cores are, and run every time.
 TEST_F(CudaPlan, EstimatesEveryTileThatServes) {
-  const Model of_64(MARLIN_INT4, 64, ScaleType::f16, 11776, 4096), q4_0(MARLIN_INT4, 32, ScaleType::f16, 11776, 4096);
-  const Model int8(MARLIN_INT8, 128, ScaleType::f16, 11776, 4096), q8_0(MARLIN_INT8, 32, ScaleType::f16, 11776, 4096);
-  Model q6_k(MARLIN_INT8, 16, ScaleType::f32, 11776, 4096);
+  const Model of_64(MARLIN_FORMAT_INT4, 64, ScaleType::f16, 11776, 4096),
+      q4_0(MARLIN_FORMAT_INT4, 32, ScaleType::f16, 11776, 4096);
+  const Model int8(MARLIN_FORMAT_INT8, 128, ScaleType::f16, 11776, 4096),
+      q8_0(MARLIN_FORMAT_INT8, 32, ScaleType::f16, 11776, 4096);
+  Model q6_k(MARLIN_FORMAT_INT8, 16, ScaleType::f32, 11776, 4096);
   q6_k.steady = true;
   constexpr int64_t kRows = 512;
   constexpr double kOperationsOfNs = 990e3;  // of an H100
@@ -62,14 +67,15 @@ TEST_F(CudaPlan, EstimatesEveryTileThatServes) {
 TEST_F(CudaPlan, GivesFormsThatHaveNoKernelOfTheirOwnAGeneralOne) {
   EXPECT_EQ(name(mxfp4, 1, MARLIN_F32), "gemv_fp4_f32_m8");
   EXPECT_EQ(name(mxfp4, 64, MARLIN_F16), "mma_fp4_f16_m32_n128");  // the scale of a product may leave float16
-  EXPECT_EQ(name({MARLIN_INT4, 32, ScaleType::bf16, 512, 4096}, 1), "gemv_u4_bf16_m8");
-  EXPECT_EQ(name({MARLIN_INT8, 64, ScaleType::f16, 512, 4096}, 64), "gemm_i8_bf16_m64_n128");
+  EXPECT_EQ(name({MARLIN_FORMAT_INT4, 32, ScaleType::bf16, 512, 4096}, 1), "gemv_u4_bf16_m8");
+  EXPECT_EQ(name({MARLIN_FORMAT_INT8, 64, ScaleType::f16, 512, 4096}, 64), "gemm_i8_bf16_m64_n128");
 }
 
 /// INT8 codes leave less room in tiles.
 TEST_F(CudaPlan, GivesInt8KernelsOfHopper) {
-  const Model q8_0(MARLIN_INT8, 32, ScaleType::f16, 11776, 4096), of_128(MARLIN_INT8, 128, ScaleType::f16, 11776, 4096);
-  Model q6_k(MARLIN_INT8, 16, ScaleType::f32, 11776, 4096);
+  const Model q8_0(MARLIN_FORMAT_INT8, 32, ScaleType::f16, 11776, 4096),
+      of_128(MARLIN_FORMAT_INT8, 128, ScaleType::f16, 11776, 4096);
+  Model q6_k(MARLIN_FORMAT_INT8, 16, ScaleType::f32, 11776, 4096);
   for (const Model* model : {&q8_0, &of_128}) {
     EXPECT_EQ(name(*model, 8), "ring_i8_bf16_m8");
     EXPECT_EQ(name(*model, 16), "mma_i8_bf16_m32_n128");
@@ -80,7 +86,7 @@ TEST_F(CudaPlan, GivesInt8KernelsOfHopper) {
   for (const int64_t m : {9, 512}) EXPECT_EQ(name(q6_k, m), "mma_i8_bf16_m32_n128");
   q6_k.steady = true;
   EXPECT_EQ(name(q6_k, 2048), "wgmma_i8_bf16_m128_n256");
-  Model q5_k(MARLIN_INT8, 32, ScaleType::f32, 11776, 4096);
+  Model q5_k(MARLIN_FORMAT_INT8, 32, ScaleType::f32, 11776, 4096);
   q5_k.meta.zero_kind = ZeroKind::additive;
   q5_k.meta.zero_type = ScaleType::f32;
   EXPECT_EQ(name(q5_k, 8), "ring_i8_bf16_m8");
@@ -91,7 +97,8 @@ TEST_F(CudaPlan, GivesInt8KernelsOfHopper) {
 
 /// Short groups, as GGUF and MLX have them.
 TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopper) {
-  Model q4_0(MARLIN_INT4, 32, ScaleType::f16, 11776, 4096), q4_1 = q4_0, of_64(MARLIN_INT4, 64, ScaleType::f16, 11776, 4096);
+  Model q4_0(MARLIN_FORMAT_INT4, 32, ScaleType::f16, 11776, 4096), q4_1 = q4_0,
+                                                                   of_64(MARLIN_FORMAT_INT4, 64, ScaleType::f16, 11776, 4096);
   q4_1.meta.zero_kind = ZeroKind::additive;
   for (const Model* model : {&q4_0, &q4_1, &of_64}) EXPECT_EQ(name(*model, 1), "ring_u4_bf16_m8");
   EXPECT_EQ(name(q4_0, 16), "mma_u4_bf16_m16_n128");
@@ -99,7 +106,7 @@ TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopper) {
   EXPECT_THAT(name(of_64, 512), testing::StartsWith("wgmma_u4_bf16_"));
   EXPECT_EQ(name(q4_1, 16), "mma_u4_bf16_m16_n128");
   EXPECT_THAT(name(q4_1, 512), testing::StartsWith("wgmma_u4_bf16_"));
-  Model mlx = of_64, q4_k(MARLIN_INT4, 32, ScaleType::f32, 11776, 4096);
+  Model mlx = of_64, q4_k(MARLIN_FORMAT_INT4, 32, ScaleType::f32, 11776, 4096);
   mlx.meta.zero_kind = q4_k.meta.zero_kind = ZeroKind::additive;
   q4_k.meta.zero_type = ScaleType::f32;
   EXPECT_THAT(name(mlx, 512), testing::StartsWith("wgmma_u4_bf16_"));
@@ -114,7 +121,7 @@ TEST_F(CudaPlan, GivesShortGroupsKernelsOfHopper) {
 
 /// 2:4 weights have rings, but no tiles.
 TEST_F(CudaPlan, GivesFewRowsOfSparseWeightsARing) {
-  Model of_128 = int4, of_32(MARLIN_INT4, 32, ScaleType::f16, 11776, 4096), of_fp4 = mxfp4, with_zeros = int4;
+  Model of_128 = int4, of_32(MARLIN_FORMAT_INT4, 32, ScaleType::f16, 11776, 4096), of_fp4 = mxfp4, with_zeros = int4;
   for (Model* model : {&of_128, &of_32, &of_fp4, &with_zeros}) model->meta.sparse = true;
   with_zeros.meta.zero_kind = ZeroKind::integer;
   EXPECT_EQ(name(of_128, 1), "ring_u4_sparse_bf16_m8");
@@ -126,12 +133,12 @@ TEST_F(CudaPlan, GivesFewRowsOfSparseWeightsARing) {
   EXPECT_EQ(name(of_128, 64), "gemm_u4_sparse_bf16_m64_n128");
   EXPECT_EQ(name(of_128, 1, MARLIN_F32), "gemv_u4_sparse_f32_m8");
   EXPECT_EQ(name(with_zeros, 1), "gemv_u4_sparse_bf16_m8");  // a form without kernels of its own
-  EXPECT_EQ(name({MARLIN_FP4, 32, ScaleType::bf16, 512, 4096}, 1), "gemv_fp4_bf16_m8");
+  EXPECT_EQ(name({MARLIN_FORMAT_FP4, 32, ScaleType::bf16, 512, 4096}, 1), "gemv_fp4_bf16_m8");
 }
 
 /// Tiles of weights with additive zeros take the sums of A over groups from scratch.
 TEST_F(CudaPlan, SumsAOverGroupsForTilesOfAdditiveZeros) {
-  Model q4_0(MARLIN_INT4, 32, ScaleType::f16, 11776, 4096 + 64), q4_1 = q4_0;
+  Model q4_0(MARLIN_FORMAT_INT4, 32, ScaleType::f16, 11776, 4096 + 64), q4_1 = q4_0;
   q4_1.meta.zero_kind = ZeroKind::additive;
   EXPECT_FALSE(plan(q4_0, 512).sums_groups);
   EXPECT_FALSE(plan(q4_1, 8).sums_groups);  // a ring
@@ -161,7 +168,7 @@ TEST_F(CudaPlan, RoundsActivationsForFp8) {
 /// Tiles of bytes multiply the same numbers as they are, but those of experts, of few rows and by scales that they do not take.
 TEST_F(CudaPlan, MultipliesE4m3ByE4m3) {
   compute = MARLIN_COMPUTE_FP8;
-  Model fp8(MARLIN_FP8, 128, ScaleType::f32, 11776, 4096);
+  Model fp8(MARLIN_FORMAT_FP8, 128, ScaleType::f32, 11776, 4096);
   EXPECT_EQ(name(fp8, 2048), "mma_e4m3_bf16_m32_n128");  // whose scales may be anything
   fp8.steady = true;
   for (const marlin_dtype dtype : {MARLIN_F32, MARLIN_F16, MARLIN_BF16}) {
@@ -189,7 +196,7 @@ TEST_F(CudaPlan, NeedsHopperForItsKernels) {
 
 /// One kernel alone and one split of K, whatever M is; where it miscomputes, there is a reason instead of another one.
 TEST_F(CudaPlan, KeepsOneKernelForRowInvariantProducts) {
-  const Model deep(MARLIN_INT4, 128, ScaleType::f16, 512, 8192);
+  const Model deep(MARLIN_FORMAT_INT4, 128, ScaleType::f16, 512, 8192);
   for (const Model* const model : {&mxfp4, &int4, &deep}) {
     auto packed = must(gpu::plan_packing(model->meta, gpu::Exponents::bytes, cuda::policy().order));
     const gpu::GpuWeights weights(model->meta, packed.layout, {}, {}, 0);
@@ -222,13 +229,14 @@ TEST_F(CudaPlan, KeepsOneKernelForRowInvariantProducts) {
 TEST_F(CudaPlan, RunsNoMoreGroupsThanTheDeviceHasRoomFor) {
   EXPECT_EQ(plan(mxfp4, 1).grid(1, 11776), (device::Size3{132, 1, 1}));
   EXPECT_EQ(plan(mxfp4, 2048).grid(2048, 11776), (device::Size3{132, 1, 1}));
-  const Model small(MARLIN_MXFP4, 32, ScaleType::e8m0, 64, 2048);
+  const Model small(MARLIN_FORMAT_MXFP4, 32, ScaleType::e8m0, 64, 2048);
   EXPECT_EQ(plan(small, 16).grid(16, 64), (device::Size3{8, 1, 1}));  // parts of 256 slots
 }
 
 /// Joining sums takes time, so that tiles are shared only where this saves more.
 TEST_F(CudaPlan, SharesNoTilesWhereThatGainsNothing) {
-  const Model little(MARLIN_MXFP4, 32, ScaleType::e8m0, 64, 512), square(MARLIN_INT4, 128, ScaleType::f16, 4096, 4096);
+  const Model little(MARLIN_FORMAT_MXFP4, 32, ScaleType::e8m0, 64, 512),
+      square(MARLIN_FORMAT_INT4, 128, ScaleType::f16, 4096, 4096);
   EXPECT_EQ(plan(little, 16).grid(16, 64), (device::Size3{1, 1, 1}));
   const gpu::GemmPlan whole = plan(square, 512);
   EXPECT_EQ(whole.kernel->rows, 128);
@@ -240,7 +248,7 @@ TEST_F(CudaPlan, SharesNoTilesWhereThatGainsNothing) {
 /// Threadgroups that make a tile together are launched together.
 TEST_F(CudaPlan, RunsWholeClusters) {
   for (const int64_t n : {1, 64, 129, 4096}) {
-    const Model model(MARLIN_MXFP4, 32, ScaleType::e8m0, n, 512);
+    const Model model(MARLIN_FORMAT_MXFP4, 32, ScaleType::e8m0, n, 512);
     for (int64_t m = 9; m < 600; m += 13) {
       const gpu::GemmPlan made = plan(model, m);
       EXPECT_EQ(made.grid(m, n).x % made.kernel->groups_of_tile, 0u) << n << " " << m;
@@ -251,7 +259,9 @@ TEST_F(CudaPlan, RunsWholeClusters) {
 
 /// A row block ends with a meeting of its warps: few of them share one if there are row blocks for all.
 TEST_F(CudaPlan, LetsFewWarpsShareARowBlockOfAShortK) {
-  const auto warps = [&](int64_t n, int64_t k) { return 1 << plan({MARLIN_MXFP4, 32, ScaleType::e8m0, n, k}, 1).team_shift; };
+  const auto warps = [&](int64_t n, int64_t k) {
+    return 1 << plan({MARLIN_FORMAT_MXFP4, 32, ScaleType::e8m0, n, k}, 1).team_shift;
+  };
   EXPECT_EQ(warps(4096, 4096), 16);  // a row block for each multiprocessor
   EXPECT_EQ(warps(4096, 11776), 16);
   EXPECT_EQ(warps(11776, 4096), 4);
@@ -262,7 +272,7 @@ TEST_F(CudaPlan, LetsFewWarpsShareARowBlockOfAShortK) {
 
 /// The activations of a tile of rows lie in shared memory.
 TEST_F(CudaPlan, SplitsALongK) {
-  const Model down(MARLIN_MXFP4, 32, ScaleType::e8m0, 4096, 14336);
+  const Model down(MARLIN_FORMAT_MXFP4, 32, ScaleType::e8m0, 4096, 14336);
   EXPECT_EQ(plan(down, 1).splits, 1);
   const gpu::GemmPlan eight = plan(down, 8);
   EXPECT_GT(eight.splits, 1);
@@ -296,7 +306,7 @@ class ExpertProblem {
 };
 
 TEST_F(CudaPlan, ChoosesTilesForTheRowsOfAnExpert) {
-  const ExpertProblem experts({MARLIN_MXFP4, 32, ScaleType::e8m0, 2880, 2880}, 128);
+  const ExpertProblem experts({MARLIN_FORMAT_MXFP4, 32, ScaleType::e8m0, 2880, 2880}, 128);
   const gpu::KernelHealth health;
   const auto plan_of = [&](int64_t tokens) {
     return must(gpu::plan_gemm(experts.of(tokens, 4), tokens, {hopper, health, cuda::policy(), {}}));
@@ -324,7 +334,7 @@ TEST_F(CudaPlan, ChoosesTilesForTheRowsOfAnExpert) {
 /// gather and add up A beside it are for the others.
 TEST_F(CudaPlan, SortsAndGathersInTheLaunchOfTiles) {
   const gpu::KernelHealth health;
-  Model q4_1{MARLIN_INT4, 32, ScaleType::f16, 256, 512};
+  Model q4_1{MARLIN_FORMAT_INT4, 32, ScaleType::f16, 256, 512};
   q4_1.meta.zero_kind = ZeroKind::additive;
   const auto launches = [&](const Model& model, int64_t tokens, const char* kernel) {
     const ExpertProblem experts(model, 128);
@@ -355,7 +365,7 @@ TEST_F(CudaPlan, SortsRoutedRowsInAThreadgroupWhereThereIsRoom) {
     EXPECT_TRUE(made.ok()) << made.status().message();
     return made.value().routes != gpu::Routes::by_groups;
   };
-  const Model q4_0{MARLIN_INT4, 32, ScaleType::f16, 256, 512};
+  const Model q4_0{MARLIN_FORMAT_INT4, 32, ScaleType::f16, 256, 512};
   // 16 bytes a tile, of which 2036 rows of 4 experts make up to 258, and 16 more; 4 bytes a row: 12 kB.
   EXPECT_FALSE(sorts(mxfp4, 4, 509, "ring_fp4_bf16_m8"));
   EXPECT_TRUE(sorts(mxfp4, 4, 510, "ring_fp4_bf16_m8"));
@@ -382,7 +392,7 @@ TEST_F(CudaPlan, SortsRoutedRowsInAThreadgroupWhereThereIsRoom) {
 
 /// Every T has the kernel, and no more scratch than one, of the values of T that marlin_prepare asks for.
 TEST_F(CudaPlan, PreparesForEveryNumberOfTokens) {
-  const ExpertProblem experts({MARLIN_MXFP4, 32, ScaleType::e8m0, 512, 1024}, 16);
+  const ExpertProblem experts({MARLIN_FORMAT_MXFP4, 32, ScaleType::e8m0, 512, 1024}, 16);
   const gpu::KernelHealth health;
   const gpu::PlanRules rules{hopper, health, cuda::policy(), {}};
   constexpr int64_t kMost = 700;
@@ -411,8 +421,9 @@ TEST_F(CudaPlan, ScratchGrowsWithRows) {
 
 /// Tiles multiply bytes where rows of A and of W have one scale each. Their scratch is that of other kernels.
 TEST_F(CudaPlan, MultipliesBytesOfRowsWithOneScale) {
-  const Model of_rows(MARLIN_INT8, 4096, ScaleType::f16, 11776, 4096), of_128(MARLIN_INT8, 128, ScaleType::f16, 11776, 4096);
-  const Model int4_rows(MARLIN_INT4, 4096, ScaleType::f16, 11776, 4096);
+  const Model of_rows(MARLIN_FORMAT_INT8, 4096, ScaleType::f16, 11776, 4096),
+      of_128(MARLIN_FORMAT_INT8, 128, ScaleType::f16, 11776, 4096);
+  const Model int4_rows(MARLIN_FORMAT_INT4, 4096, ScaleType::f16, 11776, 4096);
   compute = MARLIN_COMPUTE_INT8;
   EXPECT_EQ(name(of_rows, 2048), "gemm_i8_i8_m64_n128");
   activation_group = kWholeRow;
@@ -424,7 +435,7 @@ TEST_F(CudaPlan, MultipliesBytesOfRowsWithOneScale) {
   activation_group = 128;
   EXPECT_EQ(name(of_rows, 2048), "gemm_i8_i8_m64_n128");
   activation_group = kWholeRow;
-  const Model long_rows(MARLIN_INT8, 1 << 18, ScaleType::f16, 64, 1 << 18);
+  const Model long_rows(MARLIN_FORMAT_INT8, 1 << 18, ScaleType::f16, 64, 1 << 18);
   EXPECT_EQ(name(long_rows, 2048), "gemm_i8_i8_m64_n128") << "an int32 does not hold the sums";
   uint64_t before = 0;
   for (int64_t m = 1; m <= 600; ++m) {

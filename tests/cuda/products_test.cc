@@ -64,7 +64,8 @@ TEST_F(Products, StayWithinTheirBounds) {
 /// Whether a kernel takes activations of a byte: INT8 with scales of 128 slots and more, or E4M3.
 bool multiplies_bytes(const mm::gpu::ProductKernel& kernel) {
   using mm::gpu::ActivationKind, mm::gpu::KernelCodes;
-  return kernel.compiled_for(KernelCodes::u4, ActivationKind::i8) || kernel.compiled_for(KernelCodes::e4m3, ActivationKind::e4m3);
+  return kernel.compiled_for(KernelCodes::u4, ActivationKind::i8) ||
+         kernel.compiled_for(KernelCodes::e4m3, ActivationKind::e4m3);
 }
 
 /// Calls `try_one(number of the case, case, name of a kernel for Hopper)` for `count` cases of each such kernel. It says
@@ -80,8 +81,8 @@ void for_each_form(uint32_t count, const Try& try_one) {
       trial::Case c = number < count ? case_of_form(i) : sparse_case_of_form(i);
       if (kernel.rounds) c.compute = MARLIN_COMPUTE_W16;
       if (multiplies_bytes(kernel)) {
-        c.compute = c.format == MARLIN_FP8 ? MARLIN_COMPUTE_FP8 : MARLIN_COMPUTE_INT8;
-        if (c.format != MARLIN_FP8) c.activation_group = i % 2 == 0 ? 128 : c.k;
+        c.compute = c.format == MARLIN_FORMAT_FP8 ? MARLIN_COMPUTE_FP8 : MARLIN_COMPUTE_INT8;
+        if (c.format != MARLIN_FORMAT_FP8) c.activation_group = i % 2 == 0 ? 128 : c.k;
       }
       const std::string name = trial::kernel_name(kernel, c);
       if (name.empty()) continue;  // 2:4 weights have no tiles
@@ -212,9 +213,9 @@ void expect_right(Gpu& gpu, int64_t m, int64_t n, int64_t k) {
     trial::Case c;
     c.format = format.format;
     c.sparse = sparse;
-    c.group = format.format == MARLIN_NVFP4 ? 16 : format.format == MARLIN_MXFP4 ? 32 : 128;
-    if (format.format == MARLIN_NVFP4) c.scale_type = ScaleType::e4m3;
-    if (format.format == MARLIN_MXFP4) c.scale_type = ScaleType::e8m0;
+    c.group = format.format == MARLIN_FORMAT_NVFP4 ? 16 : format.format == MARLIN_FORMAT_MXFP4 ? 32 : 128;
+    if (format.format == MARLIN_FORMAT_NVFP4) c.scale_type = ScaleType::e4m3;
+    if (format.format == MARLIN_FORMAT_MXFP4) c.scale_type = ScaleType::e8m0;
     c.a_type = c.c_type = m % 2 == 0 ? MARLIN_F16 : MARLIN_BF16;
     c.m = m, c.n = n, c.k = k;
     trial::use_context(gpu.context("", mm::gpu::kMostRows));
@@ -286,7 +287,7 @@ mm::weights random_weights(marlin_context* context, uint32_t experts, int64_t n,
     of_expert.resize(static_cast<size_t>(n * k));
     for (float& x : of_expert) x = normal(random);
     auto desc = mm::make<marlin_pack_desc>();
-    desc.format = MARLIN_MXFP4;
+    desc.format = MARLIN_FORMAT_MXFP4;
     desc.n = n;
     desc.k = k;
     desc.values = mm::matrix_view(of_expert.data(), n, k);

@@ -56,13 +56,14 @@ TEST_F(CudaServes, WhatTheCpuLoads) {
     }
   }
   for (const mm::FormatRow& row : mm::kFormatRows)
-    EXPECT_TRUE(served.contains(row.format) || row.format == MARLIN_FP4 || row.format >= MARLIN_FLOAT32) << row.name;
+    EXPECT_TRUE(served.contains(row.format) || row.format == MARLIN_FORMAT_FP4 || row.format >= MARLIN_FORMAT_FLOAT32)
+        << row.name;
 }
 
 /// The formats of no layer there.
 TEST_F(CudaServes, WhatItPacks) {
   const std::vector<float> numbers(70 * 96, 0.5f);
-  for (const marlin_format format : {MARLIN_FP4, MARLIN_FLOAT32, MARLIN_FLOAT16, MARLIN_BFLOAT16}) {
+  for (const marlin_format format : {MARLIN_FORMAT_FP4, MARLIN_FORMAT_FLOAT32, MARLIN_FORMAT_FLOAT16, MARLIN_FORMAT_BFLOAT16}) {
     auto desc = mm::make<marlin_pack_desc>();
     desc.format = format;
     desc.n = 70;

@@ -19,7 +19,7 @@ class CudaSteadyScales : public CudaContext {
     std::vector<marlin_pack_desc> parts;
     for (std::vector<float>& of_expert : scales) {
       auto& desc = parts.emplace_back(mm::make<marlin_pack_desc>());
-      desc.format = MARLIN_INT8;
+      desc.format = MARLIN_FORMAT_INT8;
       desc.group_size = 32;
       desc.n = kColumns;
       desc.k = kDepth;

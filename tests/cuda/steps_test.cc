@@ -22,7 +22,7 @@ class CudaSteps : public CudaContext {
     const int64_t groups = kDepth / group;
     const std::vector<uint16_t> scales(static_cast<size_t>(kColumns * groups), 0x3c00);
     auto desc = mm::make<marlin_pack_desc>();
-    desc.format = MARLIN_INT4;
+    desc.format = MARLIN_FORMAT_INT4;
     desc.group_size = group;
     desc.n = kColumns;
     desc.k = kDepth;

@@ -9,8 +9,8 @@ using namespace cuda_test;
 /// Weights that may be rounded become floats of 16 bits first, where no tile decodes them, or so many rows share them that
 /// decoding them in every tile would cost more. The scratch for the most rows serves any fewer.
 TEST_F(CudaPlan, ExpandsWeightsThatManyRowsShare) {
-  Model of_64(MARLIN_INT8, 64, ScaleType::f16, 11776, 4096), q5_k(MARLIN_INT8, 32, ScaleType::f32, 11776, 4096);
-  const Model huge(MARLIN_INT8, 64, ScaleType::f16, 128 << 10, 4096);
+  Model of_64(MARLIN_FORMAT_INT8, 64, ScaleType::f16, 11776, 4096), q5_k(MARLIN_FORMAT_INT8, 32, ScaleType::f32, 11776, 4096);
+  const Model huge(MARLIN_FORMAT_INT8, 64, ScaleType::f16, 128 << 10, 4096);
   q5_k.meta.zero_kind = ZeroKind::additive;
   q5_k.meta.zero_type = ScaleType::f32;
   q5_k.steady = true;
@@ -37,7 +37,7 @@ TEST_F(CudaPlan, ExpandsWeightsThatManyRowsShare) {
 
 /// A codebook's numbers need more than 16 bits, so that only products that may round them have kernels of Hopper.
 TEST_F(CudaPlan, LooksUpRoundedNumbersOfCodebooks) {
-  Model nf4(MARLIN_NF4, 64, ScaleType::f32, 11776, 4096);
+  Model nf4(MARLIN_FORMAT_NF4, 64, ScaleType::f32, 11776, 4096);
   nf4.meta.codebook.assign(16, 0.5f);
   nf4.steady = true;
   EXPECT_EQ(name(nf4, 1), "gemv_lut4_bf16_m8");

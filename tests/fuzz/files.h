@@ -32,7 +32,7 @@ inline void expect_typed(const Status& status) { expect_typed(status.code(), sta
 
 /// Reads some rows of an expert.
 inline void read_rows(const Checkpoint& checkpoint, size_t layer, uint32_t expert) {
-  const auto source = checkpoint.source(layer, expert, {MARLIN_MXFP4});
+  const auto source = checkpoint.source(layer, expert, {MARLIN_FORMAT_MXFP4});
   expect_typed(source.status());
   if (!source.ok()) return;
   const int64_t n = source.value()->meta().n;

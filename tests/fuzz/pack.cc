@@ -48,7 +48,8 @@ Shape usual_values(const marlin_pack_desc& d) {
 Shape usual_scales(const marlin_pack_desc& d) {
   const int64_t groups = (d.k + std::max<int64_t>(d.group_size, 1) - 1) / std::max<int64_t>(d.group_size, 1);
   const bool by_columns = d.layout >= MARLIN_LAYOUT_K8N && d.layout != MARLIN_LAYOUT_AWQ_GEMV;
-  const marlin_dtype dtype = d.format == MARLIN_MXFP4 ? MARLIN_E8M0 : (d.format == MARLIN_NVFP4 ? MARLIN_E4M3 : MARLIN_F16);
+  const marlin_dtype dtype =
+      d.format == MARLIN_FORMAT_MXFP4 ? MARLIN_E8M0 : (d.format == MARLIN_FORMAT_NVFP4 ? MARLIN_E4M3 : MARLIN_F16);
   return by_columns ? Shape{groups, d.n, dtype} : Shape{d.n, groups, dtype};
 }
 
@@ -61,7 +62,7 @@ marlin_pack_desc take_part(Reader& in, Operands& operands) {
   static constexpr int64_t kN[] = {8, 64, 1, 16, 7}, kK[] = {64, 128, 256, 32, 48, 1};
   d.n = in.number(kN[in.choice(5)]);
   d.k = in.number(kK[in.choice(6)]);
-  d.group_size = in.bits(d.format == MARLIN_NVFP4 ? 16 : 32);
+  d.group_size = in.bits(d.format == MARLIN_FORMAT_NVFP4 ? 16 : 32);
   d.flags = in.bits(0);
   d.gptq_zero_f = in.number32(0);
   const int64_t n = std::min<int64_t>(std::max<int64_t>(d.n, 0), 4096), k = std::min<int64_t>(std::max<int64_t>(d.k, 0), 65536);
@@ -76,7 +77,7 @@ marlin_pack_desc take_part(Reader& in, Operands& operands) {
   d.group_index = operands.take(in, 1, k, MARLIN_I32, false);
   d.tensor_scale = operands.take(in, 1, 1, MARLIN_F32, false);
   d.column_norms = operands.take(in, 1, k, MARLIN_F32, false);
-  d.codebook = operands.take(in, 1, 16, MARLIN_F32, d.format == MARLIN_CODEBOOK4);
+  d.codebook = operands.take(in, 1, 16, MARLIN_F32, d.format == MARLIN_FORMAT_CODEBOOK4);
   return d;
 }
 

@@ -14,7 +14,7 @@ marlin_pack_desc act_order(const int32_t* order) {
   static const std::vector<uint8_t> codes(kN * kK / 2, 0x57);
   static const std::vector<float> scales(kN * kK / 16, 0.5f);
   auto d = make<marlin_pack_desc>();
-  d.format = MARLIN_INT4;
+  d.format = MARLIN_FORMAT_INT4;
   d.group_size = 16;
   d.n = kN;
   d.k = kK;
@@ -40,10 +40,12 @@ const weights& some_weights(uint32_t which) {
       d.values = matrix_view(values.data(), kN, kK);
       made.push_back(pack(the_context(), std::vector<marlin_pack_desc>(experts, d), experts));
     };
-    for (const marlin_format format : {MARLIN_INT4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8, MARLIN_FLOAT32}) add(format, 0, 1);
-    add(MARLIN_INT4, MARLIN_PACK_PRUNE_2_4, 1);
-    add(MARLIN_INT4, 0, 3);
-    add(MARLIN_MXFP4, 0, 3);
+    for (const marlin_format format :
+         {MARLIN_FORMAT_INT4, MARLIN_FORMAT_MXFP4, MARLIN_FORMAT_NVFP4, MARLIN_FORMAT_INT8, MARLIN_FORMAT_FLOAT32})
+      add(format, 0, 1);
+    add(MARLIN_FORMAT_INT4, MARLIN_PACK_PRUNE_2_4, 1);
+    add(MARLIN_FORMAT_INT4, 0, 3);
+    add(MARLIN_FORMAT_MXFP4, 0, 3);
     std::vector<marlin_pack_desc> experts;
     int32_t orders[3][kK];
     for (int64_t k = 0; k < kK; ++k) {

@@ -32,7 +32,7 @@ std::string explained(marlin_backend backend, const char* kernel) {
   unsetenv("METAL_MARLIN_KERNEL");
   std::vector<float> w(64 * 64, 1.0f);
   auto part = mm::make<marlin_pack_desc>();
-  part.format = MARLIN_INT4;
+  part.format = MARLIN_FORMAT_INT4;
   part.n = part.k = 64;
   part.values = mm::matrix_view(w.data(), 64, 64);
   const mm::weights weights = mm::pack(context, part);

@@ -111,7 +111,7 @@ TEST(FarRows, GiveTheBitsOfNearOnes) {
     for (const marlin_compute compute : {MARLIN_COMPUTE_DEFAULT, MARLIN_COMPUTE_INT8})
       for (const int64_t m : {3, 12, 20}) {
         SCOPED_TRACE("M = " + std::to_string(m) + ", compute " + std::to_string(compute));
-        const mm::MemorySource source = source_of(kN, MARLIN_INT4, 3, order);
+        const mm::MemorySource source = source_of(kN, MARLIN_FORMAT_INT4, 3, order);
         auto packed = must(backend->pack(source));
         const auto multiply = [&](const Rows& a, const Rows& c) {
           a.fill(5), c.fill(6);
@@ -135,7 +135,7 @@ TEST(FarRows, GiveTheBitsOfNearOnes) {
 TEST(FarRows, AreUnpackedTo) {
   const auto device = std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}});
   const auto backend = backend_on(device);
-  const mm::MemorySource source = source_of(5, MARLIN_INT4, 3);
+  const mm::MemorySource source = source_of(5, MARLIN_FORMAT_INT4, 3);
   auto packed = must(backend->pack(source));
   const Rows near_rows(5, kK, kK, MARLIN_F32), far_rows(5, kK, (int64_t{1} << 30) + 4, MARLIN_F32);
   if (!far_rows.there()) GTEST_SKIP() << "this system gives no 20 GB of addresses";
@@ -161,7 +161,8 @@ TEST(FarExperts, GiveTheBitsOfNearOnes) {
   const auto backend = backend_on(device);
   constexpr int64_t kN = 40, kStride = kFour + (int64_t{1} << 30), kTopK = 2;
   std::vector<std::unique_ptr<mm::WeightSource>> sources;
-  for (const uint32_t seed : {1, 2, 3}) sources.push_back(std::make_unique<mm::MemorySource>(source_of(kN, MARLIN_INT4, seed)));
+  for (const uint32_t seed : {1, 2, 3})
+    sources.push_back(std::make_unique<mm::MemorySource>(source_of(kN, MARLIN_FORMAT_INT4, seed)));
   auto packed = must(backend->pack_experts(sources));
   const mm::ExpertStack& near_stack = packed;
   const Sparse memory(3 * kStride);
@@ -203,7 +204,7 @@ class ManyRows : public testing::Test {
 
   void SetUp() override {
     device = std::make_shared<TestbedDevice>(TestbedOptions{.check = false, .changes = {}, .tensor = false});
-    const mm::MemorySource source = source_of(kRows, MARLIN_INT8, 4);
+    const mm::MemorySource source = source_of(kRows, MARLIN_FORMAT_INT8, 4);
     auto packed = must(backend_on(device)->pack(source));
     last = std::move(packed);
     mm::WeightMeta meta = source.meta();

@@ -241,7 +241,7 @@ TEST(Submissions, HoldAnythingWhereNothingEndsThem) {
 /// A problem without memory: a plan asks for the layout alone.
 gpu::GpuWeights unpacked_weights(int64_t n, int64_t k) {
   mm::WeightMeta meta;
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.n = n, meta.k = k;
   meta.group_size = 128, meta.groups = (k + 127) / 128;
   auto plan = gpu::plan_packing(meta);

@@ -25,7 +25,7 @@ constexpr int64_t kRowsOfBlock[] = {mm::gpu::kMostRows, 1, 24};
 std::span<const mm::gpu::ProductKernel> kernels() { return mm::gpu::simdgroup_policy().kernels; }
 
 bool allowed(const Row& row) {
-  if (row[trial::kFormat] >= 0 && trial::kFormats[row[trial::kFormat]].format > MARLIN_IQ4) return false;
+  if (row[trial::kFormat] >= 0 && trial::kFormats[row[trial::kFormat]].format > MARLIN_FORMAT_IQ4) return false;
   if (row[trial::kOrder] == static_cast<int>(trial::Order::unequal)) return false;  // layouts may differ, which is refused
   if (row[kPick] >= 0 && kPicks[row[kPick]] == Pick::ends && row[kExperts] == 1) return false;
   const int kernel = row[kKernel];

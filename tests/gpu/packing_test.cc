@@ -76,7 +76,7 @@ uint32_t code_at(const Packed& p, int64_t row, int slot) {
 
 /// All kinds of blocks, and rows beyond one row block.
 TEST(GpuPacking, PutsCodesWhereTheKernelsReadThem) {
-  const Source source(MARLIN_INT4, 2 * kRowBlock + 3, 2 * kBlockSlots + 64 + 32, 32, ScaleType::f32);
+  const Source source(MARLIN_FORMAT_INT4, 2 * kRowBlock + 3, 2 * kBlockSlots + 64 + 32, 32, ScaleType::f32);
   const Packed p = packed(source);
   ASSERT_TRUE(p.fits);
   ASSERT_EQ(p.layout.slots, source.meta().k);
@@ -88,7 +88,7 @@ TEST(GpuPacking, PutsCodesWhereTheKernelsReadThem) {
 /// A padded slot decodes to 0 only if its code is the zero point of its own group.
 TEST(GpuPacking, PadsWithTheZeroOfTheGroup) {
   for (const auto& [k, group] : {std::pair<int64_t, int64_t>{40, 32}, {300, 256}, {150, 128}}) {
-    Source source(MARLIN_INT4, 5, k, group, ScaleType::f32);
+    Source source(MARLIN_FORMAT_INT4, 5, k, group, ScaleType::f32);
     source.change().zero_kind = mm::ZeroKind::integer;
     const Packed p = packed(source);
     ASSERT_TRUE(p.fits);
@@ -117,7 +117,7 @@ TEST(GpuPacking, RefusesRowsWhoseExponentsAreTooFarApart) {
     int usual;     // shift of the stored exponents
     int smallest;  // log2 of the smallest code
   };
-  for (const Case& c : {Case{MARLIN_FP4, kFp4Exponent, -1}, Case{MARLIN_FP8, kE4m3Exponent, -9}})
+  for (const Case& c : {Case{MARLIN_FORMAT_FP4, kFp4Exponent, -1}, Case{MARLIN_FORMAT_FP8, kE4m3Exponent, -9}})
     for (const int moved : {1, 5}) {
       const int hi = kLargestExponent - c.usual + moved;
       if (hi > 254) continue;
@@ -133,7 +133,7 @@ TEST(GpuPacking, RefusesRowsWhoseExponentsAreTooFarApart) {
 TEST(GpuPacking, RefusesATensorScaleThatLeavesTheNormalNumbers) {
   const int top = kLargestExponent - kFp4Exponent;
   const auto fits = [](int hi, float tensor) {
-    Source source = exponents(MARLIN_FP4, 120, hi);
+    Source source = exponents(MARLIN_FORMAT_FP4, 120, hi);
     source.change().tensor_scales = {{0, tensor, false, 1}};
     return packed(source).fits;
   };
@@ -148,7 +148,7 @@ TEST(GpuPacking, RefusesATensorScaleThatLeavesTheNormalNumbers) {
 /// A factor of a row costs a multiplication in each kernel, which a tensor scale of 1 does not need.
 TEST(GpuPacking, HasRowFactorsOnlyWhereTheyDoSomething) {
   const auto factor = [](std::vector<mm::TensorScale> scales) {
-    Source source(MARLIN_INT4, 64, 64, 32, ScaleType::f32);
+    Source source(MARLIN_FORMAT_INT4, 64, 64, 32, ScaleType::f32);
     source.change().tensor_scales = std::move(scales);
     const auto plan = gpu::plan_packing(source.meta());
     EXPECT_TRUE(plan.ok());

@@ -13,8 +13,8 @@ namespace gpu = metal_marlin::gpu;
 /// Weights of this KernelCodes's number.
 inline mm::weights pack(const mm::context& context, int64_t n, int64_t k, int codes, bool permuted = false,
                         bool interleaved = false) {
-  constexpr marlin_format kFormats[] = {MARLIN_FP4,  MARLIN_INT4, MARLIN_INT8, MARLIN_FP4,
-                                        MARLIN_INT4, MARLIN_INT5, MARLIN_IQ4,  MARLIN_BFLOAT16};
+  constexpr marlin_format kFormats[] = {MARLIN_FORMAT_FP4,  MARLIN_FORMAT_INT4, MARLIN_FORMAT_INT8, MARLIN_FORMAT_FP4,
+                                        MARLIN_FORMAT_INT4, MARLIN_FORMAT_INT5, MARLIN_FORMAT_IQ4,  MARLIN_FORMAT_BFLOAT16};
   const auto values = abi_test::numbers(static_cast<size_t>(n * k), 5);
   auto d = abi_test::pack_desc(values, n, k, kFormats[codes]);
   d.group_size = codes == 7 ? 0 : 32;

@@ -39,23 +39,25 @@ TEST_P(KQuants, PassTheProbe) {
   EXPECT_TRUE(t.check_unpack());
   for (const std::string& line : gpu.log.lines) ADD_FAILURE() << line;
 }
-INSTANTIATE_TEST_SUITE_P(Bits, KQuants, testing::Values(MARLIN_INT2, MARLIN_INT3, MARLIN_INT4, MARLIN_INT5, MARLIN_INT6),
+INSTANTIATE_TEST_SUITE_P(Bits, KQuants,
+                         testing::Values(MARLIN_FORMAT_INT2, MARLIN_FORMAT_INT3, MARLIN_FORMAT_INT4, MARLIN_FORMAT_INT5,
+                                         MARLIN_FORMAT_INT6),
                          [](const auto& info) { return "q" + std::to_string(oracle::code_bits(info.param)) + "_k"; });
 
 /// Mistakes in what K-quants and codebooks add to the decoders.
 TEST(APlantedMistake, InADecoderIsFoundByTheProbe) {
   const trial::Kind* nf4 = trial::kKinds;
-  while (nf4->format != MARLIN_NF4) ++nf4;
+  while (nf4->format != MARLIN_FORMAT_NF4) ++nf4;
   const auto k_quant = [](marlin_format format) { return trial::k_quant_case(format, MARLIN_COMPUTE_DEFAULT, 1, 70, 256); };
   const trial::Case codebook = trial::case_of(*nf4, MARLIN_COMPUTE_DEFAULT, 1, 70, 200);
   const struct {
     TestbedOptions::Change change;
     trial::Case of;
     std::string kernel;
-  } mistakes[] = {{{"decode.h", "plane << 4 & mask", "plane << 3 & mask"}, k_quant(MARLIN_INT6), "gemv_planes_bf16_m1"},
-                  {{"scales.h", "factors[i / 2]", "factors[i % 2]"}, k_quant(MARLIN_INT4), "gemv_u4_bf16_m1"},
+  } mistakes[] = {{{"decode.h", "plane << 4 & mask", "plane << 3 & mask"}, k_quant(MARLIN_FORMAT_INT6), "gemv_planes_bf16_m1"},
+                  {{"scales.h", "factors[i / 2]", "factors[i % 2]"}, k_quant(MARLIN_FORMAT_INT4), "gemv_u4_bf16_m1"},
                   {{"scales.h", "zero_pair), zero_factors, -1.0f", "zero_pair), zero_factors, 1.0f"},
-                   k_quant(MARLIN_INT4),
+                   k_quant(MARLIN_FORMAT_INT4),
                    "gemv_u4_bf16_m1"},
                   {{"decode.h", "16 + 4 * t", "12 + 4 * t"}, codebook, "gemv_lut4_bf16_m1"},
                   {{"scales.h", "[lane % 16]", "[lane % 8]"}, codebook, "gemv_lut4_bf16_m1"}};
@@ -76,8 +78,9 @@ TEST(APlantedMistake, InADecoderIsFoundByTheProbe) {
 TEST(FloatsAsTheyAre, PassTheProbe) {
   const Gpu gpu;
   constexpr int64_t kN = 70, kK = 200;
-  for (const auto& [dtype, format] :
-       {std::pair{MARLIN_F32, MARLIN_FLOAT32}, {MARLIN_F16, MARLIN_FLOAT16}, {MARLIN_BF16, MARLIN_BFLOAT16}}) {
+  for (const auto& [dtype, format] : {std::pair{MARLIN_F32, MARLIN_FORMAT_FLOAT32},
+                                      {MARLIN_F16, MARLIN_FORMAT_FLOAT16},
+                                      {MARLIN_BF16, MARLIN_FORMAT_BFLOAT16}}) {
     SCOPED_TRACE(format);
     std::vector<float> numbers = abi_test::numbers(kN * kK, 5);
     numbers[3] = 0x1p-130f, numbers[7] = -0.0f;

@@ -376,7 +376,7 @@ TEST(Sizes, BeyondWhatAKernelCountsAreRefusedBeforeAnythingIsRead) {
   World world;
   alignas(4) uint8_t unread[16] = {};
   auto d = mm::make<marlin_pack_desc>();
-  d.format = MARLIN_INT4;
+  d.format = MARLIN_FORMAT_INT4;
   d.group_size = 32;
   d.n = INT32_MAX;
   d.k = 32;

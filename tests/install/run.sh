@@ -138,7 +138,7 @@ case $case in
     ;;
   static_from_c)
     # Two projects that know no C++: by CMake, and by the flags of docs/embed.md.
-    printf 'cmake_minimum_required(VERSION 3.22)\nproject(x C)\nfind_package(metal-marlin 0.1 REQUIRED)\n' >CMakeLists.txt
+    printf 'cmake_minimum_required(VERSION 3.22)\nproject(x C)\nfind_package(metal-marlin 0.9 REQUIRED)\n' >CMakeLists.txt
     printf 'add_executable(x consumer.c)\ntarget_link_libraries(x metal_marlin::static)\n' >>CMakeLists.txt
     cp "$here"/consumer/consumer.c "$here"/consumer/*.h .
     "$CMAKE" -S . -B build -G "$GENERATOR" -DCMAKE_C_COMPILER="$CC" -DCMAKE_PREFIX_PATH="$prefix" >configure.log

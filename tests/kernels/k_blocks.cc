@@ -60,19 +60,19 @@ std::vector<uint8_t> KBlock::bytes(marlin_format format) const {
   std::vector<uint8_t> all(static_cast<size_t>(k_block_bytes(format)));
   uint8_t* to = all.data();
   switch (format) {
-    case MARLIN_INT2:
+    case MARLIN_FORMAT_INT2:
       for (size_t i = 0; i < 16; ++i) to[i] = static_cast<uint8_t>(scales[i] | minima[i] << 4);
       write_pairs_of_bits(*this, to + 16);
       oracle::write(MARLIN_F16, to + 80, 0, factor);
       oracle::write(MARLIN_F16, to + 80, 1, minima_factor);
       return all;
-    case MARLIN_INT3:
+    case MARLIN_FORMAT_INT3:
       for (int e = 0; e < kSuperBlock; ++e) to[e % 32] |= static_cast<uint8_t>(codes[static_cast<size_t>(e)] >> 2 << e / 32);
       write_pairs_of_bits(*this, to + 32);
       write_q3_scales(*this, to + 96);
       oracle::write(MARLIN_F16, to + 108, 0, factor);
       return all;
-    case MARLIN_INT6:
+    case MARLIN_FORMAT_INT6:
       write_q6_codes(*this, to, to + 128);
       for (size_t i = 0; i < 16; ++i) to[192 + i] = static_cast<uint8_t>(scales[i]);
       oracle::write(MARLIN_F16, to + 208, 0, factor);
@@ -84,7 +84,7 @@ std::vector<uint8_t> KBlock::bytes(marlin_format format) const {
   oracle::write(MARLIN_F16, to, 1, minima_factor);
   write_six_bits(*this, to + 4);
   to += 16;
-  if (format == MARLIN_INT5) {
+  if (format == MARLIN_FORMAT_INT5) {
     for (int e = 0; e < kSuperBlock; ++e) to[e % 32] |= static_cast<uint8_t>(codes[static_cast<size_t>(e)] >> 4 << e / 32);
     to += 32;
   }
@@ -96,13 +96,13 @@ std::vector<uint8_t> KBlock::bytes(marlin_format format) const {
 
 int64_t k_block_bytes(marlin_format format) {
   switch (format) {
-    case MARLIN_INT2:
+    case MARLIN_FORMAT_INT2:
       return 84;
-    case MARLIN_INT3:
+    case MARLIN_FORMAT_INT3:
       return 110;
-    case MARLIN_INT4:
+    case MARLIN_FORMAT_INT4:
       return 144;
-    case MARLIN_INT5:
+    case MARLIN_FORMAT_INT5:
       return 176;
     default:
       return 210;

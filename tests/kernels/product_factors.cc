@@ -12,7 +12,7 @@ constexpr ScaleType kScales[] = {ScaleType::f32, ScaleType::f16, ScaleType::bf16
 constexpr int kOwnScale = 3;  // E8M0 or E4M3
 
 bool has_sparse_form(marlin_format format) {
-  return oracle::code_bits(format) == 4 && format != MARLIN_IQ4 && format != MARLIN_NF4;
+  return oracle::code_bits(format) == 4 && format != MARLIN_FORMAT_IQ4 && format != MARLIN_FORMAT_NF4;
 }
 
 }  // namespace
@@ -26,10 +26,10 @@ bool allowed(const covering::Row& r) {
   const auto fixed = [&](Factor f) { return r[f] >= 0; };
   if (fixed(kFormat)) {
     const Format f = kFormats[r[kFormat]];
-    const bool mx = f.format == MARLIN_MXFP4, nv = f.format == MARLIN_NVFP4;
+    const bool mx = f.format == MARLIN_FORMAT_MXFP4, nv = f.format == MARLIN_FORMAT_NVFP4;
     if (fixed(kGroup) && ((mx && kGroups[r[kGroup]] != 32) || (nv && kGroups[r[kGroup]] != 16))) return false;
     if (r[kScale] == kOwnScale && !mx && !nv) return false;
-    if ((f.zeros == ZeroKind::additive || f.format == MARLIN_NF4 || f.k_quant) && r[kTensor] > 0) return false;
+    if ((f.zeros == ZeroKind::additive || f.format == MARLIN_FORMAT_NF4 || f.k_quant) && r[kTensor] > 0) return false;
     const auto is_own = [&] {
       return (!fixed(kGroup) || kGroups[r[kGroup]] == k_quant_of(f.format).group) &&
              (!fixed(kScale) || kFloats[r[kScale]] == MARLIN_F16) && r[kOrder] <= 0 && r[kSparse] <= 0;
@@ -52,7 +52,7 @@ Case case_of(const covering::Row& r, uint32_t seed) {
   c.seed = seed;
   if (seed % 4 == 0) c.range = problem::Range::wide;
   c.group = kGroups[r[kGroup]];
-  const ScaleType own = c.format == MARLIN_MXFP4 ? ScaleType::e8m0 : ScaleType::e4m3;
+  const ScaleType own = c.format == MARLIN_FORMAT_MXFP4 ? ScaleType::e8m0 : ScaleType::e4m3;
   if (!f.k_quant) c.scale_type = r[kScale] != kOwnScale ? kScales[r[kScale]] : own;
   c.order = static_cast<Order>(r[kOrder]);
   c.tensor = static_cast<Tensor>(r[kTensor]);

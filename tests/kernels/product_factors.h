@@ -37,13 +37,24 @@ struct Format {
   ZeroKind zeros;
   bool k_quant = false;
 };
-inline constexpr Format kFormats[] = {
-    {MARLIN_INT4, ZeroKind::none},     {MARLIN_INT4, ZeroKind::integer},        {MARLIN_INT4, ZeroKind::additive},
-    {MARLIN_FP4, ZeroKind::none},      {MARLIN_MXFP4, ZeroKind::none},          {MARLIN_NVFP4, ZeroKind::none},
-    {MARLIN_INT8, ZeroKind::none},     {MARLIN_INT8, ZeroKind::additive},       {MARLIN_INT2, ZeroKind::integer},
-    {MARLIN_INT3, ZeroKind::additive}, {MARLIN_INT5, ZeroKind::none},           {MARLIN_INT6, ZeroKind::integer},
-    {MARLIN_IQ4, ZeroKind::none},      {MARLIN_UINT8, ZeroKind::integer},       {MARLIN_FP8, ZeroKind::none},
-    {MARLIN_NF4, ZeroKind::none},      {MARLIN_INT4, ZeroKind::additive, true}, {MARLIN_INT6, ZeroKind::none, true}};
+inline constexpr Format kFormats[] = {{MARLIN_FORMAT_INT4, ZeroKind::none},
+                                      {MARLIN_FORMAT_INT4, ZeroKind::integer},
+                                      {MARLIN_FORMAT_INT4, ZeroKind::additive},
+                                      {MARLIN_FORMAT_FP4, ZeroKind::none},
+                                      {MARLIN_FORMAT_MXFP4, ZeroKind::none},
+                                      {MARLIN_FORMAT_NVFP4, ZeroKind::none},
+                                      {MARLIN_FORMAT_INT8, ZeroKind::none},
+                                      {MARLIN_FORMAT_INT8, ZeroKind::additive},
+                                      {MARLIN_FORMAT_INT2, ZeroKind::integer},
+                                      {MARLIN_FORMAT_INT3, ZeroKind::additive},
+                                      {MARLIN_FORMAT_INT5, ZeroKind::none},
+                                      {MARLIN_FORMAT_INT6, ZeroKind::integer},
+                                      {MARLIN_FORMAT_IQ4, ZeroKind::none},
+                                      {MARLIN_FORMAT_UINT8, ZeroKind::integer},
+                                      {MARLIN_FORMAT_FP8, ZeroKind::none},
+                                      {MARLIN_FORMAT_NF4, ZeroKind::none},
+                                      {MARLIN_FORMAT_INT4, ZeroKind::additive, true},
+                                      {MARLIN_FORMAT_INT6, ZeroKind::none, true}};
 inline constexpr const char* kFormatNames[] = {"int4", "int4_zeros",    "int4_additive", "fp4",           "mxfp4", "nvfp4",
                                                "int8", "int8_additive", "int2_zeros",    "int3_additive", "int5",  "int6_zeros",
                                                "iq4",  "uint8_zeros",   "fp8",           "nf4",           "q4_k",  "q6_k"};

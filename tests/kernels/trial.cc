@@ -150,7 +150,7 @@ void Trial::store_codes(int64_t row) {
 
 void Trial::store_weights() {
   const metal_marlin::WeightMeta& meta = source.meta();
-  values_ = Matrix(spec.n, code_columns(spec), spec.format == MARLIN_INT8 ? MARLIN_I8 : MARLIN_U8,
+  values_ = Matrix(spec.n, code_columns(spec), spec.format == MARLIN_FORMAT_INT8 ? MARLIN_I8 : MARLIN_U8,
                    spec.k_quant() ? Strides::contiguous : spec.strides);
   if (spec.sparse) kept_ = Matrix(spec.n, (spec.k + 7) / 8, MARLIN_U8, spec.strides);
   for (int64_t r = 0; r < spec.n; ++r) store_codes(r);
@@ -278,7 +278,7 @@ testing::AssertionResult Trial::check() {
   if (!c.gaps_untouched()) return testing::AssertionFailure() << "wrote between the rows of C";
   double limit = spec.c_type == MARLIN_F32 ? 1e-11 : spec.c_type == MARLIN_F16 ? 1e-7 : 5e-6;
   if (spec.compute == MARLIN_COMPUTE_W16) limit += spec.a_type == MARLIN_F16 ? 1e-7 : 6e-6;
-  if (spec.compute == MARLIN_COMPUTE_FP8 && spec.format == MARLIN_FP8) limit += 1e-6;
+  if (spec.compute == MARLIN_COMPUTE_FP8 && spec.format == MARLIN_FORMAT_FP8) limit += 1e-6;
   // A statement about many elements; an epilogue or an old C may leave little of a sum.
   const bool many = spec.m * columns >= 256 && !special && spec.epilogue == MARLIN_EPILOGUE_NONE;
   if (const double e = many ? oracle::nmse(want, got) : 0; e > limit) {

@@ -30,7 +30,7 @@ class Products : public DeviceTest {
     backend = std::move(made);
     std::mt19937 random(1);
     WeightMeta& meta = source.mutable_meta();
-    meta.format = MARLIN_MXFP4, meta.scale_type = ScaleType::e8m0;
+    meta.format = MARLIN_FORMAT_MXFP4, meta.scale_type = ScaleType::e8m0;
     meta.n = kN, meta.k = kK, meta.group_size = 32;
     set_groups(meta, Order::plain, random);
     fill_randomly(source, random, true);

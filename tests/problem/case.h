@@ -25,7 +25,7 @@ enum class Range : uint8_t { ordinary, wide, bits };
 /// What a kernel decodes, and the scales of it.
 struct Kind {
   const char* name = "";
-  marlin_format format = MARLIN_INT4;
+  marlin_format format = MARLIN_FORMAT_INT4;
   ZeroKind zeros = ZeroKind::none;
   ScaleType scale_type = ScaleType::f16;
   bool sparse = false;
@@ -36,7 +36,7 @@ struct Kind {
 inline void PrintTo(const Kind& kind, std::ostream* out) { *out << kind.name; }
 
 struct Case {
-  marlin_format format = MARLIN_INT4;
+  marlin_format format = MARLIN_FORMAT_INT4;
   ZeroKind zeros = ZeroKind::none;
   ScaleType scale_type = ScaleType::f16, zero_type = ScaleType::f16;
   int64_t group = 32;   ///< 0: the whole row

@@ -54,7 +54,7 @@ inline uint32_t code_of(const MemorySource& source, int64_t i) {
 /// The meta of INT4 [2, 64] in groups of 32.
 inline WeightMeta int4_of_two_rows(ScaleType scales) {
   WeightMeta meta;
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.n = 2;
   meta.k = 64;
   meta.group_size = 32;
@@ -183,7 +183,7 @@ void for_each_kind(const FormatRow& row, const Use& use) {
         meta.scale_type = scale;
         meta.zero_kind = zero;
         meta.zero_type = zero_type;
-        if (row.format == MARLIN_CODEBOOK4)
+        if (row.format == MARLIN_FORMAT_CODEBOOK4)
           for (int i = 0; i < 16; ++i) meta.codebook.push_back(static_cast<float>(i * i) / 7.0f - 9.25f);
         if (meta.has_nested_scales()) set_scale_map(meta);
         use(meta);

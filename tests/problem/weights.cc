@@ -20,8 +20,8 @@ const char* name_of(marlin_dtype dtype) {
 
 /// The size of the largest code, about.
 double range_of(const metal_marlin::FormatRow& row) {
-  if (row.format == MARLIN_IQ4) return 256;
-  return row.code_bits > 8 ? 16 : row.format == MARLIN_CODEBOOK4 ? 64 : 1 << row.code_bits;
+  if (row.format == MARLIN_FORMAT_IQ4) return 256;
+  return row.code_bits > 8 ? 16 : row.format == MARLIN_FORMAT_CODEBOOK4 ? 64 : 1 << row.code_bits;
 }
 
 /// The product of two levels: of a byte (in two's complement if its type is signed) and the float16 of 256 elements.
@@ -114,7 +114,7 @@ Weights::Weights(const Case& c) : spec(c) {
   meta.zero_type = spec.zero_type;
   meta.sparse = spec.sparse;
   meta.gate_up_interleaved = spec.interleaved;
-  if (spec.format == MARLIN_CODEBOOK4)
+  if (spec.format == MARLIN_FORMAT_CODEBOOK4)
     for (int i = 0; i < 16; ++i) meta.codebook.push_back(static_cast<float>(i * i) / 7.0f - 9.25f);
   if (meta.has_nested_scales()) metal_marlin::set_scale_map(meta);
   metal_marlin::set_groups(meta, spec.order, random);
@@ -144,8 +144,8 @@ void Weights::fill_codes(Random& random) {
     } else  // of a size that all types hold
       oracle::write(floats, codes.data(), i, (static_cast<double>(random.below(4001)) - 2000) / 1024);
   for (uint8_t& code : codes)
-    if (spec.format == MARLIN_FP8 && spec.range == Range::wide && code % 128 == 127) code ^= 1;  // not NaN
-  if (spec.format != MARLIN_FP8 || spec.range != Range::ordinary) return;
+    if (spec.format == MARLIN_FORMAT_FP8 && spec.range == Range::wide && code % 128 == 127) code ^= 1;  // not NaN
+  if (spec.format != MARLIN_FORMAT_FP8 || spec.range != Range::ordinary) return;
   // Mostly numbers from 2 to 30, so that no single product outweighs the others; no NaN.
   for (uint8_t& code : codes)
     if (random.below(16) != 0 || code % 128 == 127) code = static_cast<uint8_t>((code & 0x9f) | 0x40);

@@ -46,7 +46,7 @@ int64_t bytes_of(marlin_dtype dtype);
 // -------------------------------------------------------------------------------------------------------------------
 
 struct Weights {
-  marlin_format format = MARLIN_INT4;
+  marlin_format format = MARLIN_FORMAT_INT4;
   int64_t n = 0, k = 0, group_size = 0, groups = 0;
   std::vector<uint8_t> codes;        ///< [n][k]: 0..2^bits - 1, or the bits of an int8
   std::vector<double> numbers;       ///< [n][k], of codes that are floats or have a codebook of the caller; else empty

@@ -57,17 +57,17 @@ int iq4(int code) {
 
 int code_bits(marlin_format format) {
   switch (format) {
-    case MARLIN_INT2:
+    case MARLIN_FORMAT_INT2:
       return 2;
-    case MARLIN_INT3:
+    case MARLIN_FORMAT_INT3:
       return 3;
-    case MARLIN_INT5:
+    case MARLIN_FORMAT_INT5:
       return 5;
-    case MARLIN_INT6:
+    case MARLIN_FORMAT_INT6:
       return 6;
-    case MARLIN_INT8:
-    case MARLIN_UINT8:
-    case MARLIN_FP8:
+    case MARLIN_FORMAT_INT8:
+    case MARLIN_FORMAT_UINT8:
+    case MARLIN_FORMAT_FP8:
       return 8;
     default:
       return 4;
@@ -75,10 +75,11 @@ int code_bits(marlin_format format) {
 }
 
 bool has_integer_codes(marlin_format format) {
-  return format == MARLIN_INT4 || (code_bits(format) != 4 && format != MARLIN_FP8);
+  return format == MARLIN_FORMAT_INT4 || (code_bits(format) != 4 && format != MARLIN_FORMAT_FP8);
 }
 bool takes_float_activations(marlin_format format) {
-  return format == MARLIN_FP8 || format == MARLIN_NF4 || format == MARLIN_CODEBOOK4 || format >= MARLIN_FLOAT32;
+  return format == MARLIN_FORMAT_FP8 || format == MARLIN_FORMAT_NF4 || format == MARLIN_FORMAT_CODEBOOK4 ||
+         format >= MARLIN_FORMAT_FLOAT32;
 }
 
 double nf4(int code) {
@@ -143,19 +144,19 @@ Real real_value(const Weights& w, int64_t row, int64_t column) {
   const Real zero = w.zero.empty() ? Real(0) : Real(w.zero[static_cast<size_t>(group)]);
   Real v;
   if (has_integer_codes(w.format)) {
-    const int q = w.format == MARLIN_INT8 ? (code ^ 128) - 128 : code;
+    const int q = w.format == MARLIN_FORMAT_INT8 ? (code ^ 128) - 128 : code;
     if (w.additive) {
       v = q * scale + zero;
     } else {
-      const int middle = w.format == MARLIN_INT8 ? 0 : 1 << (code_bits(w.format) - 1);
+      const int middle = w.format == MARLIN_FORMAT_INT8 ? 0 : 1 << (code_bits(w.format) - 1);
       v = (q - (w.zero.empty() ? Real(middle) : zero)) * scale;
     }
   } else {
-    const double number = !w.numbers.empty()       ? w.numbers[at]
-                          : w.format == MARLIN_IQ4 ? iq4(code)
-                          : w.format == MARLIN_NF4 ? nf4(code)
-                          : w.format == MARLIN_FP8 ? e4m3(code)
-                                                   : e2m1(code);
+    const double number = !w.numbers.empty()              ? w.numbers[at]
+                          : w.format == MARLIN_FORMAT_IQ4 ? iq4(code)
+                          : w.format == MARLIN_FORMAT_NF4 ? nf4(code)
+                          : w.format == MARLIN_FORMAT_FP8 ? e4m3(code)
+                                                          : e2m1(code);
     v = Real(number) * scale;
   }
   if (w.tensor_scale.empty()) return v;
@@ -194,7 +195,7 @@ float value_f32(const Weights& w, int64_t row, int64_t column) {
   const auto at = static_cast<size_t>(row * w.k + column);
   if (!w.additive || (!w.kept.empty() && !w.kept[at])) return static_cast<float>(real_value<Wide>(w, row, column));
   const auto group = static_cast<size_t>(row * w.groups + w.group_of(column));
-  const int q = w.format == MARLIN_INT8 ? (w.codes[at] ^ 128) - 128 : w.codes[at];
+  const int q = w.format == MARLIN_FORMAT_INT8 ? (w.codes[at] ^ 128) - 128 : w.codes[at];
   return sum_f32(q * static_cast<double>(w.scale[group]), w.zero[group]);
 }
 

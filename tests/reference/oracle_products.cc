@@ -59,11 +59,11 @@ struct DecodedWeights {
 };
 
 double magnitude_of(const Weights& w, int64_t row, int64_t column, double decoded) {
-  if ((w.zero.empty() && w.format != MARLIN_UINT8) || (!w.kept.empty() && !w.kept[at(row * w.k + column)]))
+  if ((w.zero.empty() && w.format != MARLIN_FORMAT_UINT8) || (!w.kept.empty() && !w.kept[at(row * w.k + column)]))
     return std::fabs(decoded);
   const size_t group = at(row * w.groups + w.group_of(column));
-  const int code = w.codes[at(row * w.k + column)], less = w.format == MARLIN_UINT8 ? 128 : 0,
-            q = w.format == MARLIN_INT8 ? (code ^ 128) - 128 : code - less;
+  const int code = w.codes[at(row * w.k + column)], less = w.format == MARLIN_FORMAT_UINT8 ? 128 : 0,
+            q = w.format == MARLIN_FORMAT_INT8 ? (code ^ 128) - 128 : code - less;
   const double scale = w.scale[group], zero = w.zero.empty() ? 128 : w.zero[group];
   double m = std::fabs(q * scale) + std::fabs(w.additive ? zero + less * scale : (zero - less) * scale);
   if (!w.tensor_scale.empty()) m = std::fabs(w.divide ? m / w.tensor_scale[at(row)] : m * w.tensor_scale[at(row)]);
@@ -111,7 +111,7 @@ struct Approximate {
 
 int extra_roundings(const Product& p) {
   const Weights& w = *p.weights;
-  return 1 + (w.zero.empty() ? 0 : 2) + (w.format == MARLIN_UINT8 ? 2 : 0) + (p.compute == MARLIN_COMPUTE_INT8 ? 1 : 0) +
+  return 1 + (w.zero.empty() ? 0 : 2) + (w.format == MARLIN_FORMAT_UINT8 ? 2 : 0) + (p.compute == MARLIN_COMPUTE_INT8 ? 1 : 0) +
          (w.tensor_scale.empty() ? 0 : 1) + (p.bias.empty() ? 0 : 1);
 }
 
@@ -126,7 +126,7 @@ class RowSums {
     rounding_.assign(n_, 0);
     const bool rounds = p_.compute == MARLIN_COMPUTE_W16;
     // Tensor cores keep 14 bits of sums of E4M3 products.
-    const bool short_sums = p_.compute == MARLIN_COMPUTE_FP8 && p_.weights->format == MARLIN_FP8;
+    const bool short_sums = p_.compute == MARLIN_COMPUTE_FP8 && p_.weights->format == MARLIN_FORMAT_FP8;
     RowStatistics row;
     for (int64_t k = 0; k < p_.weights->k; ++k) {
       row.see(a[k]);

@@ -10,7 +10,7 @@ int main(int argc, char** argv) {
   marlin_context_desc host = {.struct_size = sizeof host, .backend = MARLIN_BACKEND_CPU, .threads = 1};
   marlin_context* context;
   if (argc != 2 || marlin_context_create(&host, &context, NULL) != MARLIN_OK) return 1;
-  marlin_pack_desc part = {.struct_size = sizeof part, .format = MARLIN_INT4, .n = kN, .k = kK};
+  marlin_pack_desc part = {.struct_size = sizeof part, .format = MARLIN_FORMAT_INT4, .n = kN, .k = kK};
   part.values = (marlin_matrix){.data = w, .rows = kN, .cols = kK, .dtype = MARLIN_F32};
   const marlin_pack_desc* parts[] = {&part};
   marlin_weights* weights;

@@ -10,26 +10,26 @@ double ratio(uint64_t a, uint64_t b) { return static_cast<double>(a) / static_ca
 std::vector<int64_t> groups_of(const Kind& kind) {
   if (metal_marlin::is_two_level(kind.scale_type)) return {kind.group};
   switch (kind.format) {
-    case MARLIN_NVFP4:
+    case MARLIN_FORMAT_NVFP4:
       return {16};
-    case MARLIN_MXFP4:
-    case MARLIN_FP4:
-    case MARLIN_UINT8:
-    case MARLIN_FP8:
-    case MARLIN_IQ4:
-    case MARLIN_NF4:
-    case MARLIN_CODEBOOK4:
+    case MARLIN_FORMAT_MXFP4:
+    case MARLIN_FORMAT_FP4:
+    case MARLIN_FORMAT_UINT8:
+    case MARLIN_FORMAT_FP8:
+    case MARLIN_FORMAT_IQ4:
+    case MARLIN_FORMAT_NF4:
+    case MARLIN_FORMAT_CODEBOOK4:
       return {32};
-    case MARLIN_FLOAT32:
-    case MARLIN_FLOAT16:
-    case MARLIN_BFLOAT16:
+    case MARLIN_FORMAT_FLOAT32:
+    case MARLIN_FORMAT_FLOAT16:
+    case MARLIN_FORMAT_BFLOAT16:
       return {0};
-    case MARLIN_INT8:
+    case MARLIN_FORMAT_INT8:
       return {32, 64};
-    case MARLIN_INT2:
-    case MARLIN_INT3:
-    case MARLIN_INT5:
-    case MARLIN_INT6:
+    case MARLIN_FORMAT_INT2:
+    case MARLIN_FORMAT_INT3:
+    case MARLIN_FORMAT_INT5:
+    case MARLIN_FORMAT_INT6:
       return {64};
     default:
       return {32, 64, 128, 0};
@@ -38,9 +38,10 @@ std::vector<int64_t> groups_of(const Kind& kind) {
 
 /// Kinds that share a kernel differ in decoding alone: one kernel of each family is counted, of Q4_K and Q6_K all.
 bool is_counted(const Kind& kind, int64_t m) {
-  const bool other = metal_marlin::is_two_level(kind.scale_type) || kind.format == MARLIN_UINT8 || kind.format == MARLIN_FP8 ||
-                     metal_marlin::format_row(kind.format)->code_bits % 4 != 0 || kind.format == MARLIN_IQ4 ||
-                     kind.format == MARLIN_NF4 || kind.format == MARLIN_CODEBOOK4 || is_float(kind);
+  const bool other = metal_marlin::is_two_level(kind.scale_type) || kind.format == MARLIN_FORMAT_UINT8 ||
+                     kind.format == MARLIN_FORMAT_FP8 || metal_marlin::format_row(kind.format)->code_bits % 4 != 0 ||
+                     kind.format == MARLIN_FORMAT_IQ4 || kind.format == MARLIN_FORMAT_NF4 ||
+                     kind.format == MARLIN_FORMAT_CODEBOOK4 || is_float(kind);
   return !other || kind.name == std::string("q4_k") || kind.name == std::string("q6_k") || m == 1 || m == 32;
 }
 

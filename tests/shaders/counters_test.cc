@@ -30,7 +30,7 @@ double accepted(const CountedProduct& product, const Counted& counted, const std
   if ((product.kind.sparse || narrow) && quantity == "+ scales") return 1.25;
   // Two of the four simdgroups that share K load the factors of a super-block. Beside those of IQ4_XS there are half as many
   // bytes of scales as in other formats.
-  if (two_level && product.kind.format == MARLIN_IQ4 && quantity == "scale lines") return shares_a ? 1.05 : 1.4;
+  if (two_level && product.kind.format == MARLIN_FORMAT_IQ4 && quantity == "scale lines") return shares_a ? 1.05 : 1.4;
   if (two_level && !shares_a && quantity == "scale lines") return 1.2;
   return 0;
 }
@@ -46,8 +46,8 @@ std::vector<CountedProduct> cases_to_run() {
     const auto place = std::find(std::begin(kCountedM), std::end(kCountedM), c.m) - std::begin(kCountedM);
     const auto group = static_cast<int64_t>(std::bit_width(static_cast<uint64_t>(c.group)));
     const int64_t number = kind + group + place;
-    if (c.kind.format == MARLIN_INT4 && !metal_marlin::is_two_level(c.kind.scale_type)) return number % 3 != 0;
-    return c.kind.format == MARLIN_INT8 && number % 2 != 0;
+    if (c.kind.format == MARLIN_FORMAT_INT4 && !metal_marlin::is_two_level(c.kind.scale_type)) return number % 3 != 0;
+    return c.kind.format == MARLIN_FORMAT_INT8 && number % 2 != 0;
   });
   return cases;
 }

@@ -87,9 +87,9 @@ TEST(Floats, UnpackKnowsThemAll) {
 /// One-hot activations: the product is the weight itself.
 TEST_P(Decoding, ProductsOfOneHotRowsAreTheWeights) {
   // The largest code times the largest scale that may be flushed.
-  const bool codebook = GetParam().format == MARLIN_CODEBOOK4;  // of numbers below 32
+  const bool codebook = GetParam().format == MARLIN_FORMAT_CODEBOOK4;  // of numbers below 32
   const int bits = codebook ? 5 : std::min(metal_marlin::format_row(GetParam().format)->code_bits, 8);
-  const double flushed = std::ldexp(1, -126 + (GetParam().format == MARLIN_FP8 ? 9 : bits));
+  const double flushed = std::ldexp(1, -126 + (GetParam().format == MARLIN_FORMAT_FP8 ? 9 : bits));
   size_t row = number_of(GetParam());  // the short form takes one of three, which the kinds of a kernel share
   for (const char* suffix : {"m6", "m16_n32_direct", "m32_n128_threadgroup"}) {
     if (row++ % 3 != 0 && !whole_campaigns()) continue;
@@ -114,7 +114,7 @@ TEST_P(Decoding, ProductsOfOneHotRowsAreTheWeights) {
           ASSERT_TRUE(std::isnan(got)) << n;
         } else if (infinite && (!std::isfinite(want) || !std::isfinite(got))) {
           ASSERT_FALSE(std::isfinite(got)) << n;
-        } else if (weights.additive && GetParam().format == MARLIN_INT4 && suffix == std::string("m6")) {
+        } else if (weights.additive && GetParam().format == MARLIN_FORMAT_INT4 && suffix == std::string("m6")) {
           ASSERT_NEAR(
               got, want,
               0x1p-22 * (std::fabs(weights.scale[static_cast<size_t>(n * weights.groups)]) * 15 + std::fabs(want)) + 0x1p-126);

@@ -153,7 +153,7 @@ Problem problem_of(const Mutation& mutation) {
   if (mutation.what == Mutation::tensor) {
     s.suffix = "m64_n64_tensor";
     s.k = 352;  // ends with a block of 32 slots
-    if (s.format != MARLIN_MXFP4) s.group = 64;
+    if (s.format != MARLIN_FORMAT_MXFP4) s.group = 64;
   }
   if (mutation.what == Mutation::nax) s.suffix = "m32_n32_nax", s.k = 352;  // a block of 64 slots, and one of 32
   if (mutation.what == Mutation::gelu) s.epilogue = MARLIN_EPILOGUE_GELU_TANH;
@@ -184,7 +184,7 @@ Problem problem_of(const Mutation& mutation) {
   if (below) std::fill(problem.a.begin(), problem.a.end(), 0.0);
   if (mutation.far_below()) std::fill(problem.bias.begin(), problem.bias.end(), -std::numeric_limits<double>::infinity());
   std::vector<uint8_t>& scales = problem.source.all().scales;
-  const bool all_low = mutation.what == Mutation::unpack && s.format == MARLIN_MXFP4;
+  const bool all_low = mutation.what == Mutation::unpack && s.format == MARLIN_FORMAT_MXFP4;
   for (size_t i = 0; all_low && i < scales.size(); ++i) scales[i] = static_cast<uint8_t>(i % 100);  // exponents from 0 on
   if (mutation.what == Mutation::low_scales)  // each row has one of 0 and large ones
     for (size_t i = 0; i < scales.size(); ++i) scales[i] = i % 5 == 0 ? 0 : 150;

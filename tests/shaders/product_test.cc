@@ -26,7 +26,8 @@ problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   s.suffix = row.suffix;
   if (random() % 4 == 0) s.m += row.rows;  // further threadgroups along y, as whoever probes a kernel asks for
   const bool two_level = metal_marlin::is_two_level(kind.scale_type);
-  const bool fixed_group = kind.format == MARLIN_MXFP4 || kind.format == MARLIN_NVFP4 || two_level || is_float(kind);
+  const bool fixed_group =
+      kind.format == MARLIN_FORMAT_MXFP4 || kind.format == MARLIN_FORMAT_NVFP4 || two_level || is_float(kind);
   constexpr ScaleType kFloats[] = {ScaleType::f32, ScaleType::f16, ScaleType::bf16};
   if (!fixed_group) {
     constexpr int64_t kGroups[] = {0, 16, 32, 64, 128, 256};
@@ -39,7 +40,7 @@ problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
     s.order = pick(random, kOrders);
   }
   const bool factors =
-      kind.zeros != ZeroKind::additive && (kind.format == MARLIN_FP8 || !oracle::takes_float_activations(kind.format));
+      kind.zeros != ZeroKind::additive && (kind.format == MARLIN_FORMAT_FP8 || !oracle::takes_float_activations(kind.format));
   constexpr Tensor kTensors[] = {Tensor::none, Tensor::two_parts, Tensor::two_divide};
   if (factors) s.tensor = pick(random, kTensors);
   constexpr marlin_dtype kTypes[] = {MARLIN_F32, MARLIN_F16, MARLIN_BF16};
@@ -126,9 +127,9 @@ Problem at_end(const End& end, const Kind& kind, const char* suffix, marlin_dtyp
   for (int64_t i = 0; i < meta.n * meta.groups; ++i)
     problem.set_scale(i, end.scale, meta.scale_type == ScaleType::e4m3 ? end.e4m3 : i % meta.groups == 0 ? 0 : end.e8m0);
   std::fill(weights.codes.begin(), weights.codes.end(),
-            kind.format == MARLIN_INT8   ? end.int8
-            : kind.format == MARLIN_INT4 ? end.int4
-                                         : end.fp4);
+            kind.format == MARLIN_FORMAT_INT8   ? end.int8
+            : kind.format == MARLIN_FORMAT_INT4 ? end.int4
+                                                : end.fp4);
   std::fill(weights.zeros.begin(), weights.zeros.end(), uint8_t{0});
   std::fill(problem.a.begin(), problem.a.end(), end.activation);
   return problem;

@@ -66,16 +66,16 @@ TEST(Names, SizesAndTimesKeepThreeDigits) {
 
 TEST(Names, FormatsAreThoseOfTheLibrary) {
   for (const FormatRow& row : format_table()) EXPECT_EQ(parse_format(format_name(row.format)), row.format) << row.name;
-  EXPECT_EQ(format_name(MARLIN_BFLOAT16), "bfloat16");
-  EXPECT_EQ(default_group(MARLIN_NVFP4), 16u);
-  EXPECT_EQ(code_bits(MARLIN_INT3), 3);
-  EXPECT_TRUE(has_sparse_form(MARLIN_MXFP4));
-  EXPECT_FALSE(has_sparse_form(MARLIN_NF4));
+  EXPECT_EQ(format_name(MARLIN_FORMAT_BFLOAT16), "bfloat16");
+  EXPECT_EQ(default_group(MARLIN_FORMAT_NVFP4), 16u);
+  EXPECT_EQ(code_bits(MARLIN_FORMAT_INT3), 3);
+  EXPECT_TRUE(has_sparse_form(MARLIN_FORMAT_MXFP4));
+  EXPECT_FALSE(has_sparse_form(MARLIN_FORMAT_NF4));
   EXPECT_EQ(dtype_name(MARLIN_E4M3), "e4m3");
 }
 
 TEST(Names, AreTakenInAnyCase) {
-  EXPECT_EQ(parse_format("Int4"), MARLIN_INT4);
+  EXPECT_EQ(parse_format("Int4"), MARLIN_FORMAT_INT4);
   EXPECT_STREQ(parse_weight_type("Q4_K")->block, "Q4_K");
   EXPECT_STREQ(parse_weight_type("iq4_XS")->block, "IQ4_XS");
   EXPECT_FALSE(parse_weight_type("Q4_KK").has_value());
@@ -155,11 +155,14 @@ TEST_P(Judged, ARightResultPassesAndAWrongElementIsFound) {
   EXPECT_THAT(judge().complaint(), HasSubstr("1 of 210 elements out of bounds, worst inf x at [1, 64]"));
 }
 
-constexpr Kind kKinds[] = {
-    {MARLIN_INT4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},     {MARLIN_INT4, 64, Zeros::integer, MARLIN_COMPUTE_DEFAULT},
-    {MARLIN_INT4, 32, Zeros::additive, MARLIN_COMPUTE_DEFAULT}, {MARLIN_INT4, 128, Zeros::integer, MARLIN_COMPUTE_INT8},
-    {MARLIN_FP4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},      {MARLIN_MXFP4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},
-    {MARLIN_NVFP4, 16, Zeros::none, MARLIN_COMPUTE_DEFAULT},    {MARLIN_INT8, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT}};
+constexpr Kind kKinds[] = {{MARLIN_FORMAT_INT4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},
+                           {MARLIN_FORMAT_INT4, 64, Zeros::integer, MARLIN_COMPUTE_DEFAULT},
+                           {MARLIN_FORMAT_INT4, 32, Zeros::additive, MARLIN_COMPUTE_DEFAULT},
+                           {MARLIN_FORMAT_INT4, 128, Zeros::integer, MARLIN_COMPUTE_INT8},
+                           {MARLIN_FORMAT_FP4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},
+                           {MARLIN_FORMAT_MXFP4, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT},
+                           {MARLIN_FORMAT_NVFP4, 16, Zeros::none, MARLIN_COMPUTE_DEFAULT},
+                           {MARLIN_FORMAT_INT8, 32, Zeros::none, MARLIN_COMPUTE_DEFAULT}};
 INSTANTIATE_TEST_SUITE_P(Kinds, Judged, testing::ValuesIn(kKinds));
 
 /// However few elements are checked, and however small they are beside the terms of their sums.
@@ -205,7 +208,7 @@ TEST(Judged, InfinityIsRightWhereTheTermsExceedFloat32) {
     std::vector<uint8_t> values(codes), scales(2 * kK / 32, exponent);
     values.insert(values.end(), signs.begin(), signs.end());
     auto desc = make<marlin_pack_desc>();
-    desc.format = MARLIN_MXFP4;
+    desc.format = MARLIN_FORMAT_MXFP4;
     desc.n = 2;
     desc.k = kK;
     desc.values = {values.data(), 0, 2, kK / 2, 0, MARLIN_U8, MARLIN_MEM_HOST};
@@ -230,7 +233,8 @@ TEST(Judged, InfinityIsRightWhereTheTermsExceedFloat32) {
 TEST(Experts, EachRowIsJudgedByItsOwn) {
   constexpr int64_t kTokens = 3, kTopK = 2, kN = 40, kK = 64, kExperts = 4;
   const Context context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
-  const Weights weights = RandomWeights({.format = MARLIN_MXFP4, .n = kN, .k = kK, .experts = kExperts}, 3).pack(context.get());
+  const Weights weights =
+      RandomWeights({.format = MARLIN_FORMAT_MXFP4, .n = kN, .k = kK, .experts = kExperts}, 3).pack(context.get());
   const HostMatrix a = HostMatrix::random(kTokens, kK, MARLIN_F32, 7), c(kTokens * kTopK, kN, MARLIN_F32);
   std::vector<int32_t> ids = {3, 1, 1, 0, 2, 3};
   auto desc = product(weights.get(), a, c, kTokens, MARLIN_COMPUTE_DEFAULT);
@@ -454,7 +458,7 @@ TEST(InputFiles, AreAllThatTheLibraryReads) {
 TEST(Measurements, AreJudgedByTheLimitsOfTheirRace) {
   Measurement m{};
   m.job = {1, MARLIN_COMPUTE_DEFAULT};
-  m.format = MARLIN_MXFP4;
+  m.format = MARLIN_FORMAT_MXFP4;
   m.n = m.k = 1000;
   m.bytes = 500000;
   m.read_rate = 50e9;

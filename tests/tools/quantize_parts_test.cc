@@ -88,10 +88,10 @@ TEST(Recipes, ChooseWhatLlamaQuantizeChose) {
   ASSERT_GE(types.size(), 8u);
   const auto blocks_of = [](const marlin_layer_info& layer) -> std::string {
     const bool two_level = (layer.flags & MARLIN_PACK_TWO_LEVEL_SCALES) != 0;
-    if (layer.format == MARLIN_INT4 && two_level) return "Q4_K";
-    if (layer.format == MARLIN_INT6 && two_level) return "Q6_K";
-    if (layer.format == MARLIN_INT5 && !two_level) return "Q5_0";
-    return layer.format == MARLIN_INT8 ? "Q8_0" : "another";
+    if (layer.format == MARLIN_FORMAT_INT4 && two_level) return "Q4_K";
+    if (layer.format == MARLIN_FORMAT_INT6 && two_level) return "Q6_K";
+    if (layer.format == MARLIN_FORMAT_INT5 && !two_level) return "Q5_0";
+    return layer.format == MARLIN_FORMAT_INT8 ? "Q8_0" : "another";
   };
   for (size_t i = 0; i < layers.size(); ++i) EXPECT_EQ(types[i], blocks_of(layers[i])) << layers[i].name;
 }

@@ -110,7 +110,7 @@ TEST(CheckpointAwqGemv, EveryCode) {
     const Drawn m(n, k, group, padded);
     const Operand q("values", MARLIN_I32, {n, k / 8}, m.gemv_words()), s("scales", MARLIN_F16, {n, padded}, m.scales),
         z("zeros", MARLIN_I32, {n, padded / 8}, m.gemv_zeros());
-    LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_INT4, n, k, group, q, s, z);
+    LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_FORMAT_INT4, n, k, group, q, s, z);
     EXPECT_EQ(decode(o), m.gemv_values());
   }
 }
@@ -123,7 +123,7 @@ TEST(CheckpointAwqGemvFast, EveryCodeWithAndWithoutPadding) {
       const Operand q("values", MARLIN_I16, {n / 4, k}, m.fast_units()),
           s("scales", MARLIN_F16, {rows, n}, m.transposed_scales(rows)),
           z("zeros", MARLIN_F16, {rows, n}, m.scaled_zeros(rows));
-      LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_INT4, n, k, group, q, s, z);
+      LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_FORMAT_INT4, n, k, group, q, s, z);
       EXPECT_EQ(decode(o), m.fast_values());
       o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
       EXPECT_EQ(decode(o), m.fast_values()) << "the flag says what the layout says";
@@ -136,7 +136,7 @@ TEST(CheckpointAwqGemvFast, ModelsOfBfloat16) {
   units[0] = 0x4321;  // elements 0, 8, 16, 24
   const Operand q("values", MARLIN_I16, {1, 64}, units), s("scales", MARLIN_BF16, {1, 4}, std::vector<uint16_t>(4, 0x3f80)),
       z("zeros", MARLIN_BF16, {1, 4}, std::vector<uint16_t>(4, 0xc000));
-  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_INT4, 4, 64, 64, q, s, z);
+  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_FORMAT_INT4, 4, 64, 64, q, s, z);
   const auto values = decode(o);
   EXPECT_EQ(values[0], -1.0f);
   EXPECT_EQ(values[8], 0.0f);
@@ -151,8 +151,8 @@ TEST(CheckpointAwqGemv, WhatIsRefused) {
       z("zeros", MARLIN_I32, {8, 2}, m.gemv_zeros());
   const Operand fq("values", MARLIN_I16, {2, 640}, m.fast_units()), fs("scales", MARLIN_F16, {16, 8}, m.transposed_scales(16)),
       fz("zeros", MARLIN_F16, {16, 8}, m.scaled_zeros(16));
-  LayoutOperands gemv = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_INT4, 8, 640, 64, q, s, z);
-  LayoutOperands fast = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_INT4, 8, 640, 64, fq, fs, fz);
+  LayoutOperands gemv = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_FORMAT_INT4, 8, 640, 64, q, s, z);
+  LayoutOperands fast = operands(MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_FORMAT_INT4, 8, 640, 64, fq, fs, fz);
   EXPECT_TRUE(error_of(gemv).ok());
   EXPECT_TRUE(error_of(fast).ok());
   const auto expect = [](const LayoutOperands& good, marlin_status code, const char* what, auto change) {
@@ -161,7 +161,7 @@ TEST(CheckpointAwqGemv, WhatIsRefused) {
     EXPECT_THAT(error_of(o), Fails(code, HasSubstr(what)));
   };
   for (const LayoutOperands& good : {gemv, fast}) {
-    expect(good, MARLIN_E_UNSUPPORTED, "INT4", [](auto& o) { o.format = MARLIN_FP4; });
+    expect(good, MARLIN_E_UNSUPPORTED, "INT4", [](auto& o) { o.format = MARLIN_FORMAT_FP4; });
     expect(good, MARLIN_E_UNSUPPORTED, "group_size", [](auto& o) { o.group_size = 16; });
     expect(good, MARLIN_E_UNSUPPORTED, "group_size", [](auto& o) { o.group_size = 256; });
     expect(good, MARLIN_E_SHAPE, "scales: expected [", [](auto& o) { o.group_size = 32; });

@@ -79,8 +79,9 @@ struct PackedLayer {
 };
 
 TEST(CheckpointCompressed, EveryWidthDenseAndPadded) {
-  constexpr std::pair<size_t, marlin_format> kWidths[] = {{2, MARLIN_INT2}, {3, MARLIN_INT3}, {4, MARLIN_INT4},
-                                                          {5, MARLIN_INT5}, {6, MARLIN_INT6}, {8, MARLIN_INT8}};
+  constexpr std::pair<size_t, marlin_format> kWidths[] = {{2, MARLIN_FORMAT_INT2}, {3, MARLIN_FORMAT_INT3},
+                                                          {4, MARLIN_FORMAT_INT4}, {5, MARLIN_FORMAT_INT5},
+                                                          {6, MARLIN_FORMAT_INT6}, {8, MARLIN_FORMAT_INT8}};
   for (const auto& [bits, format] : kWidths) {
     for (const bool padded : {false, true}) {
       for (const bool zeros : {false, true}) {
@@ -193,7 +194,7 @@ TEST(CheckpointCompressed, IntQuantizedTakesScalesOfTensorsRowsAndGroups) {
         open_tensors({{"l.weight", "I8", "2,64", codes}, {"l.weight_scale", "F32", shape, bytes_of(scales)}}, "{}");
     const Layer layer = opened.value()->layers()[0];
     EXPECT_TRUE(layer.status.ok()) << layer.status.message();
-    EXPECT_EQ(layer.format, MARLIN_INT8);
+    EXPECT_EQ(layer.format, MARLIN_FORMAT_INT8);
     EXPECT_EQ(layer.layout, MARLIN_LAYOUT_ROWS);
     return decode_all(*opened.value()->source(0, 0, {}).value(), 1).value();
   };
@@ -217,7 +218,7 @@ TEST(CheckpointCompressed, IntQuantizedTakesZeroPoints) {
                                      "{}");
     const Layer layer = opened.value()->layers()[0];
     EXPECT_TRUE(layer.status.ok()) << layer.status.message();
-    EXPECT_EQ(layer.format, MARLIN_UINT8);
+    EXPECT_EQ(layer.format, MARLIN_FORMAT_UINT8);
     EXPECT_EQ(layer.flags, MARLIN_LAYER_ZEROS);
     return decode_all(*opened.value()->source(0, 0, {}).value(), 1).value();
   };

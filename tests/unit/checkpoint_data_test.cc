@@ -24,60 +24,60 @@ constexpr uint32_t kZeros = MARLIN_LAYER_ZEROS, kActOrder = MARLIN_LAYER_ACT_ORD
                    kSparse = MARLIN_LAYER_SPARSE_2_4;
 
 constexpr DataRow kFolders[] = {
-    {"awq-gemm-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_AWQ, 128, kZeros},
-    {"awq-gemv-fast-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_AWQ_GEMV_FAST, 128, kAdditive},
-    {"awq-gemv-g64", 1, MARLIN_INT4, MARLIN_LAYOUT_AWQ_GEMV, 64, kZeros},
-    {"ct-int4-asym-g32", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 32, kZeros},
-    {"ct-int4-sym-channel", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 320, 0},
-    {"ct-int4-sym-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 128, 0},
-    {"ct-int4-sym-g64-actorder", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 64, kActOrder},
-    {"ct-int8-channel", 1, MARLIN_INT8, MARLIN_LAYOUT_ROWS, 96, 0},
-    {"bnb-fp4-b64", 1, MARLIN_CODEBOOK4, MARLIN_LAYOUT_ROWS, 64, 0},
-    {"bnb-nf4-b64", 1, MARLIN_NF4, MARLIN_LAYOUT_ROWS, 32, 0},
-    {"ct-fp8-block128", 1, MARLIN_FP8, MARLIN_LAYOUT_ROWS, 128, 0},
-    {"ct-fp8-channel", 1, MARLIN_FP8, MARLIN_LAYOUT_ROWS, 160, 0},
-    {"ct-fp8-tensor", 1, MARLIN_FP8, MARLIN_LAYOUT_ROWS, 128, 0},
-    {"ct-mxfp8", 1, MARLIN_FP8, MARLIN_LAYOUT_ROWS, 32, 0},
-    {"ct-pack8-asym-g32", 1, MARLIN_UINT8, MARLIN_LAYOUT_ROWS, 32, kZeros},
-    {"fp8-ue8m0-block32", 1, MARLIN_FP8, MARLIN_LAYOUT_ROWS, 32, 0},
-    {"gptq-8bit-v2-asym-g32", 1, MARLIN_UINT8, MARLIN_LAYOUT_GPTQ_V2, 32, kZeros},
-    {"mlx-affine-8bit-g32", 1, MARLIN_UINT8, MARLIN_LAYOUT_ROWS, 32, kAdditive},
-    {"mlx-mxfp8-g32", 1, MARLIN_FP8, MARLIN_LAYOUT_ROWS, 32, 0},
-    {"ct-pack3-dense-asym-g32", 1, MARLIN_INT3, MARLIN_LAYOUT_ROWS, 32, kZeros},
-    {"ct-pack3-padded-sym-g32", 1, MARLIN_INT3, MARLIN_LAYOUT_ROWS, 32, 0},
-    {"ct-pack8-sym-channel", 1, MARLIN_INT8, MARLIN_LAYOUT_ROWS, 130, 0},
-    {"ct-mxfp4", 1, MARLIN_MXFP4, MARLIN_LAYOUT_ROWS, 32, 0},
-    {"ct-nvfp4", 1, MARLIN_NVFP4, MARLIN_LAYOUT_ROWS, 16, MARLIN_PACK_DIVIDE_SCALE},
-    {"gptq-2bit-v1-asym-g64-own-files", 1, MARLIN_INT2, MARLIN_LAYOUT_GPTQ_V1, 64, kZeros},
-    {"gptq-2bit-v2-asym-column", 1, MARLIN_INT2, MARLIN_LAYOUT_GPTQ_V2, 96, kZeros},
-    {"gptq-3bit-v1-asym-g64-actorder", 1, MARLIN_INT3, MARLIN_LAYOUT_GPTQ_V1, 64, kZeros | kActOrder},
-    {"gptq-3bit-v2-asym-g32", 1, MARLIN_INT3, MARLIN_LAYOUT_GPTQ_V2, 32, kZeros},
-    {"gptq-8bit-v1-sym-g128", 1, MARLIN_INT8, MARLIN_LAYOUT_GPTQ_V1, 128, 0},
-    {"gptq-v1-asym-g64-actorder", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V1, 64, kZeros | kActOrder},
-    {"gptq-v1-sym-column", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V1, 288, 0},
-    {"gptq-v1-sym-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V1, 128, 0},
-    {"gptq-v2-asym-g32", 1, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V2, 32, kZeros},
-    {"hqq-4bit-g128-axis1", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 128, kAdditive},
-    {"hqq-4bit-g64-axis1", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 64, kAdditive},
-    {"bnb-fp4-b128-double", 1, MARLIN_CODEBOOK4, MARLIN_LAYOUT_ROWS, 32, 0},
-    {"bnb-nf4-b64-bf16-storage", 1, MARLIN_NF4, MARLIN_LAYOUT_ROWS, 64, 0},
-    {"torchao-int4-plain", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 64, kAdditive},
-    {"torchao-intx-int4", 1, MARLIN_UINT8, MARLIN_LAYOUT_ROWS, 32, kZeros},
-    {"ct-marlin-24-channel", 1, MARLIN_INT4, MARLIN_LAYOUT_MARLIN_24, 256, kSparse},
-    {"ct-marlin-24-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_MARLIN_24, 128, kSparse},
-    {"marlin-column", 1, MARLIN_INT4, MARLIN_LAYOUT_MARLIN, 128, 0},
-    {"marlin-g128", 1, MARLIN_INT4, MARLIN_LAYOUT_MARLIN, 128, 0},
-    {"mlx-affine-g32", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 32, kAdditive},
-    {"mlx-affine-g64", 1, MARLIN_INT4, MARLIN_LAYOUT_ROWS, 64, kAdditive},
-    {"mlx-affine-2bit-g64", 1, MARLIN_INT2, MARLIN_LAYOUT_ROWS, 64, kAdditive},
-    {"mlx-affine-3bit-g32", 1, MARLIN_INT3, MARLIN_LAYOUT_ROWS, 32, kAdditive},
-    {"mlx-affine-5bit-g128", 1, MARLIN_INT5, MARLIN_LAYOUT_ROWS, 128, kAdditive},
-    {"mlx-affine-6bit-g64", 1, MARLIN_INT6, MARLIN_LAYOUT_ROWS, 64, kAdditive},
-    {"mlx-mxfp4-g32", 1, MARLIN_MXFP4, MARLIN_LAYOUT_ROWS, 32, 0},
-    {"mlx-nvfp4-g16", 1, MARLIN_NVFP4, MARLIN_LAYOUT_ROWS, 16, 0},
-    {"mxfp4-quark", 1, MARLIN_MXFP4, MARLIN_LAYOUT_ROWS, 32, 0},
-    {"nvfp4-modelopt", 2, MARLIN_NVFP4, MARLIN_LAYOUT_ROWS, 16, 0},
-    {"sharded-gptq", 3, MARLIN_INT4, MARLIN_LAYOUT_GPTQ_V1, 32, 0},
+    {"awq-gemm-g128", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_AWQ, 128, kZeros},
+    {"awq-gemv-fast-g128", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_AWQ_GEMV_FAST, 128, kAdditive},
+    {"awq-gemv-g64", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_AWQ_GEMV, 64, kZeros},
+    {"ct-int4-asym-g32", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_ROWS, 32, kZeros},
+    {"ct-int4-sym-channel", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_ROWS, 320, 0},
+    {"ct-int4-sym-g128", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_ROWS, 128, 0},
+    {"ct-int4-sym-g64-actorder", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_ROWS, 64, kActOrder},
+    {"ct-int8-channel", 1, MARLIN_FORMAT_INT8, MARLIN_LAYOUT_ROWS, 96, 0},
+    {"bnb-fp4-b64", 1, MARLIN_FORMAT_CODEBOOK4, MARLIN_LAYOUT_ROWS, 64, 0},
+    {"bnb-nf4-b64", 1, MARLIN_FORMAT_NF4, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"ct-fp8-block128", 1, MARLIN_FORMAT_FP8, MARLIN_LAYOUT_ROWS, 128, 0},
+    {"ct-fp8-channel", 1, MARLIN_FORMAT_FP8, MARLIN_LAYOUT_ROWS, 160, 0},
+    {"ct-fp8-tensor", 1, MARLIN_FORMAT_FP8, MARLIN_LAYOUT_ROWS, 128, 0},
+    {"ct-mxfp8", 1, MARLIN_FORMAT_FP8, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"ct-pack8-asym-g32", 1, MARLIN_FORMAT_UINT8, MARLIN_LAYOUT_ROWS, 32, kZeros},
+    {"fp8-ue8m0-block32", 1, MARLIN_FORMAT_FP8, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"gptq-8bit-v2-asym-g32", 1, MARLIN_FORMAT_UINT8, MARLIN_LAYOUT_GPTQ_V2, 32, kZeros},
+    {"mlx-affine-8bit-g32", 1, MARLIN_FORMAT_UINT8, MARLIN_LAYOUT_ROWS, 32, kAdditive},
+    {"mlx-mxfp8-g32", 1, MARLIN_FORMAT_FP8, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"ct-pack3-dense-asym-g32", 1, MARLIN_FORMAT_INT3, MARLIN_LAYOUT_ROWS, 32, kZeros},
+    {"ct-pack3-padded-sym-g32", 1, MARLIN_FORMAT_INT3, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"ct-pack8-sym-channel", 1, MARLIN_FORMAT_INT8, MARLIN_LAYOUT_ROWS, 130, 0},
+    {"ct-mxfp4", 1, MARLIN_FORMAT_MXFP4, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"ct-nvfp4", 1, MARLIN_FORMAT_NVFP4, MARLIN_LAYOUT_ROWS, 16, MARLIN_PACK_DIVIDE_SCALE},
+    {"gptq-2bit-v1-asym-g64-own-files", 1, MARLIN_FORMAT_INT2, MARLIN_LAYOUT_GPTQ_V1, 64, kZeros},
+    {"gptq-2bit-v2-asym-column", 1, MARLIN_FORMAT_INT2, MARLIN_LAYOUT_GPTQ_V2, 96, kZeros},
+    {"gptq-3bit-v1-asym-g64-actorder", 1, MARLIN_FORMAT_INT3, MARLIN_LAYOUT_GPTQ_V1, 64, kZeros | kActOrder},
+    {"gptq-3bit-v2-asym-g32", 1, MARLIN_FORMAT_INT3, MARLIN_LAYOUT_GPTQ_V2, 32, kZeros},
+    {"gptq-8bit-v1-sym-g128", 1, MARLIN_FORMAT_INT8, MARLIN_LAYOUT_GPTQ_V1, 128, 0},
+    {"gptq-v1-asym-g64-actorder", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_GPTQ_V1, 64, kZeros | kActOrder},
+    {"gptq-v1-sym-column", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_GPTQ_V1, 288, 0},
+    {"gptq-v1-sym-g128", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_GPTQ_V1, 128, 0},
+    {"gptq-v2-asym-g32", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_GPTQ_V2, 32, kZeros},
+    {"hqq-4bit-g128-axis1", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_ROWS, 128, kAdditive},
+    {"hqq-4bit-g64-axis1", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_ROWS, 64, kAdditive},
+    {"bnb-fp4-b128-double", 1, MARLIN_FORMAT_CODEBOOK4, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"bnb-nf4-b64-bf16-storage", 1, MARLIN_FORMAT_NF4, MARLIN_LAYOUT_ROWS, 64, 0},
+    {"torchao-int4-plain", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_ROWS, 64, kAdditive},
+    {"torchao-intx-int4", 1, MARLIN_FORMAT_UINT8, MARLIN_LAYOUT_ROWS, 32, kZeros},
+    {"ct-marlin-24-channel", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_MARLIN_24, 256, kSparse},
+    {"ct-marlin-24-g128", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_MARLIN_24, 128, kSparse},
+    {"marlin-column", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_MARLIN, 128, 0},
+    {"marlin-g128", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_MARLIN, 128, 0},
+    {"mlx-affine-g32", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_ROWS, 32, kAdditive},
+    {"mlx-affine-g64", 1, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_ROWS, 64, kAdditive},
+    {"mlx-affine-2bit-g64", 1, MARLIN_FORMAT_INT2, MARLIN_LAYOUT_ROWS, 64, kAdditive},
+    {"mlx-affine-3bit-g32", 1, MARLIN_FORMAT_INT3, MARLIN_LAYOUT_ROWS, 32, kAdditive},
+    {"mlx-affine-5bit-g128", 1, MARLIN_FORMAT_INT5, MARLIN_LAYOUT_ROWS, 128, kAdditive},
+    {"mlx-affine-6bit-g64", 1, MARLIN_FORMAT_INT6, MARLIN_LAYOUT_ROWS, 64, kAdditive},
+    {"mlx-mxfp4-g32", 1, MARLIN_FORMAT_MXFP4, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"mlx-nvfp4-g16", 1, MARLIN_FORMAT_NVFP4, MARLIN_LAYOUT_ROWS, 16, 0},
+    {"mxfp4-quark", 1, MARLIN_FORMAT_MXFP4, MARLIN_LAYOUT_ROWS, 32, 0},
+    {"nvfp4-modelopt", 2, MARLIN_FORMAT_NVFP4, MARLIN_LAYOUT_ROWS, 16, 0},
+    {"sharded-gptq", 3, MARLIN_FORMAT_INT4, MARLIN_LAYOUT_GPTQ_V1, 32, 0},
 };
 
 std::unique_ptr<Checkpoint> open_data(const std::string& name) {
@@ -160,7 +160,7 @@ TEST(CheckpointData, GptOssExpertStacks) {
       if (layer.format == MARLIN_FORMAT_NONE) continue;  // the router
       ++stacks;
       EXPECT_EQ(layer.experts, experts);
-      EXPECT_EQ(layer.format, MARLIN_MXFP4);
+      EXPECT_EQ(layer.format, MARLIN_FORMAT_MXFP4);
       const bool gate_up = layer.name.ends_with("gate_up_proj") || layer.name.ends_with("mlp1_weight");
       EXPECT_EQ(layer.flags, gate_up ? MARLIN_PACK_GATE_UP_INTERLEAVED : 0u);
       expect_true_values(folder, *checkpoint, i);
@@ -173,8 +173,9 @@ TEST(CheckpointData, GptOssExpertStacks) {
 TEST(CheckpointData, GgufMixed) {
   const auto checkpoint = open_data("gguf-mixed");
   const std::pair<const char*, marlin_format> expected[] = {
-      {"blk.0.ffn_down.weight", MARLIN_INT4},  {"blk.1.ffn_down.weight", MARLIN_INT4},  {"blk.2.ffn_down.weight", MARLIN_INT8},
-      {"blk.3.ffn_down.weight", MARLIN_MXFP4}, {"blk.4.ffn_down.weight", MARLIN_NVFP4},
+      {"blk.0.ffn_down.weight", MARLIN_FORMAT_INT4},  {"blk.1.ffn_down.weight", MARLIN_FORMAT_INT4},
+      {"blk.2.ffn_down.weight", MARLIN_FORMAT_INT8},  {"blk.3.ffn_down.weight", MARLIN_FORMAT_MXFP4},
+      {"blk.4.ffn_down.weight", MARLIN_FORMAT_NVFP4},
   };
   for (const auto& [name, format] : expected) {
     const size_t i = find_layer(*checkpoint, name);
@@ -193,8 +194,8 @@ TEST(CheckpointData, GgufMixed) {
   EXPECT_EQ(checkpoint->layers()[floats].format, MARLIN_FORMAT_NONE);
   EXPECT_EQ(checkpoint->layers()[floats].dtype, MARLIN_F16);
   const auto kept = must(checkpoint->source(floats, 0, {}));
-  EXPECT_EQ(kept->meta().format, MARLIN_FLOAT16);
-  EXPECT_TRUE(checkpoint->source(floats, 0, {MARLIN_NVFP4}).ok());
+  EXPECT_EQ(kept->meta().format, MARLIN_FORMAT_FLOAT16);
+  EXPECT_TRUE(checkpoint->source(floats, 0, {MARLIN_FORMAT_NVFP4}).ok());
 }
 
 /// Folders whose layers have several formats: every layer that is quantized is read, with its true values.
@@ -239,7 +240,8 @@ TEST(CheckpointData, FloatsAreListedAndQuantized) {
     EXPECT_EQ(layer.n, 96);
     EXPECT_EQ(layer.k, 384);
     const auto expected = true_values(name, layer.name, 0, layer.n, layer.k);
-    for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8}) {
+    for (const marlin_format format :
+         {MARLIN_FORMAT_INT4, MARLIN_FORMAT_FP4, MARLIN_FORMAT_MXFP4, MARLIN_FORMAT_NVFP4, MARLIN_FORMAT_INT8}) {
       const auto source = must(checkpoint->source(0, 0, {format}));
       const auto found = must(decode_all(*source));
       double error = 0, square = 0;
@@ -247,7 +249,7 @@ TEST(CheckpointData, FloatsAreListedAndQuantized) {
         error += (found[i] - expected[i]) * (found[i] - expected[i]);
         square += expected[i] * expected[i];
       }
-      EXPECT_LT(error / square, format == MARLIN_INT8 ? 1e-4 : 0.03) << "format " << format;
+      EXPECT_LT(error / square, format == MARLIN_FORMAT_INT8 ? 1e-4 : 0.03) << "format " << format;
     }
     EXPECT_TRUE(checkpoint->tensor(layer.name + ".bias").ok());
   }
@@ -278,15 +280,16 @@ TEST(CheckpointData, PrunedFloatsAreQuantizedWithTheirPattern) {
   dense.values.dims = {layer.n, layer.k};
   dense.values.row_stride = layer.k;
   dense.values.data = reinterpret_cast<const std::byte*>(truth.data());
-  for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8}) {
+  for (const marlin_format format :
+       {MARLIN_FORMAT_INT4, MARLIN_FORMAT_FP4, MARLIN_FORMAT_MXFP4, MARLIN_FORMAT_NVFP4, MARLIN_FORMAT_INT8}) {
     SCOPED_TRACE(format);
     const auto source = must(checkpoint->source(0, 0, {format}));
-    EXPECT_EQ(source->meta().sparse, format != MARLIN_INT8) << "INT8 has no sparse form";
+    EXPECT_EQ(source->meta().sparse, format != MARLIN_FORMAT_INT8) << "INT8 has no sparse form";
     dense.format = format;
     const auto found = decode_all(*source), expected = decode_all(*make_source(dense).value());
     ASSERT_TRUE(found.ok() && expected.ok());
     for (size_t i = 0; i < truth.size(); ++i) ASSERT_EQ(found.value()[i], expected.value()[i]) << i;
-    if (format == MARLIN_INT8) continue;
+    if (format == MARLIN_FORMAT_INT8) continue;
     Stripe stripe;
     ASSERT_TRUE(source->read(0, layer.n, stripe).ok());
     for (size_t b = 0; b < stripe.kept.size(); ++b) {

@@ -420,7 +420,7 @@ TEST(CheckpointLayers, ShapesThatDoNotFitNameTheTensor) {
     const Status& status = opened->layers()[0].status;
     EXPECT_FALSE(status.ok());
     EXPECT_THAT(status.message(), AllOf(HasSubstr("f.safetensors: byte "), HasSubstr(tensor), HasSubstr(what)));
-    EXPECT_EQ(opened->source(0, 0, {MARLIN_INT4}).status().code(), status.code());
+    EXPECT_EQ(opened->source(0, 0, {MARLIN_FORMAT_INT4}).status().code(), status.code());
   };
   expect({{"a.qweight", "I32", "4,8", z.substr(0, 128)},
           {"a.g_idx", "I32", "32", z.substr(0, 128)},

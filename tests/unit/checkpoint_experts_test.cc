@@ -59,7 +59,7 @@ TEST(CheckpointExperts, AreGatheredByNumberAtThePlaceOfTheFirst) {
   EXPECT_EQ(up.experts, 12u);
   EXPECT_EQ(up.n, 1);
   EXPECT_EQ(up.k, 32);
-  EXPECT_EQ(up.format, MARLIN_MXFP4);
+  EXPECT_EQ(up.format, MARLIN_FORMAT_MXFP4);
   EXPECT_EQ(up.bytes, 12u * 17);
   EXPECT_EQ(checkpoint->parts(1).size(), 24u);
   for (uint32_t e = 0; e < 12; ++e) {
@@ -270,7 +270,7 @@ TEST(CheckpointExperts, AreConvertedOneByOne) {
   const auto input = must(Checkpoint::open(scratch.at("in.safetensors"), MARLIN_LAYOUT_AUTO));
   ASSERT_EQ(input->layer_count(), 1u);
   ConvertOptions options;
-  options.format = MARLIN_INT4;
+  options.format = MARLIN_FORMAT_INT4;
   options.group_size = 32;
   options.scheme = MARLIN_SCHEME_COMPRESSED_TENSORS;
   options.layers = input->singles_of(0);
@@ -284,7 +284,7 @@ TEST(CheckpointExperts, AreConvertedOneByOne) {
   EXPECT_TRUE(layer.status.ok()) << layer.status.message();
   EXPECT_EQ(layer.name, "m.0.mlp.experts.up_proj");
   EXPECT_EQ(layer.experts, 2u);
-  EXPECT_EQ(layer.format, MARLIN_INT4);
+  EXPECT_EQ(layer.format, MARLIN_FORMAT_INT4);
 }
 
 }  // namespace

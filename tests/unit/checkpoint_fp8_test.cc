@@ -40,7 +40,7 @@ TEST(CheckpointFp8, ShapesOfScales) {
     const auto opened = must(open_fp8(c.shape, c.scales, c.members));
     const Layer& layer = opened->layers()[0];
     ASSERT_TRUE(layer.status.ok()) << layer.status.message();
-    EXPECT_EQ(layer.format, MARLIN_FP8);
+    EXPECT_EQ(layer.format, MARLIN_FORMAT_FP8);
     const auto values = must(decode_all(*opened->source(0, 0, {}).value()));
     const int64_t of_row = (kK + c.columns - 1) / c.columns;
     for (int64_t n = 0; n < kN; ++n)
@@ -92,7 +92,7 @@ TEST(CheckpointBitsandbytes, BlocksRunAcrossRows) {
     const auto opened = must(flat.open());
     const Layer& layer = opened->layers()[0];
     ASSERT_TRUE(layer.status.ok()) << layer.status.message();
-    EXPECT_EQ(layer.format, MARLIN_NF4);
+    EXPECT_EQ(layer.format, MARLIN_FORMAT_NF4);
     EXPECT_EQ(layer.group_size, 16);
     const auto values = must(decode_all(*opened->source(0, 0, {}).value()));
     for (size_t e = 0; e < 144; ++e)
@@ -100,7 +100,7 @@ TEST(CheckpointBitsandbytes, BlocksRunAcrossRows) {
   }
   flat.map.replace(0, 4, bytes_of<float>({-2}));
   const auto own = flat.open();
-  EXPECT_EQ(own.value()->layers()[0].format, MARLIN_CODEBOOK4);
+  EXPECT_EQ(own.value()->layers()[0].format, MARLIN_FORMAT_CODEBOOK4);
   EXPECT_EQ(decode_all(*own.value()->source(0, 0, {}).value()).value()[0], -1.0f);
 }
 

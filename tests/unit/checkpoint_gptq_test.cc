@@ -28,7 +28,7 @@ std::vector<uint32_t> pack_row(const std::vector<unsigned>& row, int bits) { ret
 /// The zeros of 32 columns in one group, whose codes are all 0, so every value is the negated zero.
 std::vector<int> zeros_of(const std::vector<uint32_t>& words, int bits, marlin_layout layout, marlin_gptq_zero_f zero_f,
                           std::string* warning = nullptr) {
-  const marlin_format format = bits == 2 ? MARLIN_INT2 : bits == 3 ? MARLIN_INT3 : MARLIN_INT8;
+  const marlin_format format = bits == 2 ? MARLIN_FORMAT_INT2 : bits == 3 ? MARLIN_FORMAT_INT3 : MARLIN_FORMAT_INT8;
   const Operand q("values", MARLIN_I32, {bits, 32}, std::vector<uint32_t>(static_cast<size_t>(bits) * 32)),
       z("zeros", MARLIN_I32, {1, bits}, words), s("scales", MARLIN_F16, {1, 32}, std::vector<uint16_t>(32, kOne));
   LayoutOperands o = operands(layout, format, 32, 32, 32, q, s, z);
@@ -43,13 +43,13 @@ std::vector<int> zeros_of(const std::vector<uint32_t>& words, int bits, marlin_l
 TEST(CheckpointGptqWidths, CodesRunDownAColumn) {
   const Operand q("values", MARLIN_U32, {3, 1}, std::vector<uint32_t>{0x88fac688u, 0xc688fac6u, 0xfac688fau}),
       s("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kHalf});
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT3, 1, 32, 32, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_FORMAT_INT3, 1, 32, 32, q, s);
   const auto values = decode(o);
   ASSERT_EQ(values.size(), 32u);
   for (size_t k = 0; k < 32; ++k) EXPECT_EQ(values[k], (static_cast<float>(k % 8) - 4) / 2) << "absent zeros are 4";
 
   const Operand bytes("values", MARLIN_U32, {1, 1}, std::vector<uint32_t>{0xff817f00u});
-  LayoutOperands eight = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT8, 1, 4, 4, bytes, s);
+  LayoutOperands eight = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_FORMAT_INT8, 1, 4, 4, bytes, s);
   EXPECT_EQ(decode(eight), (std::vector<float>{-64, -0.5, 0.5, 63.5}));
 }
 
@@ -57,7 +57,7 @@ TEST(CheckpointGptqWidths, CodesRunDownAColumn) {
 TEST(CheckpointGptqWidths, EveryWidthWithGroupsZerosAndActOrder) {
   constexpr size_t n = 37, k = 75, groups = 5;
   std::mt19937 random(11);
-  for (const auto& [bits, format] : {std::pair{2, MARLIN_INT2}, {3, MARLIN_INT3}, {4, MARLIN_INT4}}) {
+  for (const auto& [bits, format] : {std::pair{2, MARLIN_FORMAT_INT2}, {3, MARLIN_FORMAT_INT3}, {4, MARLIN_FORMAT_INT4}}) {
     SCOPED_TRACE(bits);
     const auto draw = [&, most = 1u << bits] { return static_cast<unsigned>(random()) % most; };
     std::vector<std::vector<unsigned>> codes(n, std::vector<unsigned>(k));
@@ -163,7 +163,7 @@ TEST(CheckpointGptqWidths, EightBitsAreSymmetric) {
   other[1] = 0x80817080u;
   const Operand q("values", MARLIN_I32, {8, 32}, std::vector<uint32_t>(256)), z("zeros", MARLIN_I32, {1, 8}, other),
       s("scales", MARLIN_F16, {1, 32}, std::vector<uint16_t>(32, kOne));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT8, 32, 32, 32, q, s, z);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_FORMAT_INT8, 32, 32, 32, q, s, z);
   EXPECT_EQ(error_of(o).code(), MARLIN_E_UNSUPPORTED);
   EXPECT_STREQ(error_of(o).message(), "zeros: group 0, column 5: expected the zero 128 of symmetric 8-bit codes, found 112");
 }
@@ -191,7 +191,8 @@ Layer layer_of(const std::string& file, const std::string& config) {
 TEST(CheckpointGptqWidths, TheTensorsTellTheWidth) {
   const std::string silent = R"({"quantization_config":{"quant_method":"gptq","group_size":32}})",
                     four = R"({"quantization_config":{"quant_method":"gptq","group_size":32,"bits":4}})";
-  const std::pair<int, marlin_format> widths[] = {{2, MARLIN_INT2}, {3, MARLIN_INT3}, {4, MARLIN_INT4}, {8, MARLIN_INT8}};
+  const std::pair<int, marlin_format> widths[] = {
+      {2, MARLIN_FORMAT_INT2}, {3, MARLIN_FORMAT_INT3}, {4, MARLIN_FORMAT_INT4}, {8, MARLIN_FORMAT_INT8}};
   for (const auto& [bits, format] : widths) {
     const std::vector<uint32_t> zeros(static_cast<size_t>(bits), bits == 8 ? 0x7f7f7f7f : 0);
     for (const bool with_index : {false, true}) {
@@ -222,7 +223,7 @@ TEST(CheckpointK8n, ZerosAreCodesOfFourBits) {
   const Operand q("values", MARLIN_U32, {8, 3}, std::vector<uint32_t>(24, 0x33333333u)),
       s("scales", MARLIN_F16, {2, 3}, std::vector<uint16_t>(6, kOne));
   const auto with_zeros = [&](const Operand& z) {
-    LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, 3, 64, 32, q, s, z);
+    LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_FORMAT_INT4, 3, 64, 32, q, s, z);
     return o;
   };
   const Operand good("zeros", MARLIN_U8, {2, 3}, std::vector<uint8_t>{0, 1, 2, 3, 4, 15});
@@ -242,11 +243,11 @@ TEST(CheckpointGptqWidths, EightBitsWithZeros) {
     const std::vector<uint32_t> words(8, stored * 0x01010101u);
     const Layer layer = layer_of(file_of(8, words), R"({"quantization_config":{"quant_method":"gptq","bits":8,"sym":false}})");
     EXPECT_TRUE(layer.status.ok()) << layer.status.message();
-    EXPECT_EQ(layer.format, MARLIN_UINT8);
+    EXPECT_EQ(layer.format, MARLIN_FORMAT_UINT8);
     EXPECT_EQ(layer.flags & MARLIN_LAYER_ZEROS, MARLIN_LAYER_ZEROS);
     const Operand q("values", MARLIN_I32, {8, 32}, std::vector<uint32_t>(8 * 32)), z("zeros", MARLIN_I32, {1, 8}, words),
         s("scales", MARLIN_F16, {1, 32}, std::vector<uint16_t>(32, kOne));
-    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_UINT8, 32, 32, 32, q, s, z);
+    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_FORMAT_UINT8, 32, 32, 32, q, s, z);
     o.zero_f = MARLIN_GPTQ_ZERO_F_WRAP;
     const auto values = decode(o);
     ASSERT_EQ(values.size(), 32u * 32u);
@@ -265,7 +266,7 @@ TEST(CheckpointGptqWidths, AZeroPastTheLimitIsNamedByItsPlace) {
   words[8 + 1] = 0xffu << 16;          // group 1, column 6
   const Operand q("values", MARLIN_I32, {16, 32}, std::vector<uint32_t>(16 * 32)), z("zeros", MARLIN_I32, {2, 8}, words),
       s("scales", MARLIN_F16, {2, 32}, std::vector<uint16_t>(64, kOne));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_UINT8, 32, 64, 32, q, s, z);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_FORMAT_UINT8, 32, 64, 32, q, s, z);
   o.zero_f = MARLIN_GPTQ_ZERO_F_PLUS_ONE;
   EXPECT_STREQ(make_source(o).status().message(),
                "zeros: group 1, column 6: expected zeros of 8-bit codes up to 255, found 256");

@@ -13,7 +13,7 @@ TEST(CheckpointGptq, V1StoresZeroMinusOne) {
   const Operand q("values", MARLIN_U32, {1, 1}, std::vector<uint32_t>{0x76543210u});
   const Operand s("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kHalf});
   const Operand z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{7u});
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 1, 8, 8, q, s, z);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_FORMAT_INT4, 1, 8, 8, q, s, z);
   EXPECT_EQ(decode(o), (std::vector<float>{-4.0f, -3.5f, -3.0f, -2.5f, -2.0f, -1.5f, -1.0f, -0.5f}));
   o.layout = MARLIN_LAYOUT_GPTQ_V2;
   EXPECT_EQ(decode(o)[0], -3.5f);
@@ -39,7 +39,7 @@ TEST(CheckpointGptq, V1NibbleFifteenHasThreeReadings) {
   const Operand s("scales", MARLIN_F16, {1, 8}, std::vector<uint16_t>(8, kOne));
   for (const ZeroReading& r : kReadings) {
     const Operand z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{r.word});
-    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 8, 8, 8, q, s, z);
+    LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_FORMAT_INT4, 8, 8, 8, q, s, z);
     const std::pair<marlin_gptq_zero_f, const int*> readings[] = {{MARLIN_GPTQ_ZERO_F_AUTO, r.wrap},
                                                                   {MARLIN_GPTQ_ZERO_F_WRAP, r.wrap},
                                                                   {MARLIN_GPTQ_ZERO_F_CARRY, r.carry},
@@ -69,7 +69,7 @@ TEST(CheckpointGptq, NibblesBehindTheLastColumnAreNoZeros) {
   const Operand q("values", MARLIN_U32, {1, 3}, std::vector<uint32_t>(3, 0)),
       z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{0xfffff777u}),
       s("scales", MARLIN_F16, {1, 3}, std::vector<uint16_t>(3, kOne));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_INT4, 3, 8, 8, q, s, z);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V1, MARLIN_FORMAT_INT4, 3, 8, 8, q, s, z);
   EXPECT_EQ(make_source(o).value()->warning(), "");
 }
 
@@ -114,7 +114,7 @@ TEST(CheckpointGptq, PlainGroupIndexIsDropped) {
   const std::vector<int32_t> plain{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
   const Operand q("values", MARLIN_U32, {3, 1}, std::vector<uint32_t>{1, 2, 3}),
       s("scales", MARLIN_F16, {2, 1}, std::vector<uint16_t>{kOne, kHalf});
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT4, 1, 24, 16, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_FORMAT_INT4, 1, 24, 16, q, s);
   const Operand g("group_index", MARLIN_I32, {24}, plain);
   o.group_index = g.view;
   EXPECT_TRUE(make_source(o).value()->meta().group_index.empty());
@@ -139,7 +139,7 @@ TEST(CheckpointAwq, InterleavedNibbles) {
   const Operand q("values", MARLIN_I32, {1, 1}, std::vector<uint32_t>{0x75316420u});
   const Operand s("scales", MARLIN_F16, {1, 8}, std::vector<uint16_t>(8, kOne));
   const Operand z("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{0});
-  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_INT4, 8, 1, 1, q, s, z);
+  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_FORMAT_INT4, 8, 1, 1, q, s, z);
   EXPECT_EQ(decode(o), (std::vector<float>{0, 1, 2, 3, 4, 5, 6, 7}));
   const Operand z1("zeros", MARLIN_I32, {1, 1}, std::vector<uint32_t>{0x75316420u});
   o.zeros = z1.view;
@@ -156,7 +156,7 @@ TEST(CheckpointAwq, AnyRowsOfAnyShape) {
       const Operand q("values", MARLIN_U32, {k, n / 8}, words),
           s("scales", MARLIN_F16, {1, n}, std::vector<uint16_t>(static_cast<size_t>(n), kOne)),
           z("zeros", MARLIN_U32, {1, n / 8}, std::vector<uint32_t>(static_cast<size_t>(n / 8), 0u));
-      LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_INT4, n, k, k, q, s, z);
+      LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_FORMAT_INT4, n, k, k, q, s, z);
       const auto source = must(make_source(o));
       Stripe stripe;
       for (int64_t first = 0; first < n; first += 5) {
@@ -180,7 +180,7 @@ TEST(CheckpointRows, Mxfp4) {
   std::vector<uint8_t> bytes(16, 0);
   bytes[0] = 0x72;
   const Operand q("values", MARLIN_U8, {1, 16}, bytes), s("scales", MARLIN_U8, {1, 1}, std::vector<uint8_t>{0x80});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_MXFP4, 1, 32, 0, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_MXFP4, 1, 32, 0, q, s);
   EXPECT_EQ(decode(o)[0], 2.0f);
   EXPECT_EQ(decode(o)[1], 12.0f);
   const Operand nan("scales", MARLIN_E8M0, {1, 1}, std::vector<uint8_t>{0xff});
@@ -195,7 +195,7 @@ TEST(CheckpointRows, Nvfp4MultipliesOrDivides) {
   std::vector<uint8_t> bytes(8, 0);
   bytes[0] = 0x72;
   const Operand q("values", MARLIN_U8, {1, 8}, bytes), s("scales", MARLIN_E4M3, {1, 1}, std::vector<uint8_t>{0x7e});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_NVFP4, 1, 16, 0, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_NVFP4, 1, 16, 0, q, s);
   const Operand multiply("tensor_scale", MARLIN_F32, {1, 1}, std::vector<float>{12.0f / 2688.0f});
   o.tensor_scale = multiply.view;
   EXPECT_FLOAT_EQ(decode(o)[0], 2.0f);
@@ -211,7 +211,7 @@ TEST(CheckpointRows, StridesOddKAndU4) {
   // Two rows of 3 codes, 4 bytes apart; the spare nibble and bytes are noise.
   const Operand q("values", MARLIN_U8, {2, 2}, std::vector<uint8_t>{0x21, 0xf3, 0xee, 0xee, 0x54, 0xf6, 0xee, 0xee});
   const Operand s("scales", MARLIN_F32, {2, 1}, std::vector<float>{1.0f, 99.0f, 2.0f});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 2, 3, 0, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 2, 3, 0, q, s);
   o.values.row_stride = 4;
   o.scales.row_stride = 2;
   const std::vector<float> expected{-7, -6, -5, -8, -6, -4};
@@ -227,7 +227,7 @@ TEST(CheckpointRows, StridesOddKAndU4) {
 TEST(CheckpointRows, Zeros) {
   const Operand q("values", MARLIN_U8, {1, 1}, std::vector<uint8_t>{0xf0}),
       s("scales", MARLIN_BF16, {1, 1}, std::vector<uint16_t>{0x4000});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 1, 2, 0, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 1, 2, 0, q, s);
   const Operand integer("zeros", MARLIN_U8, {1, 1}, std::vector<uint8_t>{3});
   o.zeros = integer.view;
   EXPECT_EQ(decode(o), (std::vector<float>{-6, 24}));
@@ -246,7 +246,7 @@ TEST(CheckpointRows, Zeros) {
 TEST(CheckpointRows, Int8) {
   const Operand q("values", MARLIN_I8, {1, 3}, std::vector<int8_t>{-128, 0, 127}),
       s("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kHalf});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT8, 1, 3, 0, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT8, 1, 3, 0, q, s);
   EXPECT_EQ(decode(o), (std::vector<float>{-64, 0, 63.5f}));
 }
 
@@ -255,16 +255,16 @@ TEST(CheckpointK8n, AllFormatsAndPlainZeros) {
   const Operand e("scales", MARLIN_E8M0, {1, 1}, std::vector<uint8_t>{128}),
       h("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kHalf}),
       b("scales", MARLIN_E4M3, {2, 1}, std::vector<uint8_t>{0x38, 0x30});
-  LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_MXFP4, 1, 32, 0, q, e);
+  LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_FORMAT_MXFP4, 1, 32, 0, q, e);
   EXPECT_EQ(decode(o)[7], 12.0f);
   EXPECT_EQ(decode(o)[15], -12.0f);
-  o.format = MARLIN_NVFP4;
+  o.format = MARLIN_FORMAT_NVFP4;
   o.scales = b.view;
   EXPECT_EQ(decode(o)[7], 6.0f);
-  o.format = MARLIN_FP4;
+  o.format = MARLIN_FORMAT_FP4;
   o.scales = h.view;
   EXPECT_EQ(decode(o)[7], 3.0f);
-  o.format = MARLIN_INT4;
+  o.format = MARLIN_FORMAT_INT4;
   EXPECT_EQ(decode(o)[0], -4.0f);
   const Operand z("zeros", MARLIN_U8, {1, 1}, std::vector<uint8_t>{1});
   o.zeros = z.view;
@@ -273,7 +273,7 @@ TEST(CheckpointK8n, AllFormatsAndPlainZeros) {
   o.zeros = a.view;
   o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   EXPECT_EQ(decode(o)[15], 8.5f);
-  o.format = MARLIN_INT8;
+  o.format = MARLIN_FORMAT_INT8;
   o.flags = 0;
   o.zeros = {};
   EXPECT_EQ(error_of(o).code(), MARLIN_E_UNSUPPORTED);
@@ -283,24 +283,24 @@ TEST(CheckpointK8n, AllFormatsAndPlainZeros) {
 
 TEST(CheckpointGguf, IntegerBlocks) {
   const Operand q40("values", MARLIN_U8, {1, 18}, block({0x00, 0x38, 0xf3}, 18));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_INT4, 1, 32, 0, q40);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_INT4, 1, 32, 0, q40);
   EXPECT_EQ(decode(o)[0], -2.5f);
   EXPECT_EQ(decode(o)[16], 3.5f);
   const Operand q41("values", MARLIN_U8, {1, 20}, block({0x00, 0x38, 0x00, 0xbc, 0xf3}, 20));
-  o = operands(MARLIN_LAYOUT_GGUF, MARLIN_INT4, 1, 32, 0, q41);
+  o = operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_INT4, 1, 32, 0, q41);
   o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   EXPECT_EQ(decode(o)[0], 0.5f);
   EXPECT_EQ(decode(o)[16], 6.5f);
   EXPECT_EQ(decode(o)[1], -1.0f);
   const Operand q80("values", MARLIN_U8, {1, 34}, block({0x00, 0x38, 0x80, 0x7f}, 34));
-  o = operands(MARLIN_LAYOUT_GGUF, MARLIN_INT8, 1, 32, 0, q80);
+  o = operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_INT8, 1, 32, 0, q80);
   EXPECT_EQ(decode(o)[0], -64.0f);
   EXPECT_EQ(decode(o)[1], 63.5f);
 }
 
 TEST(CheckpointGguf, Mxfp4KeepsNoNegativeZeroAndNoByte255) {
   const Operand q("values", MARLIN_U8, {1, 17}, block({0x80, 0x72, 0x89}, 17));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_MXFP4, 1, 32, 0, q);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_MXFP4, 1, 32, 0, q);
   const auto values = decode(o);
   EXPECT_EQ(values[0], 2.0f);
   EXPECT_EQ(values[16], 12.0f);
@@ -321,7 +321,7 @@ TEST(CheckpointGguf, Nvfp4ScaleBytes) {
   bytes[3] = 0x01;
   for (int g = 0; g < 4; ++g) bytes[static_cast<size_t>(4 + 8 * g)] = 0x72;
   const Operand q("values", MARLIN_U8, {1, 36}, bytes);
-  LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_NVFP4, 1, 64, 0, q);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_NVFP4, 1, 64, 0, q);
   auto values = decode(o);
   EXPECT_EQ(make_source(o).value()->meta().scale_type, ScaleType::e4m3);
   EXPECT_EQ(values[0], 1.0f);
@@ -348,22 +348,22 @@ TEST(CheckpointGguf, EveryNvfp4ScaleByteMeansTheSameInBothTypes) {
     const Operand narrow("values", MARLIN_U8, {1, 36}, std::vector<uint8_t>(bytes.begin(), bytes.begin() + 36));
     const Operand wide("values", MARLIN_U8, {1, 72}, bytes);
     const float expected = b % 128 == 127 ? 0.0f : e4m3_to_f32(static_cast<uint8_t>(b & 127));
-    EXPECT_EQ(decode(operands(MARLIN_LAYOUT_GGUF, MARLIN_NVFP4, 1, 64, 0, narrow))[0], expected) << b;
-    EXPECT_EQ(decode(operands(MARLIN_LAYOUT_GGUF, MARLIN_NVFP4, 1, 128, 0, wide))[0], expected) << b;
+    EXPECT_EQ(decode(operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_NVFP4, 1, 64, 0, narrow))[0], expected) << b;
+    EXPECT_EQ(decode(operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_NVFP4, 1, 128, 0, wide))[0], expected) << b;
   }
 }
 
 TEST(CheckpointGguf, Refused) {
   const Operand q("values", MARLIN_U8, {1, 18}, block({0}, 18));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_INT4, 1, 32, 0, q);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_INT4, 1, 32, 0, q);
   o.k = 31;
   EXPECT_EQ(error_of(o).code(), MARLIN_E_SHAPE);
   o.k = 64;
   EXPECT_EQ(error_of(o).code(), MARLIN_E_SHAPE);
   o.k = 32;
-  o.format = MARLIN_FP4;
+  o.format = MARLIN_FORMAT_FP4;
   EXPECT_EQ(error_of(o).code(), MARLIN_E_UNSUPPORTED);
-  o.format = MARLIN_INT4;
+  o.format = MARLIN_FORMAT_INT4;
   o.scales = q.view;
   EXPECT_EQ(error_of(o).code(), MARLIN_E_ARGUMENT) << "the blocks hold the scales";
 }
@@ -374,7 +374,7 @@ TEST(CheckpointFloats, AreQuantized) {
   std::vector<float> values(3 * 40);
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 40 % 15) - 7.0f;
   const Operand v("values", MARLIN_F32, {3, 33}, values);
-  LayoutOperands o = operands(MARLIN_LAYOUT_AUTO, MARLIN_INT4, 3, 33, 0, v);
+  LayoutOperands o = operands(MARLIN_LAYOUT_AUTO, MARLIN_FORMAT_INT4, 3, 33, 0, v);
   o.values.row_stride = 40;
   const auto found = decode(o);
   ASSERT_EQ(found.size(), 99u);
@@ -398,7 +398,7 @@ TEST(CheckpointFloats, AreQuantized) {
 TEST(CheckpointSource, WhatIsRefused) {
   const Operand q("values", MARLIN_U8, {2, 16}, std::vector<uint8_t>(32, 0)),
       s("scales", MARLIN_F16, {2, 1}, std::vector<uint16_t>(2, kOne));
-  LayoutOperands good = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 2, 32, 32, q, s);
+  LayoutOperands good = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 2, 32, 32, q, s);
   EXPECT_TRUE(error_of(good).ok());
   const auto expect = [&](marlin_status code, const char* text, auto change) {
     LayoutOperands o = good;

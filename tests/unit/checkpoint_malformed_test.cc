@@ -75,7 +75,7 @@ void try_file(const std::string& name, const std::string& content, const std::st
   for (size_t i = 0; i < checkpoint.layers().size(); ++i) {
     const Layer& layer = checkpoint.layers()[i];
     for (uint32_t e = 0; e < std::min<uint32_t>(std::max(layer.experts, 1u), 4u); ++e) {
-      const auto source = checkpoint.source(i, e, {MARLIN_MXFP4});
+      const auto source = checkpoint.source(i, e, {MARLIN_FORMAT_MXFP4});
       Status status = source.status();
       if (source.ok()) status = source.value()->read(0, source.value()->meta().n, stripe);
       if (source.ok()) pack_for_metal(*source.value(), status, tally);

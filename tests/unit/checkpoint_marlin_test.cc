@@ -109,7 +109,7 @@ TEST(CheckpointMarlin, WorkedExample) {
   EXPECT_EQ(words[0], 0x19910880u) << "the test's own writer";
   EXPECT_EQ(words[22], 0x4cc43bb3u);
   const Operand q("values", MARLIN_I32, {1, 128}, words), s("scales", MARLIN_F16, {1, 64}, std::vector<uint16_t>(64, kOne));
-  LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN, MARLIN_INT4, 64, 16, 16, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN, MARLIN_FORMAT_INT4, 64, 16, 16, q, s);
   const auto values = decode(o);
   ASSERT_EQ(values.size(), 64u * 16u);
   for (size_t n = 0; n < 64; ++n) {
@@ -126,7 +126,7 @@ TEST(CheckpointMarlin, EveryColumnWithEitherOrderOfScales) {
     const auto code = [&](int64_t kk, int64_t nn) { return codes[static_cast<size_t>(nn * columns + kk)]; };
     const Operand q("values", MARLIN_U32, {k / 16, 2 * n}, marlin_words(n, k, code)),
         s("scales", MARLIN_F16, {groups, n}, stored_scales(groups, n, groups > 1 ? marlin_grouped() : marlin_column()));
-    LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN, MARLIN_INT4, n, k, group, q, s);
+    LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN, MARLIN_FORMAT_INT4, n, k, group, q, s);
     const auto values = decode(o);
     ASSERT_EQ(values.size(), codes.size());
     for (int64_t nn = 0; nn < rows; ++nn) {
@@ -183,7 +183,7 @@ TEST(CheckpointMarlin24, EveryColumnAndWhenScalesArePermuted) {
     const Operand q("values", MARLIN_I32, {m.k / 32, 2 * m.n}, m.words()),
         s("scales", MARLIN_F16, {m.k / m.group, m.n}, m.scales()),
         meta("sparse_meta", MARLIN_I16, {m.k / 32, 2 * m.n}, m.meta());
-    LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN_24, MARLIN_INT4, m.n, m.k, m.group, q, s);
+    LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN_24, MARLIN_FORMAT_INT4, m.n, m.k, m.group, q, s);
     o.sparse_meta = meta.view;
     EXPECT_TRUE(make_source(o).value()->meta().sparse);
     EXPECT_EQ(decode(o), m.values());
@@ -222,7 +222,7 @@ TEST(CheckpointMarlin24, AnInvalidNibbleIsNamedByItsLogicalPlace) {
   m.nibbles[37 * 16 + 11] = 5;
   const Operand q("values", MARLIN_I32, {2, 128}, m.words()), s("scales", MARLIN_F16, {1, 64}, m.scales()),
       meta("sparse_meta", MARLIN_I16, {2, 128}, m.meta());
-  LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN_24, MARLIN_INT4, 64, 64, 64, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_MARLIN_24, MARLIN_FORMAT_INT4, 64, 64, 64, q, s);
   o.sparse_meta = meta.view;
   EXPECT_THAT(error_of(o), Fails(MARLIN_E_FORMAT, AllOf(HasSubstr("row 37, block 11"), HasSubstr("found 5"))));
 }
@@ -231,7 +231,7 @@ TEST(CheckpointMarlin, WhatIsRefused) {
   const Operand q("values", MARLIN_I32, {8, 128}, std::vector<uint32_t>(1024)),
       s("scales", MARLIN_F16, {1, 64}, std::vector<uint16_t>(64, kOne)),
       meta("sparse_meta", MARLIN_I16, {4, 128}, std::vector<uint16_t>(512, 0x4444));
-  LayoutOperands dense = operands(MARLIN_LAYOUT_MARLIN, MARLIN_INT4, 64, 128, 128, q, s);
+  LayoutOperands dense = operands(MARLIN_LAYOUT_MARLIN, MARLIN_FORMAT_INT4, 64, 128, 128, q, s);
   EXPECT_TRUE(error_of(dense).ok());
   LayoutOperands sparse = dense;
   sparse.layout = MARLIN_LAYOUT_MARLIN_24;
@@ -244,7 +244,7 @@ TEST(CheckpointMarlin, WhatIsRefused) {
       EXPECT_THAT(error_of(o), Fails(code, HasSubstr(what)));
     }
   };
-  expect(MARLIN_E_UNSUPPORTED, "INT4", [](auto& o) { o.format = MARLIN_FP4; });
+  expect(MARLIN_E_UNSUPPORTED, "INT4", [](auto& o) { o.format = MARLIN_FORMAT_FP4; });
   expect(MARLIN_E_ARGUMENT, "additive", [](auto& o) { o.flags = MARLIN_PACK_ADDITIVE_ZEROS; });
   expect(MARLIN_E_ARGUMENT, "scales: expected none", [&](auto& o) { o.zeros = s.view; });
   expect(MARLIN_E_ARGUMENT, "expected none", [&](auto& o) { o.group_index = s.view; });

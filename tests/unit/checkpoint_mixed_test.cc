@@ -35,7 +35,8 @@ void expect_layers(const Checkpoint& checkpoint, std::initializer_list<Expected>
     EXPECT_EQ(layer.format, e.format);
     EXPECT_EQ(layer.group_size, e.group_size);
     EXPECT_EQ(layer.flags, e.flags);
-    const auto source = must(checkpoint.source(index, 0, {e.format == MARLIN_FORMAT_NONE ? MARLIN_INT4 : MARLIN_FORMAT_NONE}));
+    const auto source =
+        must(checkpoint.source(index, 0, {e.format == MARLIN_FORMAT_NONE ? MARLIN_FORMAT_INT4 : MARLIN_FORMAT_NONE}));
     EXPECT_TRUE(decode_all(*source).ok());
   }
 }
@@ -67,11 +68,11 @@ TEST(CheckpointMixed, CompressedTensorsWithSeveralGroupsAndIgnoredLayers) {
                                                   {"lm_head.weight", "BF16", "2,32", fill(128)}})},
                    {"config.json", config}});
   ASSERT_TRUE(opened.ok()) << opened.status().message();
-  expect_layers(*opened.value(), {{"m.q_proj", MARLIN_OK, MARLIN_INT4, 128, 0},
-                                  {"m.down_proj", MARLIN_OK, MARLIN_INT4, 32, 0},
-                                  {"m.v_proj", MARLIN_OK, MARLIN_NVFP4, 16, MARLIN_PACK_DIVIDE_SCALE},
-                                  {"m.k_proj", MARLIN_OK, MARLIN_INT8, 32, 0},
-                                  {"m.x_proj", MARLIN_OK, MARLIN_FP8, 32, 0},
+  expect_layers(*opened.value(), {{"m.q_proj", MARLIN_OK, MARLIN_FORMAT_INT4, 128, 0},
+                                  {"m.down_proj", MARLIN_OK, MARLIN_FORMAT_INT4, 32, 0},
+                                  {"m.v_proj", MARLIN_OK, MARLIN_FORMAT_NVFP4, 16, MARLIN_PACK_DIVIDE_SCALE},
+                                  {"m.k_proj", MARLIN_OK, MARLIN_FORMAT_INT8, 32, 0},
+                                  {"m.x_proj", MARLIN_OK, MARLIN_FORMAT_FP8, 32, 0},
                                   {"m.gate", MARLIN_OK, MARLIN_FORMAT_NONE, 32, 0},
                                   {"lm_head", MARLIN_OK, MARLIN_FORMAT_NONE, 32, 0}});
 }
@@ -93,8 +94,8 @@ TEST(CheckpointMixed, ModelOptWithExcludedAndOtherwiseQuantizedLayers) {
                                                                   {"lm_head.weight", "F32", "2,32", fill(256)}})},
                                    {"hf_quant_config.json", config}});
   ASSERT_TRUE(opened.ok()) << opened.status().message();
-  expect_layers(*opened.value(), {{"m.a", MARLIN_OK, MARLIN_NVFP4, 16, 0},
-                                  {"m.b", MARLIN_OK, MARLIN_FP8, 32, 0},
+  expect_layers(*opened.value(), {{"m.a", MARLIN_OK, MARLIN_FORMAT_NVFP4, 16, 0},
+                                  {"m.b", MARLIN_OK, MARLIN_FORMAT_FP8, 32, 0},
                                   {"m.c", MARLIN_E_UNSUPPORTED, 0, 0, 0},
                                   {"m.router", MARLIN_OK, MARLIN_FORMAT_NONE, 32, 0},
                                   {"lm_head", MARLIN_OK, MARLIN_FORMAT_NONE, 32, 0}});
@@ -112,9 +113,10 @@ TEST(CheckpointMixed, GptOssUnderItsOriginalNames) {
                                                   {"block.3.mlp.mlp2_weight.scales", "U8", "2,4,2", scales},
                                                   {"block.4.mlp.mlp2_weight.blocks", "U8", "2,4,2,16", blocks}})}});
   ASSERT_TRUE(opened.ok()) << opened.status().message();
-  expect_layers(*opened.value(), {{"block.3.mlp.mlp1_weight", MARLIN_OK, MARLIN_MXFP4, 32, MARLIN_PACK_GATE_UP_INTERLEAVED},
-                                  {"block.3.mlp.mlp2_weight", MARLIN_OK, MARLIN_MXFP4, 32, 0},
-                                  {"block.4.mlp.mlp2_weight", MARLIN_E_NOT_FOUND, 0, 0, 0}});
+  expect_layers(*opened.value(),
+                {{"block.3.mlp.mlp1_weight", MARLIN_OK, MARLIN_FORMAT_MXFP4, 32, MARLIN_PACK_GATE_UP_INTERLEAVED},
+                 {"block.3.mlp.mlp2_weight", MARLIN_OK, MARLIN_FORMAT_MXFP4, 32, 0},
+                 {"block.4.mlp.mlp2_weight", MARLIN_E_NOT_FOUND, 0, 0, 0}});
   EXPECT_EQ(opened.value()->layers()[0].experts, 2u);
   const auto source = must(opened.value()->source(0, 1, {}));
   const auto values = decode_all(*source);
@@ -249,7 +251,7 @@ TEST(CheckpointMixed, WhatIsWrongWithALayerNamesItsTensor) {
     SCOPED_TRACE(row.why);
     const auto opened = must(open_memory({{"f.safetensors", safetensors(row.tensors)}}));
     ASSERT_EQ(opened->layers().size(), 1u);
-    const marlin_format format = opened->layers()[0].format == MARLIN_FORMAT_NONE ? MARLIN_INT4 : MARLIN_FORMAT_NONE;
+    const marlin_format format = opened->layers()[0].format == MARLIN_FORMAT_NONE ? MARLIN_FORMAT_INT4 : MARLIN_FORMAT_NONE;
     const auto source = opened->source(0, 0, {format});
     const Status status = source.ok() ? decode_all(*source.value()).status() : source.status();
     EXPECT_THAT(status,

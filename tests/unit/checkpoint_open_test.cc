@@ -74,7 +74,7 @@ TEST(CheckpointDetection, OtherConfigFiles) {
       opened({{"model.safetensors", awq_file()}, {"quant_config.json", R"({"w_bit":4,"q_group_size":32,"version":"GEMM"})"}});
   EXPECT_EQ(awq->layers()[0].layout, MARLIN_LAYOUT_AWQ);
   const auto other = opened({{"model.safetensors", file}, {"quantize_config.json", R"({"bits":8})"}});
-  EXPECT_EQ(other->layers()[0].format, MARLIN_INT4) << "the tensors have the last word";
+  EXPECT_EQ(other->layers()[0].format, MARLIN_FORMAT_INT4) << "the tensors have the last word";
   const auto eight = opened({{"model.safetensors", awq_file()}, {"quant_config.json", R"({"w_bit":8,"version":"GEMM"})"}});
   EXPECT_THAT(eight->layers()[0].status, Fails(MARLIN_E_UNSUPPORTED, HasSubstr("expected codes of 4 bits, found 8 bits")));
   const auto unknown = opened(
@@ -120,18 +120,18 @@ TEST(CheckpointDetection, MlxModes) {
     if (biases) tensors.push_back({"m.biases", scales_type, "2," + groups, zeros(bytes)});
     return safetensors(tensors);
   };
-  EXPECT_EQ(opened({{"model.safetensors", file("U8", "2", 4, false)}})->layers()[0].format, MARLIN_MXFP4);
-  EXPECT_EQ(opened({{"model.safetensors", file("U8", "4", 8, false)}})->layers()[0].format, MARLIN_NVFP4);
+  EXPECT_EQ(opened({{"model.safetensors", file("U8", "2", 4, false)}})->layers()[0].format, MARLIN_FORMAT_MXFP4);
+  EXPECT_EQ(opened({{"model.safetensors", file("U8", "4", 8, false)}})->layers()[0].format, MARLIN_FORMAT_NVFP4);
   const auto affine = opened(
       {{"model.safetensors", file("BF16", "2", 8, true)}, {"config.json", R"({"quantization_config":{"group_size":32}})"}});
-  EXPECT_EQ(affine->layers()[0].format, MARLIN_INT4);
+  EXPECT_EQ(affine->layers()[0].format, MARLIN_FORMAT_INT4);
   EXPECT_EQ(affine->layers()[0].group_size, 32);
   EXPECT_EQ(affine->layers()[0].dtype, MARLIN_BF16);
   const std::string config = R"({"quantization":{"group_size":32,"bits":4,"m":{"group_size":32,"bits":8}}})";
   const auto eight = opened({{"model.safetensors", file("F16", "1", 4, true)}, {"config.json", config}});
-  EXPECT_EQ(eight->layers()[0].format, MARLIN_UINT8) << "this layer alone has 8 bits";
+  EXPECT_EQ(eight->layers()[0].format, MARLIN_FORMAT_UINT8) << "this layer alone has 8 bits";
   const auto bytes = opened({{"model.safetensors", file("U8", "1", 2, false)}});
-  EXPECT_EQ(bytes->layers()[0].format, MARLIN_FP8);
+  EXPECT_EQ(bytes->layers()[0].format, MARLIN_FORMAT_FP8);
   EXPECT_EQ(bytes->layers()[0].k, 32);
   const auto odd =
       opened({{"model.safetensors", file("F16", "1", 4, false)}, {"config.json", R"({"quantization":{"mode":"mxfp8"}})"}});
@@ -146,7 +146,7 @@ TEST(CheckpointDetection, MlxScaleBytes) {
     const auto checkpoint = opened(
         {{"model.safetensors",
           safetensors({{"m.weight", "U32", "1,4", codes}, {"m.scales", "U8", "1," + std::to_string(bytes.size()), bytes}})}});
-    EXPECT_EQ(checkpoint->layers()[0].format, type == "mxfp4" ? MARLIN_MXFP4 : MARLIN_NVFP4);
+    EXPECT_EQ(checkpoint->layers()[0].format, type == "mxfp4" ? MARLIN_FORMAT_MXFP4 : MARLIN_FORMAT_NVFP4);
     return must(decode_all(*must(checkpoint->source(0, 0, {}))));
   };
   EXPECT_EQ(value("mxfp4", "\x80")[0], 2.0f);

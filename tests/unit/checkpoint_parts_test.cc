@@ -19,7 +19,7 @@ TEST(CheckpointShard, OutsideIsRefused) {
   constexpr int64_t kBad[][4] = {{-1, 1, 0, 64}, {0, 5, 0, 64}, {4, 1, 0, 64},         {0, 0, 0, 64},        {0, 4, 0, 65},
                                  {0, 4, 64, 1},  {0, 4, 1, 64}, {1, INT64_MAX, 0, 64}, {0, 4, INT64_MAX, 1}, {0, 4, 0, 0}};
   for (const auto& bad : kBad) {
-    const auto shard = make_shard(rows_source(q, s, MARLIN_MXFP4, 4, 64), bad[0], bad[1], bad[2], bad[3]);
+    const auto shard = make_shard(rows_source(q, s, MARLIN_FORMAT_MXFP4, 4, 64), bad[0], bad[1], bad[2], bad[3]);
     EXPECT_EQ(shard.status().code(), MARLIN_E_SHAPE);
   }
 }
@@ -27,7 +27,7 @@ TEST(CheckpointShard, OutsideIsRefused) {
 TEST(CheckpointShard, PairsOfGateAndUpStayWhole) {
   const Operand q("values", MARLIN_U8, {4, 16}, std::vector<uint8_t>(64, 0)),
       s("scales", MARLIN_U8, {4, 1}, std::vector<uint8_t>(4, 127));
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_MXFP4, 4, 32, 0, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_MXFP4, 4, 32, 0, q, s);
   o.flags = MARLIN_PACK_GATE_UP_INTERLEAVED;
   EXPECT_EQ(make_shard(make_source(o).take(), 1, 2, 0, 32).status().code(), MARLIN_E_SHAPE);
   EXPECT_EQ(make_shard(make_source(o).take(), 0, 3, 0, 32).status().code(), MARLIN_E_SHAPE);
@@ -46,9 +46,9 @@ TEST(CheckpointFloats, AreRoundedToAShorterType) {
     return decode_all(*source.value(), 1).value();
   };
   EXPECT_EQ(read_as(MARLIN_FORMAT_NONE), (std::vector<float>{1 + half, 1 + 3 * half, -2, 1 + brain, 1 + 3 * brain, 65520}));
-  EXPECT_EQ(read_as(MARLIN_FLOAT16),
+  EXPECT_EQ(read_as(MARLIN_FORMAT_FLOAT16),
             (std::vector<float>{1, 1 + 4 * half, -2, 1 + brain, 1 + 3 * brain, std::numeric_limits<float>::infinity()}));
-  EXPECT_EQ(read_as(MARLIN_BFLOAT16), (std::vector<float>{1, 1, -2, 1, 1 + 4 * brain, 65536}));
+  EXPECT_EQ(read_as(MARLIN_FORMAT_BFLOAT16), (std::vector<float>{1, 1, -2, 1, 1 + 4 * brain, 65536}));
 }
 
 TEST(CheckpointConcat, PartsMustAgree) {
@@ -63,13 +63,13 @@ TEST(CheckpointConcat, PartsMustAgree) {
     return make_concat(std::move(parts));
   };
   EXPECT_EQ(make_concat({}).status().code(), MARLIN_E_ARGUMENT);
-  EXPECT_EQ(concat(rows_source(q, e, MARLIN_MXFP4, 2, 32), rows_source(q, h, MARLIN_FP4, 2, 32)).status().code(),
+  EXPECT_EQ(concat(rows_source(q, e, MARLIN_FORMAT_MXFP4, 2, 32), rows_source(q, h, MARLIN_FORMAT_FP4, 2, 32)).status().code(),
             MARLIN_E_SHAPE);
-  EXPECT_EQ(concat(rows_source(q, h, MARLIN_INT4, 2, 32), rows_source(q, f, MARLIN_INT4, 2, 32)).status().code(),
+  EXPECT_EQ(concat(rows_source(q, h, MARLIN_FORMAT_INT4, 2, 32), rows_source(q, f, MARLIN_FORMAT_INT4, 2, 32)).status().code(),
             MARLIN_E_SHAPE);
-  EXPECT_EQ(concat(rows_source(q, h, MARLIN_INT4, 2, 32), rows_source(q, h, MARLIN_INT4, 2, 31)).status().code(),
+  EXPECT_EQ(concat(rows_source(q, h, MARLIN_FORMAT_INT4, 2, 32), rows_source(q, h, MARLIN_FORMAT_INT4, 2, 31)).status().code(),
             MARLIN_E_SHAPE);
-  EXPECT_TRUE(concat(rows_source(q, h, MARLIN_INT4, 2, 32), rows_source(q, h, MARLIN_INT4, 2, 32)).ok());
+  EXPECT_TRUE(concat(rows_source(q, h, MARLIN_FORMAT_INT4, 2, 32), rows_source(q, h, MARLIN_FORMAT_INT4, 2, 32)).ok());
 }
 
 TEST(CheckpointConcat, OddScaleBytesInOnePartOnly) {
@@ -79,7 +79,7 @@ TEST(CheckpointConcat, OddScaleBytesInOnePartOnly) {
   const Operand a("values", MARLIN_U8, {1, 36}, plain), b("values", MARLIN_U8, {1, 36}, odd);
   std::vector<std::unique_ptr<WeightSource>> parts;
   for (const Operand* q : {&a, &b, &a}) {
-    parts.push_back(make_source(operands(MARLIN_LAYOUT_GGUF, MARLIN_NVFP4, 1, 64, 0, *q)).take());
+    parts.push_back(make_source(operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_NVFP4, 1, 64, 0, *q)).take());
   }
   const auto all = must(make_concat(std::move(parts)));
   EXPECT_EQ(all->meta().scale_type, ScaleType::f16);

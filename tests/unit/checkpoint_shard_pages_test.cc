@@ -179,16 +179,17 @@ TEST_P(BytesOf, AShardAreItsOwn) {
           << "rank " << rank << " of " << ranks << " by N";
   }
 }
-INSTANTIATE_TEST_SUITE_P(Checkpoint, BytesOf,
-                         ::testing::Values(Written{"Q4_0", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q4_0", true},
-                                           Written{"Q4_K", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q4_K", true},
-                                           Written{"Q8_0", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q8_0", true},
-                                           Written{"INT4", MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_INT4, 128, nullptr, true},
-                                           Written{"MXFP4", MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_MXFP4, 0, nullptr, true},
-                                           Written{"MLX", MARLIN_SCHEME_MLX, MARLIN_INT3, 64, nullptr, true},
-                                           Written{"GPTQ", MARLIN_SCHEME_GPTQ, MARLIN_INT4, 128, nullptr, false},
-                                           Written{"Marlin24", MARLIN_SCHEME_MARLIN_24, MARLIN_INT4, 128, nullptr, false}),
-                         [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Checkpoint, BytesOf,
+    ::testing::Values(Written{"Q4_0", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q4_0", true},
+                      Written{"Q4_K", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q4_K", true},
+                      Written{"Q8_0", MARLIN_SCHEME_GGUF, MARLIN_FORMAT_NONE, 0, "Q8_0", true},
+                      Written{"INT4", MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_FORMAT_INT4, 128, nullptr, true},
+                      Written{"MXFP4", MARLIN_SCHEME_COMPRESSED_TENSORS, MARLIN_FORMAT_MXFP4, 0, nullptr, true},
+                      Written{"MLX", MARLIN_SCHEME_MLX, MARLIN_FORMAT_INT3, 64, nullptr, true},
+                      Written{"GPTQ", MARLIN_SCHEME_GPTQ, MARLIN_FORMAT_INT4, 128, nullptr, false},
+                      Written{"Marlin24", MARLIN_SCHEME_MARLIN_24, MARLIN_FORMAT_INT4, 128, nullptr, false}),
+    [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
 }  // namespace metal_marlin::testing

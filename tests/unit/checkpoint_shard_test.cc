@@ -47,7 +47,7 @@ class ShardsOf : public ::testing::TestWithParam<std::string> {
       const Layer layer = files->layer(i);
       if (!layer.status.ok()) continue;
       SCOPED_TRACE(layer.name);
-      const SourceOptions options{layer.format == MARLIN_FORMAT_NONE ? MARLIN_INT8 : MARLIN_FORMAT_NONE, 0, false, {}};
+      const SourceOptions options{layer.format == MARLIN_FORMAT_NONE ? MARLIN_FORMAT_INT8 : MARLIN_FORMAT_NONE, 0, false, {}};
       const auto source = [&] { return files->source(i, layer.experts - 1, options); };
       ASSERT_TRUE(source().ok()) << source().status().message();
       use(source);
@@ -95,7 +95,7 @@ TEST_P(ShardsOf, AreTheWhole) {
 
 TEST(CheckpointShards, OfFloatsAreTheWhole) {
   const auto opened = must(Checkpoint::open(data_path("float-f32"), MARLIN_LAYOUT_AUTO));
-  for (const marlin_format format : {MARLIN_FORMAT_NONE, MARLIN_FLOAT16}) {
+  for (const marlin_format format : {MARLIN_FORMAT_NONE, MARLIN_FORMAT_FLOAT16}) {
     const auto source = [&] { return opened->source(0, 0, {format, 0, false, {}}).take(); };
     const WeightMeta meta = source()->meta();
     const std::vector<float> whole = decoded(*source());
@@ -118,7 +118,7 @@ metal_marlin::weights load_shard(const metal_marlin::context& context, const met
   desc.layers = &name;
   desc.layer_count = 1;
   desc.shards = &shard;
-  desc.format = layer.format == MARLIN_FORMAT_NONE ? MARLIN_INT8 : MARLIN_FORMAT_NONE;
+  desc.format = layer.format == MARLIN_FORMAT_NONE ? MARLIN_FORMAT_INT8 : MARLIN_FORMAT_NONE;
   return metal_marlin::load(context, file, desc);
 }
 

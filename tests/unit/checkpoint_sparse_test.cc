@@ -108,7 +108,7 @@ TEST(CheckpointSparse, RowsWithEitherMetadata) {
     const Operand q("values", MARLIN_U8, {n, k / 4}, drawn.kept_bytes()), s("scales", MARLIN_F32, {n, 1}, drawn.scales());
     const Operand mask("sparse_meta", MARLIN_U8, {n, (k + 7) / 8}, drawn.bitmask());
     const Operand nibbles("sparse_meta", MARLIN_I16, {n, (k + 15) / 16}, drawn.nibbles());
-    LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, n, k, k, q, s);
+    LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, n, k, k, q, s);
     for (const Operand* meta : {&mask, &nibbles}) {
       o.sparse_meta = meta->view;
       const auto source = must(make_source(o));
@@ -132,7 +132,7 @@ TEST(CheckpointSparse, K8n) {
     }
     const Operand q("values", MARLIN_U32, {2 * ((k + 31) / 32), n}, words), s("scales", MARLIN_F32, {1, n}, drawn.scales()),
         m("sparse_meta", MARLIN_U32, {(k + 31) / 32, n}, meta);
-    LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, n, k, k, q, s);
+    LayoutOperands o = operands(MARLIN_LAYOUT_K8N, MARLIN_FORMAT_INT4, n, k, k, q, s);
     o.sparse_meta = m.view;
     EXPECT_EQ(decode(o), drawn.values(8));
   }
@@ -144,7 +144,7 @@ TEST(CheckpointSparse, GroupsCountDenseElementsAndZerosConcernKeptOnes) {
       s("scales", MARLIN_F16, {1, 2}, std::vector<uint16_t>{kOne, kHalf}),
       z("zeros", MARLIN_U8, {1, 2}, std::vector<uint8_t>{5, 2}),
       m("sparse_meta", MARLIN_I16, {1, 2}, std::vector<uint16_t>(2, 0x4444));
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 1, 32, 16, q, s, z);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 1, 32, 16, q, s, z);
   o.sparse_meta = m.view;
   const auto values = decode(o);
   EXPECT_EQ(values[0], 0.0f);
@@ -166,7 +166,7 @@ TEST(CheckpointSparse, StridedOperands) {
   }
   const Operand values("values", MARLIN_U8, {3, 6}, q), scales("scales", MARLIN_F32, {3, 1}, s),
       meta("sparse_meta", MARLIN_U8, {3, 3}, m);
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 3, 24, 24, values, scales);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 3, 24, 24, values, scales);
   o.sparse_meta = meta.view;
   o.values.row_stride = 8;
   o.sparse_meta.row_stride = 5;
@@ -181,8 +181,8 @@ TEST(CheckpointSparse, EveryInvalidNibbleAndMaskIsNamed) {
   const Drawn drawn(3, 32, 9);
   const Operand q("values", MARLIN_U8, {3, 8}, drawn.kept_bytes()), w("values", MARLIN_U32, {2, 3}, drawn.words()),
       s("scales", MARLIN_F32, {3, 1}, drawn.scales()), st("scales", MARLIN_F32, {1, 3}, drawn.scales());
-  LayoutOperands rows = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 3, 32, 32, q, s);
-  LayoutOperands words = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, 3, 32, 32, w, st);
+  LayoutOperands rows = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 3, 32, 32, q, s);
+  LayoutOperands words = operands(MARLIN_LAYOUT_K8N, MARLIN_FORMAT_INT4, 3, 32, 32, w, st);
   const auto expect = [](const LayoutOperands& o, const std::string& found) {
     EXPECT_THAT(error_of(o),
                 Fails(MARLIN_E_FORMAT, AllOf(HasSubstr("sparse_meta: row 1, block 5:"), HasSubstr("found " + found))));
@@ -218,7 +218,7 @@ TEST(CheckpointSparse, BitsBehindTheLastBlock) {
   const Drawn drawn(2, 12, 3);
   const Operand q("values", MARLIN_U8, {2, 3}, drawn.kept_bytes()), s("scales", MARLIN_F32, {2, 1}, drawn.scales()),
       st("scales", MARLIN_F32, {1, 2}, drawn.scales());
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 2, 12, 12, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 2, 12, 12, q, s);
   auto mask = drawn.bitmask();
   mask[3] |= 0x30;  // a valid block that is not there
   const Operand m("sparse_meta", MARLIN_U8, {2, 2}, mask);
@@ -232,7 +232,7 @@ TEST(CheckpointSparse, BitsBehindTheLastBlock) {
   auto words = drawn.meta_words();
   words[1] |= 0x30000000u;
   const Operand w("sparse_meta", MARLIN_U32, {1, 2}, words), v("values", MARLIN_U32, {2, 2}, drawn.words());
-  o = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, 2, 12, 12, v);
+  o = operands(MARLIN_LAYOUT_K8N, MARLIN_FORMAT_INT4, 2, 12, 12, v);
   o.scales = st.view;
   o.sparse_meta = w.view;
   EXPECT_THAT(error_of(o), Fails(MARLIN_E_FORMAT, HasSubstr("row 1, block 7")));
@@ -242,7 +242,7 @@ TEST(CheckpointSparse, ShapesTypesAndPlaces) {
   const Drawn drawn(2, 32, 1);
   const Operand q("values", MARLIN_U8, {2, 8}, drawn.kept_bytes()), s("scales", MARLIN_F32, {2, 1}, drawn.scales()),
       m("sparse_meta", MARLIN_U8, {2, 4}, drawn.bitmask());
-  LayoutOperands good = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 2, 32, 32, q, s);
+  LayoutOperands good = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 2, 32, 32, q, s);
   good.sparse_meta = m.view;
   EXPECT_TRUE(error_of(good).ok());
   const auto expect = [&](marlin_status code, const char* text, auto change) {
@@ -255,7 +255,7 @@ TEST(CheckpointSparse, ShapesTypesAndPlaces) {
   expect(MARLIN_E_UNSUPPORTED, "sparse_meta: dtype", [](auto& o) { o.sparse_meta.dtype = MARLIN_U32; });
   expect(MARLIN_E_SHAPE, "values: expected [2, 8], found [2, 16]", [](auto& o) { o.values.dims = {2, 16}; });
   expect(MARLIN_E_SHAPE, "whole blocks of 4", [](auto& o) { o.k = 30; });
-  expect(MARLIN_E_UNSUPPORTED, "no sparse form", [](auto& o) { o.format = MARLIN_INT8; });
+  expect(MARLIN_E_UNSUPPORTED, "no sparse form", [](auto& o) { o.format = MARLIN_FORMAT_INT8; });
   expect(MARLIN_E_ARGUMENT, "OBEYS_2_4", [](auto& o) { o.flags = MARLIN_PACK_OBEYS_2_4; });
   for (const marlin_layout layout : {MARLIN_LAYOUT_GPTQ_V1, MARLIN_LAYOUT_GPTQ_V2, MARLIN_LAYOUT_AWQ, MARLIN_LAYOUT_AWQ_GEMV,
                                      MARLIN_LAYOUT_AWQ_GEMV_FAST, MARLIN_LAYOUT_GGUF, MARLIN_LAYOUT_MARLIN}) {
@@ -294,7 +294,7 @@ TEST(CheckpointObeys, KeepsNonZerosThenTheLowest) {
   // Symmetric INT4: 8 is 0.
   const Operand q("values", MARLIN_U8, {1, 8}, packed({8, 8, 8, 8, 8, 8, 8, 1, 8, 9, 8, 0, 15, 8, 8, 8}));
   const Operand s("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kOne});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 1, 16, 16, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 1, 16, 16, q, s);
   o.flags = MARLIN_PACK_OBEYS_2_4;
   EXPECT_EQ(kept_of(o), (std::vector<int>{0b0011, 0b1001, 0b1010, 0b0011}));
   EXPECT_EQ(decode(o), (std::vector<float>{0, 0, 0, 0, 0, 0, 0, -7, 0, 1, 0, -8, 7, 0, 0, 0}));
@@ -304,7 +304,7 @@ TEST(CheckpointObeys, ZeroIsWhatTheFormatCallsZero) {
   const Operand q("values", MARLIN_U8, {1, 4}, packed({8, 0, 1, 9, 3, 3, 2, 4}));
   const Operand s("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kOne}),
       h("scales", MARLIN_F16, {1, 1}, std::vector<uint16_t>{kHalf});
-  LayoutOperands fp4 = operands(MARLIN_LAYOUT_ROWS, MARLIN_FP4, 1, 8, 8, q, s);
+  LayoutOperands fp4 = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_FP4, 1, 8, 8, q, s);
   fp4.flags = MARLIN_PACK_OBEYS_2_4;
   EXPECT_EQ(error_of(fp4).code(), MARLIN_E_FORMAT) << "block 1 has four";
   fp4.values.dims = {1, 2};
@@ -313,7 +313,7 @@ TEST(CheckpointObeys, ZeroIsWhatTheFormatCallsZero) {
   // Integer zero points: 3 is 0. The first block has four others.
   const Operand z("zeros", MARLIN_U8, {1, 1}, std::vector<uint8_t>{3});
   const Operand last("values", MARLIN_U8, {1, 2}, packed({3, 3, 2, 4}));
-  LayoutOperands int4 = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 1, 4, 4, last, s, z);
+  LayoutOperands int4 = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 1, 4, 4, last, s, z);
   int4.flags = MARLIN_PACK_OBEYS_2_4;
   EXPECT_EQ(kept_of(int4), std::vector<int>{0b1100});
   // Additive: 0.5 q - 1.5 is 0 for q = 3.
@@ -330,7 +330,7 @@ TEST(CheckpointObeys, ThreeNonZerosAreNamed) {
   bytes[16 + 6] = 0x11;
   bytes[16 + 7] = 0x18;
   const Operand q("values", MARLIN_U8, {2, 16}, bytes), s("scales", MARLIN_F16, {2, 1}, std::vector<uint16_t>(2, kOne));
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 2, 32, 32, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 2, 32, 32, q, s);
   o.flags = MARLIN_PACK_OBEYS_2_4;
   EXPECT_THAT(error_of(o), Fails(MARLIN_E_FORMAT, AllOf(HasSubstr("row 1, block 3 (columns 12..15)"), HasSubstr("found 3"))));
   o.k = 30;
@@ -342,7 +342,7 @@ TEST(CheckpointObeys, ThreeNonZerosAreNamed) {
 TEST(CheckpointObeys, InEveryLayoutOfCodes) {
   const Operand q("values", MARLIN_U32, {1, 2}, std::vector<uint32_t>{0x88188881u, 0x88888888u}),
       s("scales", MARLIN_F16, {1, 2}, std::vector<uint16_t>(2, kOne));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT4, 2, 8, 8, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_FORMAT_INT4, 2, 8, 8, q, s);
   o.flags = MARLIN_PACK_OBEYS_2_4;
   EXPECT_EQ(kept_of(o), (std::vector<int>{0b0011, 0b0011}));
   o.layout = MARLIN_LAYOUT_K8N;
@@ -354,7 +354,7 @@ TEST(CheckpointSparse, FloatsKeepTheirPattern) {
   const Operand v("values", MARLIN_F32, {1, 4}, std::vector<float>{-7, 0, 3, 1}),
       mask("sparse_meta", MARLIN_U8, {1, 1}, std::vector<uint8_t>{0xa5}),
       nibbles("sparse_meta", MARLIN_I16, {1, 1}, std::vector<uint16_t>{0x00d8});
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 1, 8, 8, v);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 1, 8, 8, v);
   for (const Operand* meta : {&mask, &nibbles}) {
     o.sparse_meta = meta->view;
     EXPECT_EQ(kept_of(o), (std::vector<int>{0b0101, 0b1010}));
@@ -374,7 +374,7 @@ TEST(CheckpointSparse, ShardsAndConcatenation) {
   const Drawn drawn(5, 64, 11);
   const Operand q("values", MARLIN_U8, {5, 16}, drawn.kept_bytes()), s("scales", MARLIN_F32, {5, 1}, drawn.scales()),
       m("sparse_meta", MARLIN_U8, {5, 8}, drawn.bitmask());
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, 5, 64, 64, q, s);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, 5, 64, 64, q, s);
   o.sparse_meta = m.view;
   const auto whole = drawn.values(8);
   auto part = must(make_shard(make_source(o).take(), 2, 3, 8, 24));

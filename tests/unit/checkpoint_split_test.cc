@@ -77,8 +77,8 @@ TEST(SplitGguf, TensorsOfAllPartsAreOneCheckpoint) {
   EXPECT_EQ(bytes("blk.1.up.weight"), q8);
   ASSERT_EQ(checkpoint->layers().size(), 2u);
   EXPECT_EQ(checkpoint->layers()[0].name, "blk.0.up.weight");
-  EXPECT_EQ(checkpoint->layers()[0].format, MARLIN_INT4);
-  EXPECT_EQ(checkpoint->layers()[1].format, MARLIN_INT8);
+  EXPECT_EQ(checkpoint->layers()[0].format, MARLIN_FORMAT_INT4);
+  EXPECT_EQ(checkpoint->layers()[1].format, MARLIN_FORMAT_INT8);
   EXPECT_EQ(checkpoint->tensors().file_count(), 3u);
   EXPECT_EQ(checkpoint->tensors().name(0), "norm") << "in the order of the parts";
   EXPECT_EQ(checkpoint->tensors().name(3), "blk.1.up.weight");
@@ -238,11 +238,11 @@ TEST(SplitGguf, QuantizedToOneFile) {
   const auto input = must(Checkpoint::open(scratch.at("m-00001-of-00002.gguf"), MARLIN_LAYOUT_AUTO));
   for (const char* name : {"out.gguf", "out.safetensors"}) {
     ConvertOptions options;
-    options.format = MARLIN_MXFP4;
+    options.format = MARLIN_FORMAT_MXFP4;
     options.layers = {find_layer(*input, "a.weight")};
     must(convert_checkpoint(*input, scratch.at(name), options));
     const auto output = must(Checkpoint::open(scratch.at(name), MARLIN_LAYOUT_AUTO));
-    EXPECT_EQ(output->layers()[0].format, MARLIN_MXFP4);
+    EXPECT_EQ(output->layers()[0].format, MARLIN_FORMAT_MXFP4);
     EXPECT_TRUE(output->tensor("norm").ok());
   }
   const std::string written = read_file(scratch.at("out.gguf"));

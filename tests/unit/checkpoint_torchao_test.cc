@@ -64,7 +64,7 @@ void expect_values(const std::vector<TestTensor>& tensors, marlin_format format,
 
 TEST(CheckpointTorchao, PlainNibblesAreInTwosComplement) {
   const float scales[] = {0.5f, 1, 2, 4, 8, 16}, zeros[] = {0.25f, -1, 3, 0, 5, -7};
-  expect_values(plain(), MARLIN_INT4, [&](int64_t n, int64_t k) {
+  expect_values(plain(), MARLIN_FORMAT_INT4, [&](int64_t n, int64_t k) {
     const int byte = static_cast<uint8_t>((n * kK / 2 + k / 2) * 37), nibble = k % 2 == 0 ? byte & 15 : byte >> 4;
     const int q = nibble < 8 ? nibble : nibble - 16;
     return static_cast<float>(q) * scales[k / kG * kN + n] + zeros[k / kG * kN + n];  // exact in float32
@@ -74,7 +74,7 @@ TEST(CheckpointTorchao, PlainNibblesAreInTwosComplement) {
 TEST(CheckpointTorchao, BytesHaveIntegerZeros) {
   const float scales[] = {0.5f, 1, 2, 4, 8, 16};
   const int zeros[] = {0, 5, -128, 127, -1, 1};
-  expect_values(bytes(), MARLIN_UINT8, [&](int64_t n, int64_t k) {
+  expect_values(bytes(), MARLIN_FORMAT_UINT8, [&](int64_t n, int64_t k) {
     const int q = static_cast<int8_t>((n * kK + k) * 5);
     const int64_t group = n * (kK / kG) + k / kG;
     return static_cast<float>(q - zeros[group]) * scales[group];

@@ -52,7 +52,7 @@ TEST_F(Convert, CancelledAtAnyCallItLeavesTheDiskAsItWas) {
     for (const char* out : {"out/model.gguf", "new"}) {
       heard_ = {};
       heard_.cancel_at = calls;
-      ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4);
+      ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_FORMAT_MXFP4);
       how.overwrite = true;
       const Status status = convert_checkpoint(*input_, scratch_.at(out), how);
       through = status.ok();
@@ -69,7 +69,7 @@ TEST_F(Convert, CancelledAtAnyCallItLeavesTheDiskAsItWas) {
 
 TEST_F(Convert, ThreadsDoNotChangeAByte) {
   write_layers(512, 1056);
-  ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_INT4);
+  ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_FORMAT_INT4);
   ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("one"), how).ok());
   const auto outcomes = heard_.outcomes;
   heard_ = {};
@@ -86,20 +86,20 @@ TEST_F(Convert, ThreadsDoNotChangeAByte) {
 TEST_F(Convert, LayersThatDoNotFitStayWhenAsked) {
   write_input({{"a.weight", "F32", "3,64", testing::random_floats(3, 64, "F32", 1)},
                {"b.weight", "F32", "2,40", testing::random_floats(2, 40, "F32", 2)}});
-  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4);
+  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_FORMAT_MXFP4);
   EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out.gguf"), how), Fails(MARLIN_E_SHAPE, HasSubstr("layer 'b'")));
   how.skip_unfit = true;
   ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("out.gguf"), how).ok());
   const auto output = Checkpoint::open(scratch_.at("out.gguf"), MARLIN_LAYOUT_AUTO).take();
   EXPECT_EQ(testing::tensor_data(*output, "b.weight"), testing::random_floats(2, 40, "F32", 2));
-  EXPECT_EQ(output->layers()[0].format, MARLIN_MXFP4);
+  EXPECT_EQ(output->layers()[0].format, MARLIN_FORMAT_MXFP4);
   EXPECT_EQ(heard_.outcomes[0].status, MARLIN_E_SHAPE);
 }
 
 /// Also those that the scheme does not hold whatever their shape. Here these are all.
 TEST_F(Convert, LayersOfAnotherFormatStayWhenAsked) {
   write_layers(8, 64);
-  ConvertOptions how = options(MARLIN_SCHEME_MLX, MARLIN_INT8);
+  ConvertOptions how = options(MARLIN_SCHEME_MLX, MARLIN_FORMAT_INT8);
   EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out"), how), Fails(MARLIN_E_UNSUPPORTED, HasSubstr("layer 'a'")));
   how.skip_unfit = true;
   EXPECT_STREQ(convert_checkpoint(*input_, scratch_.at("out"), how).message(), "no layer is left to quantize");
@@ -112,7 +112,7 @@ TEST_F(Convert, AFileThatHasNoRoomIsNotBegun) {
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   const rlimit small{4096, before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  const Status status = convert_checkpoint(*input_, scratch_.at("out.gguf"), options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4));
+  const Status status = convert_checkpoint(*input_, scratch_.at("out.gguf"), options(MARLIN_SCHEME_GGUF, MARLIN_FORMAT_MXFP4));
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   EXPECT_THAT(status, Fails(MARLIN_E_FILE, HasSubstr("cannot take room for the file")));
@@ -124,7 +124,7 @@ TEST_F(Convert, TheModelOfAnotherInTheFolderIsInTheWay) {
   std::filesystem::create_directory(scratch_.at("out"));
   for (const char* other : {"model.safetensors.index.json", "quantize_config.json"}) {
     testing::write_file(scratch_.at(std::string("out/") + other), "{}");
-    ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
+    ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_FORMAT_MXFP4);
     how.overwrite = true;
     const Status status = convert_checkpoint(*input_, scratch_.at("out"), how);
     EXPECT_THAT(status, Fails(MARLIN_E_FILE, HasSubstr(other))) << other;
@@ -137,7 +137,7 @@ TEST_F(Convert, TheModelOfAnotherInTheFolderIsInTheWay) {
 TEST_F(Convert, AFileThatAppearsMeanwhileStays) {
   write_layers(8, 64);
   std::string name = scratch_.at("out.gguf");
-  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4);
+  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_FORMAT_MXFP4);
   how.host = {};
   how.host.user = &name;
   how.host.progress = [](void* user, uint64_t, uint64_t total, const char*) -> int32_t {
@@ -160,7 +160,7 @@ TEST_F(Convert, LeavesNoFileOpen) {
   write_layers(8, 64);
   const auto before = open_files();
   for (const bool works : {true, false}) {
-    ConvertOptions how = options(MARLIN_SCHEME_GGUF, works ? MARLIN_MXFP4 : MARLIN_NF4);
+    ConvertOptions how = options(MARLIN_SCHEME_GGUF, works ? MARLIN_FORMAT_MXFP4 : MARLIN_FORMAT_NF4);
     EXPECT_EQ(convert_checkpoint(*input_, scratch_.at("out.gguf"), how).ok(), works);
     EXPECT_TRUE(Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).ok());
     EXPECT_FALSE(Checkpoint::open(scratch_.at("nowhere"), MARLIN_LAYOUT_AUTO).ok());
@@ -172,7 +172,7 @@ TEST_F(Convert, ANaNIsAnErrorWithItsPlace) {
   std::string floats = testing::random_floats(2, 32, "F32", 1);
   floats.replace(4 * 33, 4, testing::bytes_of<uint32_t>({0x7fc00000u}));
   write_input({{"a.weight", "F32", "2,32", floats}});
-  EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out"), options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4)),
+  EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out"), options(MARLIN_SCHEME_AUTO, MARLIN_FORMAT_MXFP4)),
               Fails(MARLIN_E_FORMAT, HasSubstr("[1, 1]")));
   EXPECT_EQ(scratch_.names(), std::set<std::string>{"in"});
 }
@@ -181,7 +181,7 @@ TEST_F(Convert, AnObstacleBehindTheFirstNameLeavesTheOldFiles) {
   write_layers(8, 64);
   std::filesystem::create_directory(scratch_.at("out"));
   testing::write_file(scratch_.at("out/model.safetensors"), "old weights");
-  ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
+  ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_FORMAT_MXFP4);
   how.overwrite = true;
   // It comes while the work is done: a folder where config.json, the second name, is to be.
   std::string obstacle = scratch_.at("out/config.json");
@@ -222,10 +222,10 @@ TEST_F(Convert, WhatMlxDoesNotHold) {
     how.sparsity = sparsity;
     return std::string(convert_checkpoint(*input_, scratch_.at("out"), how).message());
   };
-  EXPECT_THAT(failure(MARLIN_INT4, 16), HasSubstr("MLX has groups of 32, 64 and 128, found 16"));
-  EXPECT_THAT(failure(MARLIN_MXFP4, 0), HasSubstr("MXFP4"));
-  EXPECT_THAT(failure(MARLIN_INT8, 0), HasSubstr("found INT8"));
-  EXPECT_THAT(failure(MARLIN_INT4, 32, Sparsity::prune), HasSubstr("expected dense codes"));
+  EXPECT_THAT(failure(MARLIN_FORMAT_INT4, 16), HasSubstr("MLX has groups of 32, 64 and 128, found 16"));
+  EXPECT_THAT(failure(MARLIN_FORMAT_MXFP4, 0), HasSubstr("MXFP4"));
+  EXPECT_THAT(failure(MARLIN_FORMAT_INT8, 0), HasSubstr("found INT8"));
+  EXPECT_THAT(failure(MARLIN_FORMAT_INT4, 32, Sparsity::prune), HasSubstr("expected dense codes"));
   EXPECT_TRUE(scratch_.names().contains("in") && scratch_.names().size() == 1) << "a failure left a file";
 }
 
@@ -236,7 +236,7 @@ TEST_F(Convert, WhatTheHostHearsIsPrintable) {
   file.tensor("b\x1b[2J\n.weight", {40, 1}, 0, std::string(160, '\0'));
   testing::write_file(scratch_.at("in/model.gguf"), file.file());
   input_ = Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).take();
-  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_MXFP4, {});
+  ConvertOptions how = options(MARLIN_SCHEME_GGUF, MARLIN_FORMAT_MXFP4, {});
   how.layers = {0, 1};
   how.skip_unfit = true;
   must(convert_checkpoint(*input_, scratch_.at("out.gguf"), how));
@@ -260,7 +260,7 @@ TEST_F(Convert, NoFileThatWasReadIsReplaced) {
         const std::string from = scratch_.at(std::string("in/") + read), to = scratch_.at(std::string("out/") + written);
         const std::string before = testing::read_file(from);
         symbolic ? std::filesystem::create_symlink(from, to) : std::filesystem::create_hard_link(from, to);
-        ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_INT4, {"a"});
+        ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_FORMAT_INT4, {"a"});
         how.overwrite = true;
         EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out"), how),
                     Fails(MARLIN_E_ARGUMENT, HasSubstr("part of the input")));
@@ -286,7 +286,7 @@ TEST_F(Convert, OnlyRegularFilesAreReplaced) {
   for (const auto& [what, make] : obstacles) {
     make();
     for (const bool overwrite : {true, false}) {
-      ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4);
+      ConvertOptions how = options(MARLIN_SCHEME_AUTO, MARLIN_FORMAT_MXFP4);
       how.overwrite = overwrite;
       EXPECT_THAT(convert_checkpoint(*input_, scratch_.at("out"), how), Fails(MARLIN_E_FILE, HasSubstr(what)));
     }
@@ -351,7 +351,7 @@ TEST_F(Convert, WhateverChangeOfANameFailsAllNamesStayAsTheyWere) {
         for (const auto& [name, content] : before) testing::write_file(scratch_.at(folder + "/" + name), content);
         FailingNames names(absent);
         names.fail_at = fail_at;
-        ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_INT4);
+        ConvertOptions how = options(MARLIN_SCHEME_GPTQ, MARLIN_FORMAT_INT4);
         how.overwrite = true;
         how.names = &names;
         const Status status = convert_checkpoint(*input_, scratch_.at(folder), how);
@@ -380,7 +380,7 @@ TEST_F(Convert, GgufByteForByte) {
   std::string floats;
   for (int i = 0; i < 32; ++i) testing::append(floats, static_cast<float>(i % 16 < 8 ? i % 8 : -(i % 8)));
   write_input({{"a.weight", "F32", "1,32", floats}});
-  ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("out.gguf"), options(MARLIN_SCHEME_GGUF, MARLIN_INT4)).ok());
+  ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("out.gguf"), options(MARLIN_SCHEME_GGUF, MARLIN_FORMAT_INT4)).ok());
   testing::GgufWriter want;
   want.key("general.architecture", 8, testing::GgufWriter::text("unknown"));
   want.key("general.quantization_version", 4, testing::bytes_of<uint32_t>({2}));
@@ -398,7 +398,7 @@ TEST_F(Convert, SafetensorsByteForByte) {
   std::string floats;
   for (int i = 0; i < 32; ++i) testing::append(floats, i == 0 ? 6.0f : i == 1 ? -0.5f : 0.0f);
   write_input({{"a.weight", "F32", "1,32", floats}});
-  ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("out"), options(MARLIN_SCHEME_AUTO, MARLIN_MXFP4)).ok());
+  ASSERT_TRUE(convert_checkpoint(*input_, scratch_.at("out"), options(MARLIN_SCHEME_AUTO, MARLIN_FORMAT_MXFP4)).ok());
   std::string header =
       R"({"__metadata__":{"format":"pt"},"a.weight_packed":{"dtype":"U8","shape":[1,16],"data_offsets":[0,16]},)"
       R"("a.weight_scale":{"dtype":"U8","shape":[1,1],"data_offsets":[16,17]}})";

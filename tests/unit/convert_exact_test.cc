@@ -21,26 +21,26 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.folder; }  // NOLINT: GoogleTest's name
 
 constexpr Case kCases[] = {
-    {"gptq-v1-sym-g128", MARLIN_INT4, MARLIN_INT4, 128},
-    {"gptq-v1-sym-column", MARLIN_INT4, MARLIN_INT4, 32},
-    {"gptq-v2-asym-g32", MARLIN_INT5, MARLIN_INT4, 32},
+    {"gptq-v1-sym-g128", MARLIN_FORMAT_INT4, MARLIN_FORMAT_INT4, 128},
+    {"gptq-v1-sym-column", MARLIN_FORMAT_INT4, MARLIN_FORMAT_INT4, 32},
+    {"gptq-v2-asym-g32", MARLIN_FORMAT_INT5, MARLIN_FORMAT_INT4, 32},
     {"gptq-v1-asym-g64-actorder", MARLIN_FORMAT_NONE, MARLIN_FORMAT_NONE, 0},
-    {"gptq-3bit-v2-asym-g32", MARLIN_INT4, MARLIN_INT3, 32},
-    {"gptq-2bit-v2-asym-column", MARLIN_INT4, MARLIN_INT2, 32},
-    {"gptq-8bit-v1-sym-g128", MARLIN_INT8, MARLIN_UINT8, 128},
-    {"gptq-8bit-v2-asym-g32", MARLIN_FORMAT_NONE, MARLIN_UINT8, 32},
-    {"awq-gemm-g128", MARLIN_INT5, MARLIN_INT4, 128},
-    {"awq-gemv-g64", MARLIN_INT5, MARLIN_INT4, 64},
-    {"hqq-4bit-g64-axis1", MARLIN_FORMAT_NONE, MARLIN_INT4, 64},
-    {"ct-int4-asym-g32", MARLIN_INT5, MARLIN_INT4, 32},
+    {"gptq-3bit-v2-asym-g32", MARLIN_FORMAT_INT4, MARLIN_FORMAT_INT3, 32},
+    {"gptq-2bit-v2-asym-column", MARLIN_FORMAT_INT4, MARLIN_FORMAT_INT2, 32},
+    {"gptq-8bit-v1-sym-g128", MARLIN_FORMAT_INT8, MARLIN_FORMAT_UINT8, 128},
+    {"gptq-8bit-v2-asym-g32", MARLIN_FORMAT_NONE, MARLIN_FORMAT_UINT8, 32},
+    {"awq-gemm-g128", MARLIN_FORMAT_INT5, MARLIN_FORMAT_INT4, 128},
+    {"awq-gemv-g64", MARLIN_FORMAT_INT5, MARLIN_FORMAT_INT4, 64},
+    {"hqq-4bit-g64-axis1", MARLIN_FORMAT_NONE, MARLIN_FORMAT_INT4, 64},
+    {"ct-int4-asym-g32", MARLIN_FORMAT_INT5, MARLIN_FORMAT_INT4, 32},
     {"ct-int4-sym-g64-actorder", MARLIN_FORMAT_NONE, MARLIN_FORMAT_NONE, 0},
-    {"ct-pack8-asym-g32", MARLIN_FORMAT_NONE, MARLIN_UINT8, 32},
-    {"ct-mxfp4", MARLIN_MXFP4, MARLIN_FORMAT_NONE, 0},
+    {"ct-pack8-asym-g32", MARLIN_FORMAT_NONE, MARLIN_FORMAT_UINT8, 32},
+    {"ct-mxfp4", MARLIN_FORMAT_MXFP4, MARLIN_FORMAT_NONE, 0},
     {"ct-fp8-channel", MARLIN_FORMAT_NONE, MARLIN_FORMAT_NONE, 0},
     {"bnb-nf4-b64", MARLIN_FORMAT_NONE, MARLIN_FORMAT_NONE, 0},
-    {"mlx-affine-g64", MARLIN_INT4, MARLIN_INT4, 64},
-    {"mlx-affine-5bit-g128", MARLIN_INT5, MARLIN_INT5, 128},
-    {"mlx-affine-6bit-g64", MARLIN_FORMAT_NONE, MARLIN_INT6, 64},
+    {"mlx-affine-g64", MARLIN_FORMAT_INT4, MARLIN_FORMAT_INT4, 64},
+    {"mlx-affine-5bit-g128", MARLIN_FORMAT_INT5, MARLIN_FORMAT_INT5, 128},
+    {"mlx-affine-6bit-g64", MARLIN_FORMAT_NONE, MARLIN_FORMAT_INT6, 64},
 };
 
 class Exact : public ::testing::TestWithParam<Case> {
@@ -132,7 +132,7 @@ TEST_P(Mixed, GoesToMlxAsExactlyAsItCan) {
   const auto input = Checkpoint::open(MARLIN_TEST_DATA "/gguf-kquants", MARLIN_LAYOUT_AUTO).take();
   ConvertOptions options;
   options.scheme = MARLIN_SCHEME_MLX;
-  options.format = MARLIN_UINT8;
+  options.format = MARLIN_FORMAT_UINT8;
   for (size_t i = 0; i < input->layers().size(); ++i) options.layers.push_back(i);
   options.host = heard_.host();
   must(convert_checkpoint(*input, scratch_.at("out"), options));
@@ -146,7 +146,7 @@ TEST_P(Mixed, GoesToMlxAsExactlyAsItCan) {
     EXPECT_EQ(outcome.squared_error == 0, fits) << heard_.names[i];
     // Groups of 16 and two-level codebooks have no place in MLX.
     const marlin_format from = input->layers()[i].format;
-    const bool could = input->layers()[i].group_size == 32 && from != MARLIN_IQ4;
+    const bool could = input->layers()[i].group_size == 32 && from != MARLIN_FORMAT_IQ4;
     EXPECT_TRUE(fits || !could) << heard_.names[i];
   }
   EXPECT_GE(exact, 4u);
@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(Gguf, Mixed, ::testing::Values(Case{"gguf-kquants", 0, 
 
 WeightMeta int4(ZeroKind zeros, int64_t group) {
   WeightMeta meta;
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.n = 1;
   meta.k = 32;
   meta.group_size = group;
@@ -210,7 +210,7 @@ TEST(Recode, WhatMetasRuleOut) {
   other.zero_kind = ZeroKind::additive;
   EXPECT_FALSE(may_recode(other, q8));
   other = from;
-  other.format = MARLIN_NF4;
+  other.format = MARLIN_FORMAT_NF4;
   EXPECT_FALSE(may_recode(other, q8));
   other = from;
   other.k = 64;

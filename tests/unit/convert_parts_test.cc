@@ -86,14 +86,14 @@ TEST(SplitBySize, LeavesAGroupTogether) {
 
 TEST(WholeGroups, AreWhatEncodersWant) {
   WeightMeta meta;
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.k = 64, meta.group_size = 32, meta.groups = 2;
   EXPECT_TRUE(expect_whole_groups(meta, "it").ok());
   meta.k = 65, meta.groups = 3;
   EXPECT_EQ(expect_whole_groups(meta, "it").code(), MARLIN_E_SHAPE);
   meta.k = 30, meta.groups = 1;
   EXPECT_TRUE(expect_whole_groups(meta, "it").ok()) << "the group of a row may be longer";
-  meta.format = MARLIN_MXFP4;
+  meta.format = MARLIN_FORMAT_MXFP4;
   EXPECT_EQ(expect_whole_groups(meta, "it").code(), MARLIN_E_SHAPE) << "but not where the format fixes it";
 }
 
@@ -107,7 +107,7 @@ TEST(GgufBlocks, AreListedByName) {
 
 TEST(GgufBlocks, HaveGroupsOfTheirOwn) {
   const testing::Operand q("values", MARLIN_U8, {2, 36}, std::vector<uint8_t>(72));
-  auto o = testing::operands(MARLIN_LAYOUT_GGUF, MARLIN_INT4, 2, 64, 64, q);
+  auto o = testing::operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_INT4, 2, 64, 64, q);
   const Status wrong = testing::error_of(o);
   EXPECT_EQ(wrong.code(), MARLIN_E_UNSUPPORTED);
   EXPECT_STREQ(wrong.message(), "group_size: Q4_0 has groups of 32, found 64");
@@ -149,7 +149,7 @@ TEST(SyncFolder, SyncsThatFolder) {
 /// Zero points of eight rows share a word; the nibbles behind the last row are 0, whatever the stripe's memory held before.
 TEST(CompressedTensors, NibblesBehindTheLastRowAreZero) {
   WeightMeta meta;
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.n = 5, meta.k = 64, meta.group_size = 32, meta.groups = 2;
   meta.zero_kind = ZeroKind::integer;
   const LayoutEncoder encoder = layout_row(LayoutId::compressed_tensors).encoder();
@@ -180,14 +180,14 @@ struct EncodedKind {
 
 TEST(Encoders, EndWhereAWriteFails) {
   constexpr EncodedKind kKinds[] = {
-      {LayoutId::compressed_tensors, MARLIN_INT4, ScaleType::f16, ZeroKind::integer},
-      {LayoutId::compressed_tensors, MARLIN_INT4, ScaleType::f16},
-      {LayoutId::compressed_tensors, MARLIN_MXFP4, ScaleType::e8m0},
-      {LayoutId::compressed_tensors, MARLIN_NVFP4, ScaleType::e4m3},
-      {LayoutId::gptq_v2, MARLIN_INT4, ScaleType::f16, ZeroKind::integer},
-      {LayoutId::marlin_24, MARLIN_INT4, ScaleType::f16, ZeroKind::none, true},
-      {LayoutId::gguf, MARLIN_NVFP4, ScaleType::e4m3},
-      {LayoutId::mlx, MARLIN_INT4, ScaleType::f16, ZeroKind::additive},
+      {LayoutId::compressed_tensors, MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::integer},
+      {LayoutId::compressed_tensors, MARLIN_FORMAT_INT4, ScaleType::f16},
+      {LayoutId::compressed_tensors, MARLIN_FORMAT_MXFP4, ScaleType::e8m0},
+      {LayoutId::compressed_tensors, MARLIN_FORMAT_NVFP4, ScaleType::e4m3},
+      {LayoutId::gptq_v2, MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::integer},
+      {LayoutId::marlin_24, MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::none, true},
+      {LayoutId::gguf, MARLIN_FORMAT_NVFP4, ScaleType::e4m3},
+      {LayoutId::mlx, MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::additive},
   };
   constexpr int64_t kRows = 64, kColumns = 128;
   for (const EncodedKind& kind : kKinds) {
@@ -200,7 +200,7 @@ TEST(Encoders, EndWhereAWriteFails) {
     meta.scale_type = meta.zero_type = kind.scales;
     meta.zero_kind = kind.zeros;
     meta.sparse = kind.sparse;
-    if (kind.format == MARLIN_NVFP4) meta.tensor_scales = {{0, 1}};
+    if (kind.format == MARLIN_FORMAT_NVFP4) meta.tensor_scales = {{0, 1}};
     const LayoutEncoder encoder = layout_row(kind.layout).encoder();
     ASSERT_TRUE(encoder.check(meta).ok()) << encoder.check(meta).message();
     const auto tensors = must(encoder.tensors(meta, 1));

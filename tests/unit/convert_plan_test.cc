@@ -34,7 +34,7 @@ class ConvertPlan : public ::testing::Test {
     if (!opened.ok()) return opened.status();
     ConvertOptions how;
     how.scheme = MARLIN_SCHEME_COMPRESSED_TENSORS;
-    how.format = MARLIN_MXFP4;
+    how.format = MARLIN_FORMAT_MXFP4;
     for (size_t i = 0; i < opened.value()->layers().size(); ++i)
       if (layers.empty() || layers.contains(opened.value()->layers()[i].name)) how.layers.push_back(i);
     change(how);
@@ -69,10 +69,10 @@ TEST_F(ConvertPlan, ConfigsNameTheLayersThatStay) {
   const std::set<std::string> one = {"model.a"};
   ASSERT_TRUE(convert("ct", one).ok());
   EXPECT_THAT(config("ct"), HasSubstr("\"ignore\": [\n      \"model.b\"\n    ]"));
-  ASSERT_TRUE(convert("gptq", one, [](auto& how) { how.scheme = MARLIN_SCHEME_GPTQ, how.format = MARLIN_INT4; }).ok());
+  ASSERT_TRUE(convert("gptq", one, [](auto& how) { how.scheme = MARLIN_SCHEME_GPTQ, how.format = MARLIN_FORMAT_INT4; }).ok());
   EXPECT_THAT(config("gptq"), HasSubstr("\"-:^model\\\\.b$\": {}"));
   const auto sparse = [](ConvertOptions& how) {
-    how.scheme = MARLIN_SCHEME_MARLIN_24, how.format = MARLIN_INT4, how.sparsity = Sparsity::prune;
+    how.scheme = MARLIN_SCHEME_MARLIN_24, how.format = MARLIN_FORMAT_INT4, how.sparsity = Sparsity::prune;
   };
   ASSERT_TRUE(convert("marlin", one, sparse).ok());
   EXPECT_THAT(config("marlin"), HasSubstr("\"ignore\": [\n      \"model.b\"\n    ]"));
@@ -84,7 +84,7 @@ TEST_F(ConvertPlan, SparseFloatsAreTakenWithTheirZeros) {
   const auto before = Checkpoint::open(folder, MARLIN_LAYOUT_AUTO).take(),
              after = Checkpoint::open(scratch_.at("out"), MARLIN_LAYOUT_AUTO).take();
   SourceOptions quantized;
-  quantized.quantize_to = MARLIN_MXFP4;
+  quantized.quantize_to = MARLIN_FORMAT_MXFP4;
   const auto want = testing::decode_all(*before->source(0, 0, quantized).value()).take();
   const size_t layer = testing::find_layer(*after, before->layer(0).name + ".weight");
   const auto got = testing::decode_all(*after->source(layer, 0, {}).value()).take();
@@ -103,7 +103,7 @@ TEST_F(ConvertPlan, WhatIsRefusedBeforeAnyWork) {
   };
   const auto gguf = [](ConvertOptions& how) { how.scheme = MARLIN_SCHEME_GGUF; };
   const auto scheme = [](marlin_scheme one, Sparsity sparsity = Sparsity::as_given) {
-    return [one, sparsity](ConvertOptions& how) { how.scheme = one, how.format = MARLIN_INT4, how.sparsity = sparsity; };
+    return [one, sparsity](ConvertOptions& how) { how.scheme = one, how.format = MARLIN_FORMAT_INT4, how.sparsity = sparsity; };
   };
   const Case cases[] = {
       {{floats("a.weight")}, [](auto& how) { how.scheme = 99; }, "scheme: 99 is none of this version"},
@@ -119,7 +119,8 @@ TEST_F(ConvertPlan, WhatIsRefusedBeforeAnyWork) {
       {{floats("a.weight")}, scheme(MARLIN_SCHEME_MARLIN_24), "compressed-tensors holds dense int4"},
       {{floats("a.weight")},
        [](auto& how) {
-         how.scheme = MARLIN_SCHEME_MARLIN_24, how.format = MARLIN_INT4, how.sparsity = Sparsity::prune, how.group_size = 64;
+         how.scheme = MARLIN_SCHEME_MARLIN_24, how.format = MARLIN_FORMAT_INT4, how.sparsity = Sparsity::prune,
+         how.group_size = 64;
        },
        "marlin-24 has groups of 128 or one a row, found 64"},
       {{floats("a.weight", 1, 64, 40)}, [](auto&) {}, "wants whole groups of 32"},
@@ -128,10 +129,10 @@ TEST_F(ConvertPlan, WhatIsRefusedBeforeAnyWork) {
        "marlin-24 has no stacks of experts, found 2"},
       {{{"experts.w.weight", "F32", "2,64,128", tiny + tiny}}, scheme(MARLIN_SCHEME_GPTQ), "experts"},
       {{floats("a.weight")},
-       [](auto& how) { how.scheme = MARLIN_SCHEME_GGUF, how.format = MARLIN_INT4, how.asymmetric = true; },
+       [](auto& how) { how.scheme = MARLIN_SCHEME_GGUF, how.format = MARLIN_FORMAT_INT4, how.asymmetric = true; },
        "GGUF: no block type with integer zero points"},
       {{floats("a.weight")},
-       [](auto& how) { how.scheme = MARLIN_SCHEME_GGUF, how.format = MARLIN_INT4, how.group_size = 64; },
+       [](auto& how) { how.scheme = MARLIN_SCHEME_GGUF, how.format = MARLIN_FORMAT_INT4, how.group_size = 64; },
        "GGUF's Q4_0 has groups of 32, found 64"},
   };
   for (const Case& one : cases) {
@@ -149,7 +150,7 @@ TEST_F(ConvertPlan, ScalesOfTinyWeightsAreFloat32) {
   std::string small;
   for (int i = 0; i < 64 * 128; ++i) testing::append(small, 1e-30f);
   write({{"a.weight", "F32", "64,128", small}});
-  ASSERT_TRUE(convert("out", {}, [](auto& how) { how.format = MARLIN_INT4; }).ok());
+  ASSERT_TRUE(convert("out", {}, [](auto& how) { how.format = MARLIN_FORMAT_INT4; }).ok());
   const auto opened = Checkpoint::open(scratch_.at("out"), MARLIN_LAYOUT_AUTO).take();
   EXPECT_EQ(opened->tensor("a.weight_scale").value().dtype, MARLIN_F32);
 }
@@ -191,7 +192,8 @@ TEST_F(ConvertPlan, ATensorScaleIsFoundByTheNameOfItsTensor) {
   testing::GgufWriter file;
   file.tensor("a", {64, 64}, 2, std::string(64 * 36, '\x38'));
   testing::write_file(scratch_.at("in/model.gguf"), file.file());
-  const Status status = convert("out", {}, [](auto& how) { how.scheme = MARLIN_SCHEME_GGUF, how.format = MARLIN_NVFP4; });
+  const Status status =
+      convert("out", {}, [](auto& how) { how.scheme = MARLIN_SCHEME_GGUF, how.format = MARLIN_FORMAT_NVFP4; });
   EXPECT_THAT(status,
               Fails(MARLIN_E_UNSUPPORTED, HasSubstr("the tensor scale of an NVFP4 tensor is found by its name in .weight")));
 }
@@ -256,7 +258,7 @@ TEST_F(ConvertPlan, RowsThatAlternateGateAndUpStayAsTheyAre) {
 
 TEST_F(ConvertPlan, TensorScalesStayWhereTheSchemeHasSuch) {
   const auto exact = [](marlin_scheme scheme) {
-    return [scheme](ConvertOptions& how) { how.scheme = scheme, how.format = MARLIN_NVFP4; };
+    return [scheme](ConvertOptions& how) { how.scheme = scheme, how.format = MARLIN_FORMAT_NVFP4; };
   };
   testing::Heard heard;
   const auto change = [&](ConvertOptions& how) {

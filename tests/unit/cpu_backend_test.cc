@@ -29,7 +29,7 @@ class CpuBackendTest : public testing::Test {
   CpuBackendTest()
       : seed_(std::random_device{}()), random_(seed_), trace_(__FILE__, __LINE__, testing::Message() << "seed " << seed_) {
     backend_ = make({.threads = 3, .allocator = host_.allocator()});
-    packed_ = pack(*backend_, MARLIN_INT4, 200, 300);
+    packed_ = pack(*backend_, MARLIN_FORMAT_INT4, 200, 300);
   }
 
   static std::unique_ptr<Backend> make(const BackendOptions& options) { return must(create_backend(options)); }

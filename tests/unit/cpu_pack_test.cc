@@ -107,7 +107,7 @@ TEST_F(Packing, PutsEveryElementWhereTheLayoutSays) {
           const bool beyond =
               meta.zero_kind == ZeroKind::integer && place.group.zero == static_cast<float>(1 << layout.code_bits);
           const FormatRow& row = *format_row(meta.format);
-          const bool no_zero = meta.format == MARLIN_IQ4 || row.has_codebook_of_floats();
+          const bool no_zero = meta.format == MARLIN_FORMAT_IQ4 || row.has_codebook_of_floats();
           const bool none = meta.zero_kind == ZeroKind::additive || beyond || no_zero;
           const bool shared = n < meta.n && none;
           ASSERT_TRUE(shared ? std::isfinite(value) : value == 0) << "padding, n " << n << " slot " << slot << ": " << value;
@@ -177,7 +177,7 @@ std::vector<float> unpack_all(const CpuWeights& weights, TaskRunner& runner) {
 /// A kept 0 is a 0 with its own sign; what is not kept is +0 whatever its code, also with the zero point that no code has.
 TEST_F(Packing, KeptZerosKeepTheirSignAndPrunedOnesHaveNone) {
   for (const uint8_t pattern : kKeptPatterns) {
-    MemorySource source = sparse_source(MARLIN_FP4, 3, 36, random_);
+    MemorySource source = sparse_source(MARLIN_FORMAT_FP4, 3, 36, random_);
     std::fill(source.all().codes.begin(), source.all().codes.end(), uint8_t{8});  // -0
     std::fill(source.all().kept.begin(), source.all().kept.end(), pattern);
     const auto packed = pack(source);
@@ -187,7 +187,7 @@ TEST_F(Packing, KeptZerosKeepTheirSignAndPrunedOnesHaveNone) {
       ASSERT_EQ(std::signbit(values[i]), (pattern >> i % 4 & 1) != 0) << "pattern " << int(pattern) << " element " << i;
     }
   }
-  MemorySource source = sparse_source(MARLIN_INT4, 70, 132, random_);
+  MemorySource source = sparse_source(MARLIN_FORMAT_INT4, 70, 132, random_);
   source.mutable_meta().zero_kind = ZeroKind::integer;
   fill_randomly(source, random_, true);
   std::fill(source.all().zeros.begin(), source.all().zeros.end(), uint8_t{16});
@@ -202,13 +202,13 @@ TEST_F(Packing, KeptZerosKeepTheirSignAndPrunedOnesHaveNone) {
 
 TEST_F(Packing, RejectsMasksThatDoNotKeepTwo) {
   for (const int bad : {0, 1, 2, 4, 8, 7, 11, 13, 14, 15, 0x13, 0x30, 0xff}) {
-    MemorySource source = sparse_source(MARLIN_INT4, 200, 36, random_);
+    MemorySource source = sparse_source(MARLIN_FORMAT_INT4, 200, 36, random_);
     source.all().kept[150 * 9 + 7] = static_cast<uint8_t>(bad);
     const auto packed = pack_weights(source, Allocator::system(), pool_);
     ASSERT_EQ(packed.status().code(), MARLIN_E_FORMAT) << bad;
     EXPECT_THAT(packed.status().message(), testing::HasSubstr("row 150, block 7 of 4"));
   }
-  MemorySource source = sparse_source(MARLIN_INT4, 2, 36, random_);
+  MemorySource source = sparse_source(MARLIN_FORMAT_INT4, 2, 36, random_);
   source.all().kept.pop_back();
   source.all().kept.pop_back();
   EXPECT_EQ(pack_weights(source, Allocator::system(), pool_).status().code(), MARLIN_E_FORMAT);
@@ -217,7 +217,7 @@ TEST_F(Packing, RejectsMasksThatDoNotKeepTwo) {
 TEST_F(Packing, EveryPartitionGivesTheSameBytes) {
   MemorySource source;
   WeightMeta& meta = source.mutable_meta();
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.n = 777;
   meta.k = 300;
   meta.group_size = 64;
@@ -241,7 +241,7 @@ TEST_F(Packing, EveryPartitionGivesTheSameBytes) {
 TEST_F(Packing, IndexThatSaysNothingIsDropped) {
   MemorySource source;
   WeightMeta& meta = source.mutable_meta();
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.n = 3;
   meta.k = 300;
   meta.group_size = 128;
@@ -260,7 +260,7 @@ TEST_F(Packing, IndexThatSaysNothingIsDropped) {
 
 TEST_F(Packing, SlotGroupKeepsPaddingSmall) {
   WeightMeta meta;
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.n = 1;
   meta.k = 1024;
   meta.group_size = 128;
@@ -282,7 +282,7 @@ TEST_F(Packing, SlotGroupKeepsPaddingSmall) {
 TEST_F(Packing, RejectsGroupsThatDoNotFit) {
   MemorySource source;
   WeightMeta& meta = source.mutable_meta();
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.n = 2;
   meta.k = 96;
   meta.group_size = 48;
@@ -294,7 +294,7 @@ TEST_F(Packing, RejectsGroupsThatDoNotFit) {
 TEST_F(Packing, TensorScalesBecomeColumns) {
   MemorySource source;
   WeightMeta& meta = source.mutable_meta();
-  meta.format = MARLIN_NVFP4;
+  meta.format = MARLIN_FORMAT_NVFP4;
   meta.scale_type = ScaleType::e4m3;
   meta.n = 70;
   meta.k = 32;
@@ -317,7 +317,7 @@ TEST_F(Packing, TensorScalesBecomeColumns) {
 class FailingSource final : public WeightSource {
  public:
   FailingSource(int64_t bad_row, bool throws) : bad_row_(bad_row), throws_(throws) {
-    meta_.format = MARLIN_INT4;
+    meta_.format = MARLIN_FORMAT_INT4;
     meta_.n = 1000;
     meta_.k = 32;
     meta_.group_size = 32;
@@ -356,7 +356,7 @@ TEST_F(Packing, AllocatorThatRefusesIsAnError) {
 class EndlessSource final : public WeightSource {
  public:
   EndlessSource() {
-    meta_.format = MARLIN_MXFP4;
+    meta_.format = MARLIN_FORMAT_MXFP4;
     meta_.scale_type = ScaleType::e8m0;
     meta_.n = 4096;
     meta_.k = 8192;

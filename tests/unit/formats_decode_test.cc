@@ -40,7 +40,7 @@ Scales all_bytes(ScaleType type) {
 /// A row with one group a scale; each group holds every code once. zeros: none, a byte each, or of zero_type.
 Row make_row(marlin_format format, const Scales& scales, ZeroKind kind = ZeroKind::none, const Scales& zeros = {}) {
   Row r;
-  const int codes = format == MARLIN_INT8 ? 256 : 16;
+  const int codes = format == MARLIN_FORMAT_INT8 ? 256 : 16;
   const auto groups = static_cast<int64_t>(scales.bytes.size() / scale_bytes(scales.type));
   r.meta.format = format;
   r.meta.n = 1;
@@ -111,10 +111,10 @@ std::vector<double> random_floats(int count, uint32_t seed) {
   return v;
 }
 
-TEST(Decode, EveryMxfp4Pair) { expect_exact(make_row(MARLIN_MXFP4, all_bytes(ScaleType::e8m0))); }
+TEST(Decode, EveryMxfp4Pair) { expect_exact(make_row(MARLIN_FORMAT_MXFP4, all_bytes(ScaleType::e8m0))); }
 
 TEST(Decode, EveryNvfp4Pair) {
-  Row r = make_row(MARLIN_NVFP4, all_bytes(ScaleType::e4m3));
+  Row r = make_row(MARLIN_FORMAT_NVFP4, all_bytes(ScaleType::e4m3));
   expect_exact(r);
   // 2688 / amax of real files, awkward quotients, subnormal and huge results.
   for (const float t :
@@ -128,7 +128,7 @@ TEST(Decode, EveryNvfp4Pair) {
 }
 
 TEST(Decode, NvfpTensorScalesAtRandom) {
-  Row r = make_row(MARLIN_NVFP4, all_bytes(ScaleType::e4m3));
+  Row r = make_row(MARLIN_FORMAT_NVFP4, all_bytes(ScaleType::e4m3));
   for (const double t : random_floats(40, 11)) {
     for (const bool divide : {false, true}) {
       set_tensor_scale(r, static_cast<float>(t), divide);
@@ -137,12 +137,13 @@ TEST(Decode, NvfpTensorScalesAtRandom) {
   }
 }
 
-TEST(Decode, EveryFp4CodeWithEveryHalf) { expect_exact(make_row(MARLIN_FP4, scales_of(ScaleType::f16, all_halves()))); }
+TEST(Decode, EveryFp4CodeWithEveryHalf) { expect_exact(make_row(MARLIN_FORMAT_FP4, scales_of(ScaleType::f16, all_halves()))); }
 
 TEST(Decode, FloatScales) {
   for (const ScaleType type : {ScaleType::f32, ScaleType::bf16}) {
     const Scales scales = scales_of(type, random_floats(2000, 5));
-    for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4, MARLIN_INT8}) {
+    for (const marlin_format format :
+         {MARLIN_FORMAT_INT4, MARLIN_FORMAT_FP4, MARLIN_FORMAT_MXFP4, MARLIN_FORMAT_NVFP4, MARLIN_FORMAT_INT8}) {
       Row r = make_row(format, scales);
       SCOPED_TRACE(format_name(format));
       expect_exact(r);
@@ -158,14 +159,14 @@ TEST(Decode, EveryInt4CodeAndZero) {
   for (int zero = 0; zero <= 16; ++zero) {
     const std::vector<double> values = {1.0, 0.5, -0.25, 0.1, 0x1p-24, 65504};
     Scales zeros{ScaleType::f16, std::vector<uint8_t>(values.size(), static_cast<uint8_t>(zero))};
-    expect_exact(make_row(MARLIN_INT4, scales_of(ScaleType::f16, values), ZeroKind::integer, zeros));
-    expect_exact(make_row(MARLIN_INT4, scales_of(ScaleType::f32, values), ZeroKind::integer, zeros));
+    expect_exact(make_row(MARLIN_FORMAT_INT4, scales_of(ScaleType::f16, values), ZeroKind::integer, zeros));
+    expect_exact(make_row(MARLIN_FORMAT_INT4, scales_of(ScaleType::f32, values), ZeroKind::integer, zeros));
   }
-  expect_exact(make_row(MARLIN_INT4, scales_of(ScaleType::f16, all_halves())));
+  expect_exact(make_row(MARLIN_FORMAT_INT4, scales_of(ScaleType::f16, all_halves())));
 }
 
 TEST(Decode, ZeroCodesKeepTheirSign) {
-  const Row r = make_row(MARLIN_INT4, scales_of(ScaleType::f16, {-1.0}));
+  const Row r = make_row(MARLIN_FORMAT_INT4, scales_of(ScaleType::f16, {-1.0}));
   float row[16];
   decode_rows(r.meta, r.stripe, 0, 1, row);
   EXPECT_TRUE(std::signbit(row[8]));  // (8 - 8) * -1
@@ -181,7 +182,7 @@ TEST(Decode, AdditiveZerosRoundOnce) {
       scales.push_back(std::ldexp(1 + static_cast<double>(random()) * 0x1p-32, static_cast<int>(random() % 14)));
       zeros.push_back(std::ldexp(-1 - static_cast<double>(random()) * 0x1p-32, static_cast<int>(random() % 14)));
     }
-    for (const marlin_format format : {MARLIN_INT4, MARLIN_INT8}) {
+    for (const marlin_format format : {MARLIN_FORMAT_INT4, MARLIN_FORMAT_INT8}) {
       expect_exact(make_row(format, scales_of(type, scales), ZeroKind::additive, scales_of(type, zeros)));
     }
   }
@@ -189,20 +190,20 @@ TEST(Decode, AdditiveZerosRoundOnce) {
 
 TEST(Decode, AdditiveZerosInTheMiddleBetweenTwoFloats) {
   // 3 * (1 + 2^-23) is a tie in [2, 4); a zero of 2^-100, which double alone would lose, decides it.
-  const Row r = make_row(MARLIN_INT4, scales_of(ScaleType::f32, {0x1.000002p0, 0x1.000002p0, 0x1.000002p0}), ZeroKind::additive,
-                         scales_of(ScaleType::f32, {0x1p-100, -0x1p-100, 0}));
+  const Row r = make_row(MARLIN_FORMAT_INT4, scales_of(ScaleType::f32, {0x1.000002p0, 0x1.000002p0, 0x1.000002p0}),
+                         ZeroKind::additive, scales_of(ScaleType::f32, {0x1p-100, -0x1p-100, 0}));
   expect_exact(r);
-  const Row tiny = make_row(MARLIN_INT4, scales_of(ScaleType::f32, {0x1p-149, 0x1p-120}), ZeroKind::additive,
+  const Row tiny = make_row(MARLIN_FORMAT_INT4, scales_of(ScaleType::f32, {0x1p-149, 0x1p-120}), ZeroKind::additive,
                             scales_of(ScaleType::f32, {0x1.000001p0, -0x1p-149}));
   expect_exact(tiny);
   // -6 times this scale is a tie, too, and its zero lies 2^138 below.
-  const Row far = make_row(MARLIN_INT8, scales_of(ScaleType::f32, {0x1.da221cp124, 0x1.da221cp124}), ZeroKind::additive,
+  const Row far = make_row(MARLIN_FORMAT_INT8, scales_of(ScaleType::f32, {0x1.da221cp124, 0x1.da221cp124}), ZeroKind::additive,
                            scales_of(ScaleType::f32, {-0x1.b98p-14, 0x1.b98p-14}));
   expect_exact(far);
 }
 
 TEST(Decode, EveryInt8Code) {
-  expect_exact(make_row(MARLIN_INT8, scales_of(ScaleType::f16, {1.0, 0.1, -3.0, 65504, 0x1p-24})));
+  expect_exact(make_row(MARLIN_FORMAT_INT8, scales_of(ScaleType::f16, {1.0, 0.1, -3.0, 65504, 0x1p-24})));
 }
 
 TEST(Decode, Int8TimesTwoFloatsRoundsOnce) {
@@ -218,7 +219,7 @@ TEST(Decode, Int8TimesTwoFloatsRoundsOnce) {
     for (const uint32_t target : {(1u << 30) + 1, (1u << 30) - 1}) {
       const uint32_t t = inverse(127 * s) * target & 0x7fffffffu;
       if (t >= 1u << 24 || uint64_t{127} * s * t < uint64_t{1} << 54) continue;
-      Row r = make_row(MARLIN_INT8, scales_of(ScaleType::f32, {static_cast<double>(s)}));
+      Row r = make_row(MARLIN_FORMAT_INT8, scales_of(ScaleType::f32, {static_cast<double>(s)}));
       set_tensor_scale(r, static_cast<float>(t), false);
       expect_exact(r);
       ++found;
@@ -229,15 +230,15 @@ TEST(Decode, Int8TimesTwoFloatsRoundsOnce) {
 TEST(Decode, WorkedExamples) {
   // MXFP4: byte 0x72, e = 0x80 -> 2.0, 12.0. GPTQ: code - 8 times 0.5: -4.0 ... -0.5.
   WeightMeta meta;
-  meta.format = MARLIN_MXFP4;
+  meta.format = MARLIN_FORMAT_MXFP4;
   EXPECT_EQ(decode_value(meta, 2, {e8m0_to_f32(0x80), 0}, nullptr), 2.0f);
   EXPECT_EQ(decode_value(meta, 7, {e8m0_to_f32(0x80), 0}, nullptr), 12.0f);
   EXPECT_EQ(decode_value(meta, 1, {e8m0_to_f32(0), 0}, nullptr), 0x1p-128f);
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   EXPECT_EQ(decode_value(meta, 0, {0.5f, 8}, nullptr), -4.0f);
   EXPECT_EQ(decode_value(meta, 7, {0.5f, 8}, nullptr), -0.5f);
   // NVFP4, amax 12: ModelOpt multiplies by 12 / 2688, compressed-tensors divides by 224; the block's scale is 448.
-  meta.format = MARLIN_NVFP4;
+  meta.format = MARLIN_FORMAT_NVFP4;
   const TensorScale multiply{0, 12.0f / 2688, false}, divide{0, 224.0f, true};
   EXPECT_EQ(decode_value(meta, 7, {448, 0}, &divide), 12.0f);
   EXPECT_EQ(decode_value(meta, 2, {448, 0}, &multiply), 2.0f);
@@ -246,7 +247,7 @@ TEST(Decode, WorkedExamples) {
   EXPECT_EQ(decode_value(meta, 7, {448, 0}, &largest), 0.7f);
   EXPECT_NE(decode_value(meta, 7, {448, 0}, &rounded), 0.7f);
   // MLX: s 0.25, b -1, codes 2 and 7.
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.zero_kind = ZeroKind::additive;
   EXPECT_EQ(decode_value(meta, 2, {0.25f, -1}, nullptr), -0.5f);
   EXPECT_EQ(decode_value(meta, 7, {0.25f, -1}, nullptr), 0.75f);
@@ -263,7 +264,7 @@ TEST(Decode, RowsPickTheirTensorScale) {
 
 TEST(Decode, GroupIndexAndRaggedGroups) {
   WeightMeta meta;
-  meta.format = MARLIN_INT4;
+  meta.format = MARLIN_FORMAT_INT4;
   meta.n = 2;
   meta.k = 5;
   meta.group_size = 16;

@@ -206,7 +206,7 @@ TEST(Fit, OtherFormatsAreErrors) {
 /// A row whose last group is short, which blocks of GGUF do not have.
 TEST(Fit, RaggedRows) {
   WeightMeta meta;
-  meta.format = MARLIN_INT3;
+  meta.format = MARLIN_FORMAT_INT3;
   meta.n = 3;
   meta.k = 77;
   meta.group_size = 32;

@@ -36,7 +36,7 @@ struct NestedRow {
 };
 NestedRow nested_row(const std::vector<int32_t>& codebook, int32_t unit, int32_t factor, int32_t offset, int shift) {
   NestedRow row;
-  row.meta.format = MARLIN_CODEBOOK4;
+  row.meta.format = MARLIN_FORMAT_CODEBOOK4;
   row.meta.n = 1;
   row.meta.k = row.meta.group_size = 16;
   row.meta.groups = row.meta.factor_groups = 1;
@@ -128,7 +128,7 @@ TEST(NestedScales, NaNAndInfinityGiveWhatTheFormulaGives) {
 std::unique_ptr<MemorySource> nested_source(int64_t n, int64_t k, int64_t group, int64_t factor_groups, std::mt19937& random) {
   auto source = std::make_unique<MemorySource>();
   WeightMeta& meta = source->mutable_meta();
-  meta.format = MARLIN_NF4;
+  meta.format = MARLIN_FORMAT_NF4;
   meta.scale_type = ScaleType::nested;
   set_scale_map(meta);
   meta.n = n;

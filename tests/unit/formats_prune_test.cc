@@ -135,18 +135,18 @@ double fp4(int code, double) { return oracle::e2m1(code); }
 double int4(int code, double zero) { return code - zero; }
 
 TEST(PruneCodes, EveryBlockOfFp4) {
-  expect_pruned(std::make_unique<Codes>(MARLIN_FP4, 1, kAll, all_blocks()), fp4, 0);
-  expect_pruned(std::make_unique<Codes>(MARLIN_FP4, 1, kAll, all_blocks()), fp4, 0, some_norms());
+  expect_pruned(std::make_unique<Codes>(MARLIN_FORMAT_FP4, 1, kAll, all_blocks()), fp4, 0);
+  expect_pruned(std::make_unique<Codes>(MARLIN_FORMAT_FP4, 1, kAll, all_blocks()), fp4, 0, some_norms());
 }
 
 TEST(PruneCodes, EveryBlockOfInt4) {
-  expect_pruned(std::make_unique<Codes>(MARLIN_INT4, 1, kAll, all_blocks()), int4, 8);
-  expect_pruned(std::make_unique<Codes>(MARLIN_INT4, 1, kAll, all_blocks()), int4, 8, some_norms());
+  expect_pruned(std::make_unique<Codes>(MARLIN_FORMAT_INT4, 1, kAll, all_blocks()), int4, 8);
+  expect_pruned(std::make_unique<Codes>(MARLIN_FORMAT_INT4, 1, kAll, all_blocks()), int4, 8, some_norms());
 }
 
 TEST(PruneCodes, EveryBlockOfInt4WithEachZeroPoint) {
   for (const uint8_t zero : {0, 1, 7, 8, 15, 16}) {
-    auto codes = std::make_unique<Codes>(MARLIN_INT4, 1, kAll, all_blocks());
+    auto codes = std::make_unique<Codes>(MARLIN_FORMAT_INT4, 1, kAll, all_blocks());
     codes->set_zeros({zero});
     expect_pruned(std::move(codes), int4, zero);
   }
@@ -154,7 +154,7 @@ TEST(PruneCodes, EveryBlockOfInt4WithEachZeroPoint) {
 
 TEST(PruneCodes, EveryBlockOfInt4WithAdditiveZeros) {
   for (const float zero : {0.0f, -7.5f, -15.0f, 4.0f}) {
-    auto codes = std::make_unique<Codes>(MARLIN_INT4, 1, kAll, all_blocks());
+    auto codes = std::make_unique<Codes>(MARLIN_FORMAT_INT4, 1, kAll, all_blocks());
     codes->set_additive({zero});
     expect_pruned(std::move(codes), [](int code, double z) { return code + z; }, double{zero});
   }
@@ -162,13 +162,13 @@ TEST(PruneCodes, EveryBlockOfInt4WithAdditiveZeros) {
 
 TEST(PruneCodes, ScaleDoesNotMatterAndNaNIsNotHidden) {
   // Group scales are common to a block, so that codes decide also where a scale is 0; values are 0 then, and all is kept.
-  auto zero_scale = std::make_unique<Codes>(MARLIN_FP4, 1, 4, std::vector<uint8_t>{0, 1, 0, 2}, 0.0f);
+  auto zero_scale = std::make_unique<Codes>(MARLIN_FORMAT_FP4, 1, 4, std::vector<uint8_t>{0, 1, 0, 2}, 0.0f);
   auto source = must(make_sparse(std::move(zero_scale), {Sparsity::prune}));
   EXPECT_THAT(read_all(*source).stripe.kept, ElementsAre(0b1010));
   EXPECT_EQ(source->meta().squared_norm, 0);
   // Additive zeros: only the group that is NaN is, and its sum shows it.
   const float nan = std::numeric_limits<float>::quiet_NaN();
-  auto codes = std::make_unique<Codes>(MARLIN_INT4, 2, 4, std::vector<uint8_t>{1, 2, 3, 4, 1, 2, 3, 4});
+  auto codes = std::make_unique<Codes>(MARLIN_FORMAT_INT4, 2, 4, std::vector<uint8_t>{1, 2, 3, 4, 1, 2, 3, 4});
   codes->set_additive({nan, 0});
   source = must(make_sparse(std::move(codes), {Sparsity::prune}));
   EXPECT_THAT(read_all(*source).stripe.kept, ElementsAre(0b0011, 0b1100));
@@ -178,7 +178,7 @@ TEST(PruneCodes, ScaleDoesNotMatterAndNaNIsNotHidden) {
 TEST(PruneCodes, GroupsAndRowsEachHaveTheirOwnZero) {
   std::vector<uint8_t> codes(2 * 32, 5);
   for (size_t i = 0; i < codes.size(); i += 4) codes[i + 2] = 9;
-  auto source = std::make_unique<Codes>(MARLIN_INT4, 2, 32, codes);
+  auto source = std::make_unique<Codes>(MARLIN_FORMAT_INT4, 2, 32, codes);
   source->meta().group_size = 16;
   source->meta().groups = 2;
   source->set_scales({1, 1, 1, 1});
@@ -190,8 +190,8 @@ TEST(PruneCodes, GroupsAndRowsEachHaveTheirOwnZero) {
 }
 
 TEST(PruneCodes, WhatIsSparseStaysAndIsNotWrittenTwice) {
-  auto once = must(
-      make_sparse(std::make_unique<Codes>(MARLIN_FP4, 1, 8, std::vector<uint8_t>{1, 2, 3, 4, 0, 0, 0, 8}), {Sparsity::prune}));
+  auto once = must(make_sparse(std::make_unique<Codes>(MARLIN_FORMAT_FP4, 1, 8, std::vector<uint8_t>{1, 2, 3, 4, 0, 0, 0, 8}),
+                               {Sparsity::prune}));
   const std::vector<uint8_t> kept = read_all(*once).stripe.kept;
   const double norm = once->meta().kept_norm;
   const std::vector<float> norms = {9, 9, 0, 0, 0, 0, 1, 1};
@@ -208,16 +208,17 @@ TEST(PruneCodes, Refused) {
     return make_sparse(std::move(codes), rule).status();
   };
   const auto nothing = [](WeightMeta&) {};
-  EXPECT_EQ(status(MARLIN_INT8, 8, nothing).code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_THAT(status(MARLIN_FP4, 30, nothing), Fails(MARLIN_E_SHAPE, HasSubstr("found 30")));
-  EXPECT_EQ(status(MARLIN_INT4, 8, [](WeightMeta& m) { m.group_index.assign(8, 0); }).code(), MARLIN_E_UNSUPPORTED);
-  EXPECT_EQ(status(MARLIN_FP4, 8, [](WeightMeta& m) { m.sparse = true; }, {Sparsity::obey}).code(), MARLIN_E_ARGUMENT);
+  EXPECT_EQ(status(MARLIN_FORMAT_INT8, 8, nothing).code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_THAT(status(MARLIN_FORMAT_FP4, 30, nothing), Fails(MARLIN_E_SHAPE, HasSubstr("found 30")));
+  EXPECT_EQ(status(MARLIN_FORMAT_INT4, 8, [](WeightMeta& m) { m.group_index.assign(8, 0); }).code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(status(MARLIN_FORMAT_FP4, 8, [](WeightMeta& m) { m.sparse = true; }, {Sparsity::obey}).code(), MARLIN_E_ARGUMENT);
   const std::vector<float> short_norms(7, 1.0f);
-  EXPECT_EQ(status(MARLIN_FP4, 8, nothing, {Sparsity::prune, short_norms}).code(), MARLIN_E_SHAPE);
+  EXPECT_EQ(status(MARLIN_FORMAT_FP4, 8, nothing, {Sparsity::prune, short_norms}).code(), MARLIN_E_SHAPE);
   for (const float bad : {-1.0f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     std::vector<float> norms(8, 1.0f);
     norms[5] = bad;
-    EXPECT_THAT(status(MARLIN_FP4, 8, nothing, {Sparsity::prune, norms}), Fails(MARLIN_E_FORMAT, HasSubstr("column_norms[5]")));
+    EXPECT_THAT(status(MARLIN_FORMAT_FP4, 8, nothing, {Sparsity::prune, norms}),
+                Fails(MARLIN_E_FORMAT, HasSubstr("column_norms[5]")));
   }
 }
 
@@ -270,8 +271,8 @@ TEST(PruneFloats, KeepsTheTwoLargestOfEveryFour) {
         const std::vector<bool> kept = oracle::keep_two_of_four(scores(w, given, k));
         for (const bool flush : {false, true}) {
           const oracle::FlushToZero mode(flush);
-          const auto source =
-              must(make_quantized({w.data(), MARLIN_F32, n, k, k, "w"}, MARLIN_FP4, 0, {.sparse = {Sparsity::prune, given}}));
+          const auto source = must(
+              make_quantized({w.data(), MARLIN_F32, n, k, k, "w"}, MARLIN_FORMAT_FP4, 0, {.sparse = {Sparsity::prune, given}}));
           ASSERT_NE(source, nullptr);
           EXPECT_EQ(read_all(*source).kept(), kept) << "seed " << seed << (flush ? ", flush to zero" : "");
         }
@@ -288,10 +289,10 @@ TEST(PruneFloats, ScalesSeePrunedElementsAsZero) {
   std::vector<float> absent = w;
   for (size_t i = 0; i < w.size(); ++i)
     if (!kept[i]) absent[i] = 0;
-  for (const marlin_format format : {MARLIN_INT4, MARLIN_FP4, MARLIN_MXFP4, MARLIN_NVFP4}) {
+  for (const marlin_format format : {MARLIN_FORMAT_INT4, MARLIN_FORMAT_FP4, MARLIN_FORMAT_MXFP4, MARLIN_FORMAT_NVFP4}) {
     for (const bool mse : {false, true}) {
       for (const bool asymmetric : {false, true}) {
-        if (asymmetric && format != MARLIN_INT4) continue;
+        if (asymmetric && format != MARLIN_FORMAT_INT4) continue;
         const auto pruned = must(make_quantized({w.data(), MARLIN_F32, n, k, k, "w"}, format, 0,
                                                 {.asymmetric = asymmetric, .search_mse = mse, .sparse = {Sparsity::prune}}));
         const auto dense = must(make_quantized({absent.data(), MARLIN_F32, n, k, k, "w"}, format, 0,
@@ -316,29 +317,29 @@ TEST(PruneFloats, TheLargestOfTheTensorIsOneThatIsKept) {
   // 100 has norm 0 and goes; NVFP4's tensor scale comes from the 6.
   const std::vector<float> w = {100, 6, 1, 0, 1, 2, 3, 4, 0, 0, 0, 0, 0, 0, 0, 0},
                            norms = {0, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
-  const auto source =
-      must(make_quantized({w.data(), MARLIN_F32, 1, 16, 16, "w"}, MARLIN_NVFP4, 0, {.sparse = {Sparsity::prune, norms}}));
+  const auto source = must(
+      make_quantized({w.data(), MARLIN_F32, 1, 16, 16, "w"}, MARLIN_FORMAT_NVFP4, 0, {.sparse = {Sparsity::prune, norms}}));
   EXPECT_EQ(source->meta().tensor_scales[0].value, static_cast<float>(6.0 / 2688));
   EXPECT_THAT(read_all(*source).stripe.kept, ElementsAre(0b0110, 0b1100, 0b0011, 0b0011));
   EXPECT_NEAR(read_all(*source).values[1], 6, 1e-5);
 }
 
 TEST(PruneFloats, ShareOfTheNorm) {
-  const auto share = [](const std::vector<float>& w, marlin_format format = MARLIN_MXFP4) {
+  const auto share = [](const std::vector<float>& w, marlin_format format = MARLIN_FORMAT_MXFP4) {
     const auto k = static_cast<int64_t>(w.size());
     const auto source = must(make_quantized({w.data(), MARLIN_F32, 1, k, k, "w"}, format, 0, {.sparse = {Sparsity::prune}}));
     return std::pair(source->meta().kept_norm, source->meta().squared_norm);
   };
   EXPECT_EQ(share({3, -4, 1, 2}), std::pair(25.0, 30.0));
   EXPECT_EQ(share({0, -0.0f, 0, 0}), std::pair(0.0, 0.0));
-  EXPECT_EQ(share({1, 1, 1, 1}, MARLIN_NVFP4), std::pair(2.0, 4.0));
+  EXPECT_EQ(share({1, 1, 1, 1}, MARLIN_FORMAT_NVFP4), std::pair(2.0, 4.0));
   EXPECT_EQ(share({0x1p-149f, 0, 0, 0x1p-149f}), std::pair(0x1p-297, 0x1p-297)) << "subnormals count";
 }
 
 TEST(PruneFloats, NormsDoNotDependOnTheOrderOfReading) {
   const std::vector<float> w = drawn(16 * 64, 8);
   const auto source =
-      must(make_quantized({w.data(), MARLIN_F32, 16, 64, 64, "w"}, MARLIN_INT4, 0, {.sparse = {Sparsity::prune}}));
+      must(make_quantized({w.data(), MARLIN_F32, 16, 64, 64, "w"}, MARLIN_FORMAT_INT4, 0, {.sparse = {Sparsity::prune}}));
   const double before = source->meta().kept_norm;
   const Read all = read_all(*source);
   Stripe row;
@@ -354,20 +355,21 @@ TEST(PruneFloats, Refused) {
   const auto status = [&](int64_t k, marlin_format format, SparseRule rule = {Sparsity::prune}) {
     return make_quantized({w.data(), MARLIN_F32, 2, k, 32, "layer.weight"}, format, 0, {.sparse = rule}).status();
   };
-  EXPECT_TRUE(status(32, MARLIN_INT4).ok());
-  EXPECT_EQ(status(30, MARLIN_INT4).code(), MARLIN_E_SHAPE);
-  EXPECT_EQ(status(32, MARLIN_INT8).code(), MARLIN_E_UNSUPPORTED);
+  EXPECT_TRUE(status(32, MARLIN_FORMAT_INT4).ok());
+  EXPECT_EQ(status(30, MARLIN_FORMAT_INT4).code(), MARLIN_E_SHAPE);
+  EXPECT_EQ(status(32, MARLIN_FORMAT_INT8).code(), MARLIN_E_UNSUPPORTED);
   const std::vector<float> norms(31, 1.0f);
-  EXPECT_EQ(status(32, MARLIN_INT4, {Sparsity::prune, norms}).code(), MARLIN_E_SHAPE);
+  EXPECT_EQ(status(32, MARLIN_FORMAT_INT4, {Sparsity::prune, norms}).code(), MARLIN_E_SHAPE);
   w[32 + 7] = std::numeric_limits<float>::infinity();
-  EXPECT_THAT(status(32, MARLIN_MXFP4), Fails(MARLIN_E_FORMAT, HasSubstr("layer.weight[1, 7]")));
+  EXPECT_THAT(status(32, MARLIN_FORMAT_MXFP4), Fails(MARLIN_E_FORMAT, HasSubstr("layer.weight[1, 7]")));
 }
 
 // --- floats that obey --------------------------------------------------------------------------------------------------------
 
 TEST(ObeyingFloats, KeepTheirPatternThenTheLowest) {
   const std::vector<float> w = {0, 0, 0, 0, 0, 0, 0, 5, 1, 0, 0, -2, 0, -0.0f, 1e-40f, 3};
-  const auto source = must(make_quantized({w.data(), MARLIN_F32, 1, 16, 16, "w"}, MARLIN_FP4, 0, {.sparse = {Sparsity::obey}}));
+  const auto source =
+      must(make_quantized({w.data(), MARLIN_F32, 1, 16, 16, "w"}, MARLIN_FORMAT_FP4, 0, {.sparse = {Sparsity::obey}}));
   const Read read = read_all(*source);
   EXPECT_THAT(read.stripe.kept, ElementsAre(0b0011, 0b1001, 0b1001, 0b1100));
   EXPECT_EQ(source->meta().squared_norm, 0) << "nothing was pruned";
@@ -375,7 +377,7 @@ TEST(ObeyingFloats, KeepTheirPatternThenTheLowest) {
 }
 
 TEST(ObeyingFloats, ThreeNonZerosAreNamed) {
-  for (const marlin_format format : {MARLIN_INT4, MARLIN_MXFP4}) {
+  for (const marlin_format format : {MARLIN_FORMAT_INT4, MARLIN_FORMAT_MXFP4}) {
     std::vector<float> w(2 * 16, 0.0f);
     w[16 + 8] = w[16 + 9] = 1;
     w[16 + 11] = 1e-44f;

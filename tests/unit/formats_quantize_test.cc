@@ -39,7 +39,7 @@ Quantized quantize(const std::vector<float>& w, int64_t n, marlin_format format,
 
 TEST(Quantize, Int4Symmetric) {
   // s = 7 / 7 = 1; ties to even: 0.5 -> 0, 1.5 -> 2, 2.5 -> 2, -0.5 -> 0, -1.5 -> -2.
-  const Quantized q = quantize({7, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -7, 3}, 1, MARLIN_INT4);
+  const Quantized q = quantize({7, 0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -7, 3}, 1, MARLIN_FORMAT_INT4);
   EXPECT_EQ(q.scale(), 1.0f);
   EXPECT_THAT(q.stripe.codes, ElementsAre(15, 8, 10, 10, 8, 6, 1, 11));
   EXPECT_EQ(q.meta.scale_type, ScaleType::f16);
@@ -48,52 +48,52 @@ TEST(Quantize, Int4Symmetric) {
 
 TEST(Quantize, ScaleIsRoundedBeforeCodesAreChosen) {
   // 1 / 7 is 0x1.248p-3 in float16, a bit less; 0.5 / s is then 3.5002 and not the tie it would be with 1 / 7.
-  const Quantized q = quantize({1, 0.5f}, 1, MARLIN_INT4);
+  const Quantized q = quantize({1, 0.5f}, 1, MARLIN_FORMAT_INT4);
   EXPECT_EQ(q.scale(), 0x1.248p-3f);
   EXPECT_THAT(q.stripe.codes, ElementsAre(15, 12));
 }
 
 TEST(Quantize, Int4Asymmetric) {
   // min -5, max 10: s = 1, zero = 5; codes 0..15.
-  const Quantized q = quantize({-5, 10, 0, 0.5f, 1.5f, 4}, 1, MARLIN_INT4, 0, {true, false});
+  const Quantized q = quantize({-5, 10, 0, 0.5f, 1.5f, 4}, 1, MARLIN_FORMAT_INT4, 0, {true, false});
   EXPECT_EQ(q.meta.zero_kind, ZeroKind::integer);
   EXPECT_THAT(q.stripe.zeros, ElementsAre(5));
   EXPECT_THAT(q.stripe.codes, ElementsAre(0, 15, 5, 5, 7, 9));
   // All positive: 0 is inside the range, so zero is 0.
-  const Quantized p = quantize({15, 14, 13}, 1, MARLIN_INT4, 0, {true, false});
+  const Quantized p = quantize({15, 14, 13}, 1, MARLIN_FORMAT_INT4, 0, {true, false});
   EXPECT_THAT(p.stripe.zeros, ElementsAre(0));
   EXPECT_THAT(p.stripe.codes, ElementsAre(15, 14, 13));
   // All negative: zero is 15.
-  const Quantized m = quantize({-15, -14, -13}, 1, MARLIN_INT4, 0, {true, false});
+  const Quantized m = quantize({-15, -14, -13}, 1, MARLIN_FORMAT_INT4, 0, {true, false});
   EXPECT_THAT(m.stripe.zeros, ElementsAre(15));
   EXPECT_THAT(m.stripe.codes, ElementsAre(0, 1, 2));
 }
 
 TEST(Quantize, Fp4TiesGoToEvenCodes) {
-  const Quantized q =
-      quantize({6, 0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5, -0.25f, -0.75f, -5, 0.26f, 4.99f, -0.0f, 0}, 1, MARLIN_FP4);
+  const Quantized q = quantize({6, 0.25f, 0.75f, 1.25f, 1.75f, 2.5f, 3.5f, 5, -0.25f, -0.75f, -5, 0.26f, 4.99f, -0.0f, 0}, 1,
+                               MARLIN_FORMAT_FP4);
   EXPECT_EQ(q.scale(), 1.0f);
   EXPECT_THAT(q.stripe.codes, ElementsAre(7, 0, 2, 2, 4, 4, 6, 6, 8, 10, 14, 1, 6, 8, 0));
 }
 
 TEST(Quantize, Mxfp4) {
   // floor(log2 12) - 2 = 1: scale 2. 7.9: exponent 0, 7.9 saturates at 6.
-  const Quantized q = quantize({12, 2}, 1, MARLIN_MXFP4);
+  const Quantized q = quantize({12, 2}, 1, MARLIN_FORMAT_MXFP4);
   EXPECT_THAT(q.stripe.scales, ElementsAre(0x80));
   EXPECT_THAT(q.stripe.codes, ElementsAre(7, 2));
-  const Quantized s = quantize({7.9f, -4.0f}, 1, MARLIN_MXFP4);
+  const Quantized s = quantize({7.9f, -4.0f}, 1, MARLIN_FORMAT_MXFP4);
   EXPECT_THAT(s.stripe.scales, ElementsAre(127));
   EXPECT_THAT(s.stripe.codes, ElementsAre(7, 14));
   // Clamped to E8M0 at both ends; subnormal weights too.
-  EXPECT_THAT(quantize({0x1p-140f}, 1, MARLIN_MXFP4).stripe.scales, ElementsAre(0));
-  EXPECT_THAT(quantize({0x1p-126f}, 1, MARLIN_MXFP4).stripe.scales, ElementsAre(0));
-  EXPECT_THAT(quantize({0x1p-124f}, 1, MARLIN_MXFP4).stripe.scales, ElementsAre(1));
-  EXPECT_THAT(quantize({3e38f}, 1, MARLIN_MXFP4).stripe.scales, ElementsAre(252));
+  EXPECT_THAT(quantize({0x1p-140f}, 1, MARLIN_FORMAT_MXFP4).stripe.scales, ElementsAre(0));
+  EXPECT_THAT(quantize({0x1p-126f}, 1, MARLIN_FORMAT_MXFP4).stripe.scales, ElementsAre(0));
+  EXPECT_THAT(quantize({0x1p-124f}, 1, MARLIN_FORMAT_MXFP4).stripe.scales, ElementsAre(1));
+  EXPECT_THAT(quantize({3e38f}, 1, MARLIN_FORMAT_MXFP4).stripe.scales, ElementsAre(252));
 }
 
 TEST(Quantize, Mxfp4UnderFlushToZero) {
   const oracle::FlushToZero mode(true);
-  const Quantized q = quantize({0x1p-127f, 0x1.8p-127f, 0x1p-128f}, 1, MARLIN_MXFP4);
+  const Quantized q = quantize({0x1p-127f, 0x1.8p-127f, 0x1p-128f}, 1, MARLIN_FORMAT_MXFP4);
   EXPECT_THAT(q.stripe.scales, ElementsAre(0));
   EXPECT_THAT(q.stripe.codes, ElementsAre(2, 3, 1));
 }
@@ -105,7 +105,7 @@ TEST(Quantize, Nvfp4) {
   w[1] = -2;
   w[16] = 0.75f;
   w[32] = 1e-7f;
-  const Quantized q = quantize(w, 1, MARLIN_NVFP4);
+  const Quantized q = quantize(w, 1, MARLIN_FORMAT_NVFP4);
   ASSERT_EQ(q.meta.tensor_scales.size(), 1u);
   EXPECT_EQ(q.meta.tensor_scales[0].value, 12.0f / 2688);
   EXPECT_FALSE(q.meta.tensor_scales[0].divide);
@@ -117,7 +117,7 @@ TEST(Quantize, Nvfp4) {
 }
 
 TEST(Quantize, Int8) {
-  const Quantized q = quantize({127, -127, 0.5f, 1.5f, -1.5f, 100.4f}, 1, MARLIN_INT8);
+  const Quantized q = quantize({127, -127, 0.5f, 1.5f, -1.5f, 100.4f}, 1, MARLIN_FORMAT_INT8);
   EXPECT_EQ(q.scale(), 1.0f);
   EXPECT_THAT(q.stripe.codes, ElementsAre(127, 129, 0, 2, 254, 100));
   EXPECT_EQ(q.meta.scale_type, ScaleType::f16);
@@ -130,18 +130,18 @@ TEST(Quantize, GroupsOfZeros) {
     for (const bool mse : {false, true}) {
       const Quantized q = quantize(zeros, 2, row.format, 0, {false, mse});
       for (const float v : q.values) EXPECT_EQ(v, 0.0f) << row.name;
-      EXPECT_EQ(q.scale(), row.format == MARLIN_MXFP4 ? 0x1p-127f : 1.0f) << row.name;
-      EXPECT_EQ(q.stripe.codes[0], row.format == MARLIN_INT4 ? 8 : 0) << row.name;
+      EXPECT_EQ(q.scale(), row.format == MARLIN_FORMAT_MXFP4 ? 0x1p-127f : 1.0f) << row.name;
+      EXPECT_EQ(q.stripe.codes[0], row.format == MARLIN_FORMAT_INT4 ? 8 : 0) << row.name;
     }
   }
-  const Quantized a = quantize(zeros, 2, MARLIN_INT4, 0, {true, false});
+  const Quantized a = quantize(zeros, 2, MARLIN_FORMAT_INT4, 0, {true, false});
   EXPECT_EQ(a.stripe.codes[0], 0);
   EXPECT_EQ(a.stripe.zeros[0], 0);
 }
 
 TEST(Quantize, ScaleTypeFollowsTheLargestScale) {
-  for (const marlin_format f : {MARLIN_INT4, MARLIN_FP4, MARLIN_INT8}) {
-    const float steps = f == MARLIN_INT4 ? 7.0f : f == MARLIN_FP4 ? 6.0f : 127.0f;
+  for (const marlin_format f : {MARLIN_FORMAT_INT4, MARLIN_FORMAT_FP4, MARLIN_FORMAT_INT8}) {
+    const float steps = f == MARLIN_FORMAT_INT4 ? 7.0f : f == MARLIN_FORMAT_FP4 ? 6.0f : 127.0f;
     const auto type_of = [&](float magnitude) { return quantize({magnitude, 0}, 1, f).meta.scale_type; };
     EXPECT_EQ(type_of(65504.0f * steps), ScaleType::f16);
     EXPECT_EQ(type_of(65536.0f * steps), ScaleType::f32);
@@ -156,7 +156,7 @@ TEST(Quantize, ScaleTypeFollowsTheLargestScale) {
   // A group far below the others gets the smallest float16, not 0.
   std::vector<float> w(64, 1e-9f);
   w[0] = 1;
-  EXPECT_EQ(quantize(w, 1, MARLIN_INT4).scale(0, 1), 0x1p-24f);
+  EXPECT_EQ(quantize(w, 1, MARLIN_FORMAT_INT4).scale(0, 1), 0x1p-24f);
 }
 
 /// Whatever the format: no code is farther from its weight than the next one would be, and groups do not disturb each other.
@@ -168,7 +168,7 @@ TEST(Quantize, CodesAreNearest) {
     for (const int64_t group : {int64_t{0}, int64_t{16}, int64_t{64}, k}) {
       if (row.fixed_group && group != 0) continue;
       for (const bool asymmetric : {false, true}) {
-        if (asymmetric && row.format != MARLIN_INT4) continue;
+        if (asymmetric && row.format != MARLIN_FORMAT_INT4) continue;
         const Quantized q = quantize(w, n, row.format, group, {asymmetric, false});
         const int codes = row.code_bits == 4 ? 16 : 256;
         for (int64_t i = 0; i < n * k; ++i) {
@@ -176,8 +176,8 @@ TEST(Quantize, CodesAreNearest) {
           const GroupScale g = decode_group(q.meta, q.stripe, i / k, i % k / q.meta.group_size);
           const double error = std::fabs(static_cast<double>(w[at]) - q.values[at]);
           for (int c = 0; c < codes; ++c) {
-            if (row.format == MARLIN_INT4 && !asymmetric && c == 0) continue;
-            if (row.format == MARLIN_INT8 && c == 128) continue;
+            if (row.format == MARLIN_FORMAT_INT4 && !asymmetric && c == 0) continue;
+            if (row.format == MARLIN_FORMAT_INT8 && c == 128) continue;
             const float other = decode_value(q.meta, static_cast<uint8_t>(c), g, tensor_scale_of(q.meta, i / k));
             ASSERT_LE(error, std::fabs(static_cast<double>(w[at]) - other) * (1 + 1e-6))
                 << row.name << " " << i << " code " << c;
@@ -206,7 +206,7 @@ TEST(Quantize, MseTakesTheLeastError) {
       best = s;
     }
   }
-  EXPECT_EQ(quantize(w, 1, MARLIN_INT4, 0, {false, true}).scale(), static_cast<float>(best));
+  EXPECT_EQ(quantize(w, 1, MARLIN_FORMAT_INT4, 0, {false, true}).scale(), static_cast<float>(best));
 }
 
 TEST(Quantize, MseLowersTheError) {
@@ -221,7 +221,7 @@ TEST(Quantize, MseLowersTheError) {
     EXPECT_LT(error(quantize(w, 64, row.format, 0, {false, true})), error(quantize(w, 64, row.format))) << row.name;
   }
   // E8M0: 7.9 and its like are better served by e + 1 than by saturation.
-  EXPECT_THAT(quantize({7.9f, 7.9f}, 1, MARLIN_MXFP4, 0, {false, true}).stripe.scales, ElementsAre(128));
+  EXPECT_THAT(quantize({7.9f, 7.9f}, 1, MARLIN_FORMAT_MXFP4, 0, {false, true}).stripe.scales, ElementsAre(128));
 }
 
 TEST(Quantize, StripesStridesAndInputTypes) {
@@ -236,8 +236,8 @@ TEST(Quantize, StripesStridesAndInputTypes) {
       oracle::write(dtype, memory.data() + 1, at, w[static_cast<size_t>(i)]);
       rounded[static_cast<size_t>(i)] = static_cast<float>(oracle::read(dtype, memory.data() + 1, at));
     }
-    auto source = must(make_quantized({memory.data() + 1, dtype, n, k, stride, "w"}, MARLIN_NVFP4, 0, {}));
-    const Quantized whole = quantize(rounded, n, MARLIN_NVFP4);
+    auto source = must(make_quantized({memory.data() + 1, dtype, n, k, stride, "w"}, MARLIN_FORMAT_NVFP4, 0, {}));
+    const Quantized whole = quantize(rounded, n, MARLIN_FORMAT_NVFP4);
     EXPECT_EQ(source->meta().tensor_scales[0].value, whole.meta.tensor_scales[0].value);
     Stripe part;
     ASSERT_TRUE(source->read(2, 3, part).ok());
@@ -271,23 +271,23 @@ TEST(Quantize, EveryError) {
     return r.ok() ? MARLIN_OK : r.status().code();
   };
   const FloatMatrix good{w.data(), MARLIN_F32, 2, 32, 32, "w"};
-  EXPECT_EQ(code(good, MARLIN_INT4, 0, {}), MARLIN_OK);
+  EXPECT_EQ(code(good, MARLIN_FORMAT_INT4, 0, {}), MARLIN_OK);
   EXPECT_EQ(code(good, 42, 0, {}), MARLIN_E_ARGUMENT);
   EXPECT_EQ(code(good, MARLIN_FORMAT_NONE, 0, {}), MARLIN_E_ARGUMENT);
-  EXPECT_EQ(code(good, MARLIN_INT4, 5, {}), MARLIN_E_UNSUPPORTED);
-  EXPECT_EQ(code(good, MARLIN_NVFP4, 32, {}), MARLIN_E_UNSUPPORTED);
-  EXPECT_EQ(code(good, MARLIN_FP4, 0, {true, false}), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(code(good, MARLIN_FORMAT_INT4, 5, {}), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(code(good, MARLIN_FORMAT_NVFP4, 32, {}), MARLIN_E_UNSUPPORTED);
+  EXPECT_EQ(code(good, MARLIN_FORMAT_FP4, 0, {true, false}), MARLIN_E_UNSUPPORTED);
   FloatMatrix m = good;
   m.dtype = MARLIN_I8;
-  EXPECT_EQ(code(m, MARLIN_INT4, 0, {}), MARLIN_E_ARGUMENT);
+  EXPECT_EQ(code(m, MARLIN_FORMAT_INT4, 0, {}), MARLIN_E_ARGUMENT);
   (m = good).n = 0;
-  EXPECT_EQ(code(m, MARLIN_INT4, 0, {}), MARLIN_E_SHAPE);
+  EXPECT_EQ(code(m, MARLIN_FORMAT_INT4, 0, {}), MARLIN_E_SHAPE);
   (m = good).k = -1;
-  EXPECT_EQ(code(m, MARLIN_INT4, 0, {}), MARLIN_E_SHAPE);
+  EXPECT_EQ(code(m, MARLIN_FORMAT_INT4, 0, {}), MARLIN_E_SHAPE);
   (m = good).row_stride = 31;
-  EXPECT_EQ(code(m, MARLIN_INT4, 0, {}), MARLIN_E_SHAPE);
+  EXPECT_EQ(code(m, MARLIN_FORMAT_INT4, 0, {}), MARLIN_E_SHAPE);
   (m = good).n = int64_t{1} << 40;
-  EXPECT_EQ(code(m, MARLIN_INT4, 0, {}), MARLIN_E_SHAPE);
+  EXPECT_EQ(code(m, MARLIN_FORMAT_INT4, 0, {}), MARLIN_E_SHAPE);
 }
 
 }  // namespace

@@ -112,7 +112,7 @@ TEST(Float16Scales, RefuseNumbersThatAreNone) {
 
 void fill_bytes(MemorySource& source, ZeroKind zeros, ScaleType type, int64_t group) {
   WeightMeta& meta = source.mutable_meta();
-  meta.format = MARLIN_UINT8;
+  meta.format = MARLIN_FORMAT_UINT8;
   meta.n = 3;
   meta.k = 200;
   meta.group_size = group;
@@ -133,7 +133,7 @@ TEST(SignedBytes, KeepEveryBit) {
         EXPECT_EQ(taken, zeros == ZeroKind::none || group != 200);
         if (!taken) continue;
         const SignedBytes bytes(source);
-        EXPECT_EQ(bytes.meta().format, MARLIN_INT8);
+        EXPECT_EQ(bytes.meta().format, MARLIN_FORMAT_INT8);
         expect_same_values(source, bytes, 0, 3);
         EXPECT_TRUE(bytes.is_exact());
       }

@@ -7,7 +7,7 @@ namespace {
 
 WeightMeta good() {
   WeightMeta m;
-  m.format = MARLIN_INT4;
+  m.format = MARLIN_FORMAT_INT4;
   m.n = 10;
   m.k = 100;
   m.group_size = 32;
@@ -28,9 +28,9 @@ TEST(FormatTable, RowsAreInOrderOfTheirNumbers) {
     EXPECT_TRUE(row.allows(row.default_type));
     EXPECT_TRUE(row.allows(ZeroKind::none));
   }
-  EXPECT_EQ(number, MARLIN_BFLOAT16 + 1);
-  EXPECT_EQ(last_format(), MARLIN_BFLOAT16);
-  for (const marlin_format f : {MARLIN_FORMAT_NONE, marlin_format{MARLIN_BFLOAT16 + 1}, marlin_format{-1}})
+  EXPECT_EQ(number, MARLIN_FORMAT_BFLOAT16 + 1);
+  EXPECT_EQ(last_format(), MARLIN_FORMAT_BFLOAT16);
+  for (const marlin_format f : {MARLIN_FORMAT_NONE, marlin_format{MARLIN_FORMAT_BFLOAT16 + 1}, marlin_format{-1}})
     EXPECT_EQ(format_row(f), nullptr);
   EXPECT_STREQ(format_name(99), "unknown");
 }
@@ -47,7 +47,8 @@ TEST(FormatTable, ScaleTypesAndDtypes) {
 }
 
 TEST(FormatTable, GroupSizes) {
-  const FormatRow &int4 = *format_row(MARLIN_INT4), &mx = *format_row(MARLIN_MXFP4), &nv = *format_row(MARLIN_NVFP4);
+  const FormatRow &int4 = *format_row(MARLIN_FORMAT_INT4), &mx = *format_row(MARLIN_FORMAT_MXFP4),
+                  &nv = *format_row(MARLIN_FORMAT_NVFP4);
   const auto resolved = [](const FormatRow& row, int64_t requested, int64_t k) {
     const auto r = resolve_group_size(row, requested, k);
     return r.ok() ? r.value() : -1;
@@ -73,7 +74,7 @@ TEST(CheckMeta, AcceptsWhatIsServed) {
   m.group_size = m.k;
   m.groups = 1;
   EXPECT_TRUE(check_meta(m).ok());
-  m.format = MARLIN_MXFP4;
+  m.format = MARLIN_FORMAT_MXFP4;
   m.scale_type = ScaleType::e8m0;
   m.k = 20;
   m.group_size = 32;
@@ -104,13 +105,13 @@ TEST(CheckMeta, EveryError) {
   expect_error(m, MARLIN_E_SHAPE, "pairs");
   (m = good()).scale_type = ScaleType::e8m0;
   expect_error(m, MARLIN_E_UNSUPPORTED, "E8M0");
-  (m = good()).format = MARLIN_MXFP4;
+  (m = good()).format = MARLIN_FORMAT_MXFP4;
   m.scale_type = ScaleType::e4m3;
   expect_error(m, MARLIN_E_UNSUPPORTED, "E4M3");
-  (m = good()).format = MARLIN_FP4;
+  (m = good()).format = MARLIN_FORMAT_FP4;
   m.zero_kind = ZeroKind::additive;
   expect_error(m, MARLIN_E_UNSUPPORTED, "additive");
-  (m = good()).format = MARLIN_INT8;
+  (m = good()).format = MARLIN_FORMAT_INT8;
   m.zero_kind = ZeroKind::integer;
   expect_error(m, MARLIN_E_UNSUPPORTED, "integer");
   (m = good()).zero_kind = ZeroKind::additive;
@@ -120,7 +121,7 @@ TEST(CheckMeta, EveryError) {
   expect_error(m, MARLIN_E_UNSUPPORTED, "48");
   (m = good()).group_size = 0;
   expect_error(m, MARLIN_E_UNSUPPORTED, "group_size");
-  (m = good()).format = MARLIN_MXFP4;
+  (m = good()).format = MARLIN_FORMAT_MXFP4;
   m.group_size = 64;
   expect_error(m, MARLIN_E_UNSUPPORTED, "groups of 32");
   (m = good()).groups = 3;

@@ -84,16 +84,16 @@ class Rows : public OnEachKernel {};
 TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
   const uint32_t seed = std::random_device{}();
   std::mt19937 rng(seed);
-  for (const WeightKind& kind :
-       {kInt4, kMxfp4, kNvfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16},
-        WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128},
-        WeightKind{MARLIN_FP8, ScaleType::f32, ZeroKind::none, 128}, WeightKind{MARLIN_NF4, ScaleType::f32, ZeroKind::none, 64},
-        WeightKind{MARLIN_INT3, ScaleType::s6, ZeroKind::none, 16},
-        WeightKind{MARLIN_UINT8, ScaleType::bf16, ZeroKind::integer, 32},
-        WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::none, 32},
-        WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::additive, 64}, sparsely(kInt4), sparsely(kMxfp4),
-        sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 16}),
-        sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 128})}) {
+  for (const WeightKind& kind : {kInt4, kMxfp4, kNvfp4, WeightKind{MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::additive, 16},
+                                 WeightKind{MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::integer, 128},
+                                 WeightKind{MARLIN_FORMAT_FP8, ScaleType::f32, ZeroKind::none, 128},
+                                 WeightKind{MARLIN_FORMAT_NF4, ScaleType::f32, ZeroKind::none, 64},
+                                 WeightKind{MARLIN_FORMAT_INT3, ScaleType::s6, ZeroKind::none, 16},
+                                 WeightKind{MARLIN_FORMAT_UINT8, ScaleType::bf16, ZeroKind::integer, 32},
+                                 WeightKind{MARLIN_FORMAT_INT8, ScaleType::f16, ZeroKind::none, 32},
+                                 WeightKind{MARLIN_FORMAT_INT8, ScaleType::f32, ZeroKind::additive, 64}, sparsely(kInt4),
+                                 sparsely(kMxfp4), sparsely({MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::additive, 16}),
+                                 sparsely({MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::integer, 128})}) {
     const int64_t m = 2 + rng() % 40, n = 1 + rng() % 200, k = 1 + rng() % 700;
     const TestWeights w = random_weights(kind, n, k, rng);
     SCOPED_TRACE(testing::Message() << row.name << " seed " << seed << " " << w.spec.describe());
@@ -127,12 +127,12 @@ TEST_P(Rows, DoNotDependOnBatchThreadsOrNeighbors) {
 
 TEST_P(Rows, WithNanOrInfinityGiveNothingElse) {
   std::mt19937 rng(7);
-  for (const WeightKind& kind : {kInt4, kMxfp4, WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 64},
-                                 WeightKind{MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 32},
-                                 WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::none, 32},
-                                 WeightKind{MARLIN_INT8, ScaleType::f16, ZeroKind::additive, 32}, sparsely(kInt4),
-                                 sparsely(kMxfp4), sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::integer, 64}),
-                                 sparsely({MARLIN_INT4, ScaleType::f16, ZeroKind::additive, 32})}) {
+  for (const WeightKind& kind : {kInt4, kMxfp4, WeightKind{MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::integer, 64},
+                                 WeightKind{MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::additive, 32},
+                                 WeightKind{MARLIN_FORMAT_INT8, ScaleType::f16, ZeroKind::none, 32},
+                                 WeightKind{MARLIN_FORMAT_INT8, ScaleType::f16, ZeroKind::additive, 32}, sparsely(kInt4),
+                                 sparsely(kMxfp4), sparsely({MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::integer, 64}),
+                                 sparsely({MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::additive, 32})}) {
     const TestWeights w = random_weights(kind, 70, 200, rng);
     Operands o = make_operands(w, 5, MARLIN_BF16, MARLIN_F32, rng);
     o.problem.compute = compute_of(row);

@@ -16,7 +16,7 @@ namespace metal_marlin::cpu {
 
 /// What makes a weight matrix, as far as kernels care.
 struct WeightKind {
-  marlin_format format = MARLIN_INT4;
+  marlin_format format = MARLIN_FORMAT_INT4;
   ScaleType scale = ScaleType::f16;
   ZeroKind zero = ZeroKind::none;
   int group = 32;
@@ -26,9 +26,9 @@ struct WeightKind {
   std::optional<ScaleType> zero_type{};  ///< of additive zeros; usually that of the scales
 };
 
-inline constexpr WeightKind kInt4{MARLIN_INT4, ScaleType::f16, ZeroKind::none, 32};
-inline constexpr WeightKind kMxfp4{MARLIN_MXFP4, ScaleType::e8m0, ZeroKind::none, 32};
-inline constexpr WeightKind kNvfp4{MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true};
+inline constexpr WeightKind kInt4{MARLIN_FORMAT_INT4, ScaleType::f16, ZeroKind::none, 32};
+inline constexpr WeightKind kMxfp4{MARLIN_FORMAT_MXFP4, ScaleType::e8m0, ZeroKind::none, 32};
+inline constexpr WeightKind kNvfp4{MARLIN_FORMAT_NVFP4, ScaleType::e4m3, ZeroKind::none, 16, true};
 
 inline WeightKind sparsely(WeightKind kind) {
   kind.sparse = true;

@@ -9,32 +9,33 @@ namespace {
 
 /// Every width of codes, kind of scales and of zeros, with group sizes in turn.
 std::vector<WeightKind> kinds() {
-  std::vector<WeightKind> kinds = {kMxfp4, kNvfp4, {MARLIN_FP8, ScaleType::e8m0, ZeroKind::none, 32}};
+  std::vector<WeightKind> kinds = {kMxfp4, kNvfp4, {MARLIN_FORMAT_FP8, ScaleType::e8m0, ZeroKind::none, 32}};
   const int groups[] = {128, 32, 64, 16};
   const auto add = [&](marlin_format format, ScaleType scale, ZeroKind zero, bool act_order = false) {
     for (int i = 0; i < (whole_campaigns() ? 4 : 1); ++i)
       kinds.push_back({format, scale, zero, groups[(kinds.size() + static_cast<size_t>(i)) % 4], false, act_order});
   };
   for (const ZeroKind zero : {ZeroKind::none, ZeroKind::integer, ZeroKind::additive})
-    for (const marlin_format format : {MARLIN_INT2, MARLIN_INT3, MARLIN_INT4, MARLIN_INT5, MARLIN_INT6, MARLIN_UINT8})
-      add(format, zero == ZeroKind::integer ? ScaleType::bf16 : ScaleType::f16, zero, format == MARLIN_INT5);
-  add(MARLIN_INT8, ScaleType::f16, ZeroKind::none);
-  add(MARLIN_INT8, ScaleType::f32, ZeroKind::additive);
-  add(MARLIN_FP4, ScaleType::f32, ZeroKind::none, true);
-  add(MARLIN_FP8, ScaleType::f32, ZeroKind::none);
-  add(MARLIN_NF4, ScaleType::f32, ZeroKind::none);
-  add(MARLIN_NF4, ScaleType::nested, ZeroKind::none);
-  add(MARLIN_CODEBOOK4, ScaleType::f16, ZeroKind::none);
-  add(MARLIN_IQ4, ScaleType::f16, ZeroKind::none);
-  add(MARLIN_IQ4, ScaleType::s6, ZeroKind::none);
-  for (const marlin_format format : {MARLIN_FLOAT32, MARLIN_FLOAT16, MARLIN_BFLOAT16})
+    for (const marlin_format format : {MARLIN_FORMAT_INT2, MARLIN_FORMAT_INT3, MARLIN_FORMAT_INT4, MARLIN_FORMAT_INT5,
+                                       MARLIN_FORMAT_INT6, MARLIN_FORMAT_UINT8})
+      add(format, zero == ZeroKind::integer ? ScaleType::bf16 : ScaleType::f16, zero, format == MARLIN_FORMAT_INT5);
+  add(MARLIN_FORMAT_INT8, ScaleType::f16, ZeroKind::none);
+  add(MARLIN_FORMAT_INT8, ScaleType::f32, ZeroKind::additive);
+  add(MARLIN_FORMAT_FP4, ScaleType::f32, ZeroKind::none, true);
+  add(MARLIN_FORMAT_FP8, ScaleType::f32, ZeroKind::none);
+  add(MARLIN_FORMAT_NF4, ScaleType::f32, ZeroKind::none);
+  add(MARLIN_FORMAT_NF4, ScaleType::nested, ZeroKind::none);
+  add(MARLIN_FORMAT_CODEBOOK4, ScaleType::f16, ZeroKind::none);
+  add(MARLIN_FORMAT_IQ4, ScaleType::f16, ZeroKind::none);
+  add(MARLIN_FORMAT_IQ4, ScaleType::s6, ZeroKind::none);
+  for (const marlin_format format : {MARLIN_FORMAT_FLOAT32, MARLIN_FORMAT_FLOAT16, MARLIN_FORMAT_BFLOAT16})
     add(format, ScaleType::e8m0, ZeroKind::none);
-  add(MARLIN_INT2, ScaleType::u4, ZeroKind::additive);
-  add(MARLIN_INT4, ScaleType::u6, ZeroKind::additive);
-  add(MARLIN_INT3, ScaleType::s6, ZeroKind::none);
-  add(MARLIN_INT6, ScaleType::s8, ZeroKind::none);
+  add(MARLIN_FORMAT_INT2, ScaleType::u4, ZeroKind::additive);
+  add(MARLIN_FORMAT_INT4, ScaleType::u6, ZeroKind::additive);
+  add(MARLIN_FORMAT_INT3, ScaleType::s6, ZeroKind::none);
+  add(MARLIN_FORMAT_INT6, ScaleType::s8, ZeroKind::none);
   for (size_t i = 0, dense = kinds.size(); i < dense; ++i)
-    if (kinds[i].format <= MARLIN_NVFP4 && !is_two_level(kinds[i].scale) && !kinds[i].act_order)
+    if (kinds[i].format <= MARLIN_FORMAT_NVFP4 && !is_two_level(kinds[i].scale) && !kinds[i].act_order)
       kinds.push_back(sparsely(kinds[i]));
   return kinds;
 }

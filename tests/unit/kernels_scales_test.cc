@@ -83,7 +83,7 @@ class E4m3Rows : public OnEachKernel {};
 TEST_P(E4m3Rows, TakeEveryPairOfScales) {
   const bool dense = (row.codes & bit(CodeKind::fp4)) != 0;
   std::mt19937 rng(1);
-  const WeightKind kind{MARLIN_NVFP4, ScaleType::e4m3, ZeroKind::none, 16};
+  const WeightKind kind{MARLIN_FORMAT_NVFP4, ScaleType::e4m3, ZeroKind::none, 16};
   const TestWeights w = random_weights(dense ? kind : sparsely(kind), kPanelColumns, 128, rng);
   auto* super = reinterpret_cast<uint8_t*>(w->data.data());
   std::fill_n(super, w->layout.code_bytes(), uint8_t{0x33});  // 1.5
@@ -127,7 +127,7 @@ class E4m3CodeRows : public OnEachKernel {};
 // Column c holds code c alone, and one slot after the other has an activation.
 TEST_P(E4m3CodeRows, TakeEveryCode) {
   std::mt19937 rng(1);
-  const TestWeights w = random_weights({MARLIN_FP8, ScaleType::f32, ZeroKind::none, 128}, 256, kSuperSlots, rng);
+  const TestWeights w = random_weights({MARLIN_FORMAT_FP8, ScaleType::f32, ZeroKind::none, 128}, 256, kSuperSlots, rng);
   auto* super = reinterpret_cast<uint8_t*>(w->data.data());
   for (int64_t p = 0; p < w->layout.panels(); ++p, super += w->layout.panel_bytes()) {
     for (int64_t i = 0; i < w->layout.code_bytes(); ++i)
@@ -162,14 +162,15 @@ class Int8Rows : public OnEachKernel {};
 // A row of huge activations and one of tiny ones beside an ordinary one: each comes out right, and as it does alone.
 TEST_P(Int8Rows, TakeHugeAndTinyActivations) {
   std::mt19937 rng(2);
-  for (const WeightKind& kind : {kMxfp4, kNvfp4, sparsely(kMxfp4), WeightKind{MARLIN_INT4, ScaleType::f32, ZeroKind::none, 16},
-                                 WeightKind{MARLIN_INT4, ScaleType::f32, ZeroKind::none, 32},
-                                 WeightKind{MARLIN_INT4, ScaleType::f32, ZeroKind::none, 64},
-                                 WeightKind{MARLIN_INT4, ScaleType::f32, ZeroKind::none, 128},
-                                 WeightKind{MARLIN_INT4, ScaleType::f32, ZeroKind::additive, 64},
-                                 WeightKind{MARLIN_INT4, ScaleType::f32, ZeroKind::additive, 128},
-                                 WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::additive, 128},
-                                 WeightKind{MARLIN_INT8, ScaleType::f32, ZeroKind::none, 64}}) {
+  for (const WeightKind& kind :
+       {kMxfp4, kNvfp4, sparsely(kMxfp4), WeightKind{MARLIN_FORMAT_INT4, ScaleType::f32, ZeroKind::none, 16},
+        WeightKind{MARLIN_FORMAT_INT4, ScaleType::f32, ZeroKind::none, 32},
+        WeightKind{MARLIN_FORMAT_INT4, ScaleType::f32, ZeroKind::none, 64},
+        WeightKind{MARLIN_FORMAT_INT4, ScaleType::f32, ZeroKind::none, 128},
+        WeightKind{MARLIN_FORMAT_INT4, ScaleType::f32, ZeroKind::additive, 64},
+        WeightKind{MARLIN_FORMAT_INT4, ScaleType::f32, ZeroKind::additive, 128},
+        WeightKind{MARLIN_FORMAT_INT8, ScaleType::f32, ZeroKind::additive, 128},
+        WeightKind{MARLIN_FORMAT_INT8, ScaleType::f32, ZeroKind::none, 64}}) {
     SCOPED_TRACE(row.name);
     const int64_t n = 70, k = 256;
     const TestWeights w = random_weights(case_of(kind, n, k, rng), rng, [&](problem::Weights& drawn) {

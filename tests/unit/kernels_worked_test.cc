@@ -46,7 +46,7 @@ TEST(WorkedKernel, AgreesWithScalarSums) {
   std::mt19937 rng(std::random_device{}());
   for (const int group : {16, 32, 64, 128}) {
     const int64_t m = 1 + rng() % 3, n = 1 + rng() % 150, k = 1 + rng() % 500;
-    const TestWeights w = random_weights({MARLIN_INT8, ScaleType::f16, ZeroKind::none, group}, n, k, rng);
+    const TestWeights w = random_weights({MARLIN_FORMAT_INT8, ScaleType::f16, ZeroKind::none, group}, n, k, rng);
     Operands o = make_operands(w, m, MARLIN_F32, MARLIN_F32, rng);
     const ActivationLayout act = activation_layout(kRow, *w.packed, m);
     std::vector<uint32_t> packed(act.bytes() / 4);

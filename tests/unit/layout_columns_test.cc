@@ -45,7 +45,7 @@ TEST(LayoutColumns, OfWordsAlongK) {
       additive("zeros", MARLIN_F16, {kGroups, kN}, some_f16(kGroups * kN)),
       pattern("sparse_meta", MARLIN_U32, {kK / 32, kN}, std::vector<uint32_t>(kK / 32 * kN, 0x444ee994u));
   for (const marlin_layout layout : {MARLIN_LAYOUT_GPTQ_V2, MARLIN_LAYOUT_K8N}) {
-    LayoutOperands o = operands(layout, MARLIN_INT4, kN, kK, kGroup, words, scales);
+    LayoutOperands o = operands(layout, MARLIN_FORMAT_INT4, kN, kK, kGroup, words, scales);
     expect_columns(o, 32, 64);
     o.zeros = layout == MARLIN_LAYOUT_K8N ? bytes.view : packed.view;
     expect_columns(o, 64, 64);
@@ -54,10 +54,10 @@ TEST(LayoutColumns, OfWordsAlongK) {
     o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
     expect_columns(o, 96, 32);
   }
-  LayoutOperands sparse = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, kN, kK, kGroup, half_words, scales);
+  LayoutOperands sparse = operands(MARLIN_LAYOUT_K8N, MARLIN_FORMAT_INT4, kN, kK, kGroup, half_words, scales);
   sparse.sparse_meta = pattern.view;
   expect_columns(sparse, 64, 32);
-  LayoutOperands promised = operands(MARLIN_LAYOUT_K8N, MARLIN_INT4, kN, kK, kGroup, words, scales);
+  LayoutOperands promised = operands(MARLIN_LAYOUT_K8N, MARLIN_FORMAT_INT4, kN, kK, kGroup, words, scales);
   promised.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   EXPECT_STREQ(error_of(promised).message(), "zeros: the flags promise additive zeros, found none");
 }
@@ -66,7 +66,7 @@ TEST(LayoutColumns, OfAwq) {
   const Operand words("values", MARLIN_I32, {kK, kN / 8}, noise<uint32_t>(kK * kN / 8, 3)),
       scales("scales", MARLIN_F16, {kGroups, kN}, some_f16(kGroups * kN)),
       zeros("zeros", MARLIN_I32, {kGroups, kN / 8}, noise<uint32_t>(kGroups, 4));
-  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_INT4, kN, kK, kGroup, words, scales);
+  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ, MARLIN_FORMAT_INT4, kN, kK, kGroup, words, scales);
   expect_columns(o, 64, 33);
   o.zeros = zeros.view;
   expect_columns(o, 32, 64);
@@ -83,7 +83,7 @@ TEST(LayoutColumns, OfRows) {
       additive("zeros", MARLIN_F32, {kN, kGroups}, std::vector<float>(kN * kGroups, 0.5f)),
       masks("sparse_meta", MARLIN_U8, {kN, kK / 8}, std::vector<uint8_t>(kN * kK / 8, 0x39)),
       pattern("sparse_meta", MARLIN_I16, {kN, kK / 16}, std::vector<uint16_t>(kN * kK / 16, 0x4e94));
-  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, kN, kK, kGroup, nibbles, scales);
+  LayoutOperands o = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, kN, kK, kGroup, nibbles, scales);
   expect_columns(o, 32, 96);
   o.zeros = bytes.view;
   expect_columns(o, 64, 32);
@@ -91,7 +91,7 @@ TEST(LayoutColumns, OfRows) {
   o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   expect_columns(o, 96, 32);
   for (const Operand* meta : {&masks, &pattern}) {
-    LayoutOperands sparse = operands(MARLIN_LAYOUT_ROWS, MARLIN_INT4, kN, kK, kGroup, half, scales);
+    LayoutOperands sparse = operands(MARLIN_LAYOUT_ROWS, MARLIN_FORMAT_INT4, kN, kK, kGroup, half, scales);
     sparse.sparse_meta = meta->view;
     expect_columns(sparse, 64, 64);
   }
@@ -103,7 +103,7 @@ TEST(LayoutColumns, OfAwqGemv) {
   const Operand words("values", MARLIN_I32, {kN, kLong / 8}, noise<uint32_t>(kN * kLong / 8, 6)),
       scales("scales", MARLIN_F16, {kN, 32}, some_f16(kN * 32)),
       zeros("zeros", MARLIN_I32, {kN, 4}, noise<uint32_t>(kN * 4, 7));
-  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_INT4, kN, kLong, kGroup, words, scales);
+  LayoutOperands o = operands(MARLIN_LAYOUT_AWQ_GEMV, MARLIN_FORMAT_INT4, kN, kLong, kGroup, words, scales);
   expect_columns(o, 256, 64);
   o.zeros = zeros.view;
   expect_columns(o, 256, 256);
@@ -153,7 +153,7 @@ TEST(LayoutColumns, OfPairsOfGateAndUp) {
 TEST(LayoutColumns, RowsOfOneStrideOnlyWhereALayoutHasSuch) {
   const Operand words("values", MARLIN_U32, {kK / 8, kN}, noise<uint32_t>(kK / 8 * kN + kK, 1)),
       scales("scales", MARLIN_F16, {kGroups, kN}, some_f16(kGroups * kN));
-  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_INT4, kN, kK, kGroup, words, scales);
+  LayoutOperands o = operands(MARLIN_LAYOUT_GPTQ_V2, MARLIN_FORMAT_INT4, kN, kK, kGroup, words, scales);
   o.values.row_stride = kN + 1;
   EXPECT_EQ(error_of(o).code(), MARLIN_E_UNSUPPORTED);
   EXPECT_STREQ(error_of(o).message(), "values: row_stride: this layout takes contiguous rows of 8, found 9");

@@ -88,7 +88,7 @@ TEST_P(Blocks, ComeBackBitForBit) {
   auto source = read(values);
   ASSERT_NE(source, nullptr);
   std::vector<uint8_t> written;
-  if (type().block->format == MARLIN_NVFP4) {  // the encoder wants the tensor scale that files have
+  if (type().block->format == MARLIN_FORMAT_NVFP4) {  // the encoder wants the tensor scale that files have
     LayoutOperands o = operands_of(values);
     const Operand one("scale", MARLIN_F32, {1, 1}, std::vector<float>{1});
     o.tensor_scale = one.view;
@@ -131,7 +131,8 @@ TEST(GgufTypes, TypesThatAreOnlyReadAreOfferedNowhere) {
     ASSERT_NE(type.block, nullptr) << name;
     EXPECT_FALSE(type.block->is_written());
     EXPECT_FALSE(encoder.check(gguf_meta(type, 2, 512)).ok()) << name;
-    for (const WeightMeta& kind : encoder.kinds(2, 512)) EXPECT_TRUE(kind.format != MARLIN_INT2 || kind.has_two_level_scales());
+    for (const WeightMeta& kind : encoder.kinds(2, 512))
+      EXPECT_TRUE(kind.format != MARLIN_FORMAT_INT2 || kind.has_two_level_scales());
     EXPECT_EQ(gguf_block_names().find(name), std::string::npos);
   }
 }
@@ -148,7 +149,7 @@ TEST(GgufTypes, OneOrTwoBitsAnElement) {
       b[d_at + 1] = static_cast<uint8_t>((b[d_at + 1] & 0x83) | 0x38);  // d is finite, of either sign
       const float d = f16_to_f32(static_cast<uint16_t>(b[d_at] | b[d_at + 1] << 8));
       const Operand values("values", MARLIN_U8, {1, static_cast<int64_t>(b.size())}, b);
-      LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_INT2, 1, type.element.block, 0, values);
+      LayoutOperands o = operands(MARLIN_LAYOUT_GGUF, MARLIN_FORMAT_INT2, 1, type.element.block, 0, values);
       o.values.type_name = name;
       const std::vector<float> found = decode(o);
       ASSERT_EQ(found.size(), type.element.block);

@@ -41,7 +41,7 @@ TEST(LayoutTable, FormatsAndOperandsWithoutAPlaceAreErrors) {
     LayoutOperands o;
     o.layout = row.number;
     o.n = o.k = 64;
-    o.format = id_of(row) == LayoutId::bitsandbytes ? MARLIN_NF4 : MARLIN_INT4;
+    o.format = id_of(row) == LayoutId::bitsandbytes ? MARLIN_FORMAT_NF4 : MARLIN_FORMAT_INT4;
     ASSERT_TRUE(row.can_hold(o.format)) << row.name;
     const auto expect_refused = [&](TensorView LayoutOperands::* operand, uint32_t place, const char* name) {
       if (row.has_place(place)) return;
@@ -57,7 +57,7 @@ TEST(LayoutTable, FormatsAndOperandsWithoutAPlaceAreErrors) {
     expect_refused(&LayoutOperands::group_index, Takes::group_index, "group_index");
     expect_refused(&LayoutOperands::sparse_meta, Takes::sparse_meta, "sparse_meta");
     LayoutOperands other = o;
-    other.format = MARLIN_INT8;
+    other.format = MARLIN_FORMAT_INT8;
     if (row.can_hold(other.format) || row.holds == nullptr) continue;
     EXPECT_EQ(read_layout(row, other, Depth::header).status().code(), MARLIN_E_UNSUPPORTED) << row.name;
   }

@@ -30,7 +30,7 @@ class SystemCalls : public ::testing::Test {
     const auto input = Checkpoint::open(scratch_.at("in"), MARLIN_LAYOUT_AUTO).take();
     ConvertOptions how;
     how.scheme = scheme;
-    how.format = scheme == MARLIN_SCHEME_GGUF ? MARLIN_NVFP4 : MARLIN_INT4;
+    how.format = scheme == MARLIN_SCHEME_GGUF ? MARLIN_FORMAT_NVFP4 : MARLIN_FORMAT_INT4;
     how.asymmetric = scheme == MARLIN_SCHEME_COMPRESSED_TENSORS || scheme == MARLIN_SCHEME_GPTQ;
     if (scheme == MARLIN_SCHEME_MARLIN_24) how.sparsity = Sparsity::prune;
     how.shard_bytes = shard_bytes;

@@ -36,20 +36,20 @@ struct BlockType {
 inline constexpr uint32_t kAdditive = MARLIN_PACK_ADDITIVE_ZEROS;
 inline constexpr uint32_t kTwoLevel = MARLIN_PACK_TWO_LEVEL_SCALES;
 inline constexpr BlockType kBlockTypes[] = {
-    {GGML_TYPE_Q4_0, MARLIN_INT4, 0, 32, 18},
-    {GGML_TYPE_Q4_1, MARLIN_INT4, kAdditive, 32, 20},
-    {GGML_TYPE_Q5_0, MARLIN_INT5, 0, 32, 22},
-    {GGML_TYPE_Q5_1, MARLIN_INT5, kAdditive, 32, 24},
-    {GGML_TYPE_Q8_0, MARLIN_INT8, 0, 32, 34},
-    {GGML_TYPE_Q2_K, MARLIN_INT2, kAdditive | kTwoLevel, 256, 84},
-    {GGML_TYPE_Q3_K, MARLIN_INT3, kTwoLevel, 256, 110},
-    {GGML_TYPE_Q4_K, MARLIN_INT4, kAdditive | kTwoLevel, 256, 144},
-    {GGML_TYPE_Q5_K, MARLIN_INT5, kAdditive | kTwoLevel, 256, 176},
-    {GGML_TYPE_Q6_K, MARLIN_INT6, kTwoLevel, 256, 210},
-    {GGML_TYPE_IQ4_NL, MARLIN_IQ4, 0, 32, 18},
-    {GGML_TYPE_IQ4_XS, MARLIN_IQ4, kTwoLevel, 256, 136},
-    {GGML_TYPE_MXFP4, MARLIN_MXFP4, 0, 32, 17},
-    {GGML_TYPE_NVFP4, MARLIN_NVFP4, 0, 64, 36}};
+    {GGML_TYPE_Q4_0, MARLIN_FORMAT_INT4, 0, 32, 18},
+    {GGML_TYPE_Q4_1, MARLIN_FORMAT_INT4, kAdditive, 32, 20},
+    {GGML_TYPE_Q5_0, MARLIN_FORMAT_INT5, 0, 32, 22},
+    {GGML_TYPE_Q5_1, MARLIN_FORMAT_INT5, kAdditive, 32, 24},
+    {GGML_TYPE_Q8_0, MARLIN_FORMAT_INT8, 0, 32, 34},
+    {GGML_TYPE_Q2_K, MARLIN_FORMAT_INT2, kAdditive | kTwoLevel, 256, 84},
+    {GGML_TYPE_Q3_K, MARLIN_FORMAT_INT3, kTwoLevel, 256, 110},
+    {GGML_TYPE_Q4_K, MARLIN_FORMAT_INT4, kAdditive | kTwoLevel, 256, 144},
+    {GGML_TYPE_Q5_K, MARLIN_FORMAT_INT5, kAdditive | kTwoLevel, 256, 176},
+    {GGML_TYPE_Q6_K, MARLIN_FORMAT_INT6, kTwoLevel, 256, 210},
+    {GGML_TYPE_IQ4_NL, MARLIN_FORMAT_IQ4, 0, 32, 18},
+    {GGML_TYPE_IQ4_XS, MARLIN_FORMAT_IQ4, kTwoLevel, 256, 136},
+    {GGML_TYPE_MXFP4, MARLIN_FORMAT_MXFP4, 0, 32, 17},
+    {GGML_TYPE_NVFP4, MARLIN_FORMAT_NVFP4, 0, 64, 36}};
 /// NULL for all other types.
 const BlockType* block_type(ggml_type type);
 

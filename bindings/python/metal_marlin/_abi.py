@@ -7,7 +7,7 @@ from ctypes import c_double, c_float, c_int32, c_int64, c_size_t, c_uint32, c_ui
 from ._constant import Constant
 
 MARLIN_VERSION_MAJOR = 0
-MARLIN_VERSION_MINOR = 1
+MARLIN_VERSION_MINOR = 9
 MARLIN_VERSION_PATCH = 0
 # Version of the table that marlin_get_api returns. The major changes when the ABI breaks, the minor when the table grows.
 MARLIN_ABI_MAJOR = 0
@@ -116,11 +116,11 @@ class Format(Constant):
     INT5 = 8  # as INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K
     INT6 = 9  # as INT4, zero 32 when absent; GGUF's Q6_K
     IQ4 = 10  # iq4(q) * s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
-    UINT8 = 11  # (q - zero) * s, q 0..255, zero 128 when absent; or q * s + zero (additive)
+    UINT8 = 11  # as INT4, q 0..255, zero 128 when absent
     FP8 = 12  # e4m3(q) * s, s a float or E8M0
     NF4 = 13  # nf4(q) * s, the 16 floats of QLoRA (bitsandbytes)
     CODEBOOK4 = 14  # codebook[q] * s, 16 floats of the file or the caller
-    FLOAT32 = 15  # floats as they are, without scales; any compute multiplies them as the default does
+    FLOAT32 = 15  # floats without scales; each compute multiplies them alike
     FLOAT16 = 16
     BFLOAT16 = 17
 

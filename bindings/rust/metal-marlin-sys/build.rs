@@ -5,7 +5,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const PACKAGE: &str = "metal-marlin >= 0.1.0";
+const PACKAGE: &str = "metal-marlin >= 0.9.0";
 
 /// What the program that this variable names says, or `usual`; else why it says nothing.
 fn output(variable: &str, usual: &str, arguments: &[&str]) -> Result<String, String> {

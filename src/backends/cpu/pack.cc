@@ -301,8 +301,8 @@ class PanelPacker {
 };
 
 Expansion expansion_of(marlin_format format) {
-  if (format == MARLIN_IQ4) return Expansion::iq4;
-  if (format == MARLIN_FP8) return Expansion::e4m3;
+  if (format == MARLIN_FORMAT_IQ4) return Expansion::iq4;
+  if (format == MARLIN_FORMAT_FP8) return Expansion::e4m3;
   const int bits = format_row(format)->code_bits;
   return bits == 4 || bits >= 8 ? Expansion::none : Expansion::integers;
 }
@@ -345,7 +345,7 @@ PanelLayout layout_of(const WeightMeta& meta) {
   layout.k = meta.k;
   layout.code_bits = format_row(meta.format)->code_bits;
   layout.expansion = expansion_of(meta.format);
-  layout.less_128 = meta.format == MARLIN_UINT8;
+  layout.less_128 = meta.format == MARLIN_FORMAT_UINT8;
   set_codebook(meta, layout);
   layout.sparse = meta.sparse;
   layout.scale_type = meta.scale_type;

@@ -14,11 +14,11 @@ namespace {
 KernelCodes kernel_codes(const WeightMeta& meta, SlotOrder order) {
   const FormatRow& row = *format_row(meta.format);
   if (order == SlotOrder::mma) {
-    if (meta.format == MARLIN_UINT8) return KernelCodes::u8;
-    if (meta.format == MARLIN_FP8) return KernelCodes::e4m3;
-    if (meta.format == MARLIN_FLOAT32) return KernelCodes::f32;
-    if (meta.format == MARLIN_FLOAT16) return KernelCodes::f16;
-    if (meta.format == MARLIN_BFLOAT16) return KernelCodes::bf16;
+    if (meta.format == MARLIN_FORMAT_UINT8) return KernelCodes::u8;
+    if (meta.format == MARLIN_FORMAT_FP8) return KernelCodes::e4m3;
+    if (meta.format == MARLIN_FORMAT_FLOAT32) return KernelCodes::f32;
+    if (meta.format == MARLIN_FORMAT_FLOAT16) return KernelCodes::f16;
+    if (meta.format == MARLIN_FORMAT_BFLOAT16) return KernelCodes::bf16;
   }
   if (row.code_bits > 8) return KernelCodes::floats;
   if (row.code_bits == 8) return KernelCodes::i8;
@@ -29,11 +29,11 @@ KernelCodes kernel_codes(const WeightMeta& meta, SlotOrder order) {
 }
 
 uint32_t code_form(const WeightMeta& meta) {
-  if (meta.format == MARLIN_UINT8) return kFormUnsigned;
-  if (meta.format == MARLIN_FP8) return kFormE4m3;
-  if (meta.format == MARLIN_FLOAT32) return kFormF32;
-  if (meta.format == MARLIN_FLOAT16) return kFormF16;
-  if (meta.format == MARLIN_BFLOAT16) return kFormBf16;
+  if (meta.format == MARLIN_FORMAT_UINT8) return kFormUnsigned;
+  if (meta.format == MARLIN_FORMAT_FP8) return kFormE4m3;
+  if (meta.format == MARLIN_FORMAT_FLOAT32) return kFormF32;
+  if (meta.format == MARLIN_FORMAT_FLOAT16) return kFormF16;
+  if (meta.format == MARLIN_FORMAT_BFLOAT16) return kFormBf16;
   const int bits = format_row(meta.format)->code_bits;
   return bits == 4 || bits == 8 ? uint32_t{kFormOwn} : static_cast<uint32_t>(bits);
 }
@@ -72,7 +72,7 @@ MarlinRowFactor row_factor_of(const WeightMeta& meta) {
   // The stored bytes of E8M0 and E4M3 scales and decoded E4M3 codes cannot express NaN and large
   // ranges; the row factor does.
   const bool small = meta.scale_type == ScaleType::e8m0 || meta.scale_type == ScaleType::e4m3 ||
-                     meta.format == MARLIN_FP8;
+                     meta.format == MARLIN_FORMAT_FP8;
   return multiplies || small ? kRowFactorMultiply : kRowFactorNone;
 }
 

@@ -37,25 +37,25 @@ class Random {
 };
 
 marlin_format fp4_format(ScaleType scales) {
-  if (scales == ScaleType::e8m0) return MARLIN_MXFP4;
-  return scales == ScaleType::e4m3 ? MARLIN_NVFP4 : MARLIN_FP4;
+  if (scales == ScaleType::e8m0) return MARLIN_FORMAT_MXFP4;
+  return scales == ScaleType::e4m3 ? MARLIN_FORMAT_NVFP4 : MARLIN_FORMAT_FP4;
 }
 
 marlin_format integer_format(int bits) {
-  constexpr marlin_format kFormats[] = {MARLIN_INT2, MARLIN_INT3, MARLIN_INT4, MARLIN_INT5,
-                                        MARLIN_INT6};
+  constexpr marlin_format kFormats[] = {MARLIN_FORMAT_INT2, MARLIN_FORMAT_INT3, MARLIN_FORMAT_INT4,
+                                        MARLIN_FORMAT_INT5, MARLIN_FORMAT_INT6};
   return kFormats[bits - 2];
 }
 marlin_format float_format(const RowBlockLayout& like) {
-  if (like.code_form == kFormF32) return MARLIN_FLOAT32;
-  return like.code_form == kFormF16 ? MARLIN_FLOAT16 : MARLIN_BFLOAT16;
+  if (like.code_form == kFormF32) return MARLIN_FORMAT_FLOAT32;
+  return like.code_form == kFormF16 ? MARLIN_FORMAT_FLOAT16 : MARLIN_FORMAT_BFLOAT16;
 }
 marlin_format codebook_format(ScaleType scales) {
-  return is_two_level(scales) ? MARLIN_IQ4 : MARLIN_NF4;
+  return is_two_level(scales) ? MARLIN_FORMAT_IQ4 : MARLIN_FORMAT_NF4;
 }
 marlin_format byte_format(const RowBlockLayout& like) {
-  if (like.code_form == kFormE4m3) return MARLIN_FP8;
-  return like.code_form == kFormUnsigned ? MARLIN_UINT8 : MARLIN_INT8;
+  if (like.code_form == kFormE4m3) return MARLIN_FORMAT_FP8;
+  return like.code_form == kFormUnsigned ? MARLIN_FORMAT_UINT8 : MARLIN_FORMAT_INT8;
 }
 
 /// A matrix with every code and scales of every kind.
@@ -130,7 +130,7 @@ class ProbeWeights final : public WeightSource {
       const int64_t half = (most + 1) / 2,
                     positive = upper && !has_e2m1() ? half + code % half : code & ~sign;
       const int64_t chosen = row >= kPositive ? code : positive;
-      const bool nan = meta_.format == MARLIN_FP8 && (chosen & 0x7F) == 0x7F;
+      const bool nan = meta_.format == MARLIN_FORMAT_FP8 && (chosen & 0x7F) == 0x7F;
       all_.codes.push_back(static_cast<uint8_t>(nan ? 1 : chosen));
     }
     for (int64_t i = 0; i < kN * meta_.groups; ++i) {

@@ -115,7 +115,7 @@ Result<GpuWeightStack> pack_as_given(std::span<const WeightSource* const> expert
 
 /// INT4 with scales or zeros that float16 may hold. (The fast kernels of CUDA take only those.)
 bool may_have_float16(const WeightSource* source) {
-  return source->meta().format == MARLIN_INT4 && has_longer_scales(source->meta());
+  return source->meta().format == MARLIN_FORMAT_INT4 && has_longer_scales(source->meta());
 }
 /// UINT8 that may be INT8. (CUDA has fast kernels for INT8 alone.)
 bool may_be_signed(const WeightSource* source) { return SignedBytes::takes(source->meta()); }

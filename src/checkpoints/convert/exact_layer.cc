@@ -105,7 +105,7 @@ Result<std::unique_ptr<WeightSource>> exact_source(const Checkpoint& input, size
   MARLIN_ASSIGN(auto source, input.source(layer, expert, {}));
   WeightMeta to = meta;
   to.tensor_scales = source->meta().tensor_scales;
-  if (meta.format == MARLIN_NVFP4 && to.tensor_scales.empty())
+  if (meta.format == MARLIN_FORMAT_NVFP4 && to.tensor_scales.empty())
     to.tensor_scales = {{0, 1, scheme.divides}};
   return make_recoded(std::move(source), to);
 }

@@ -63,7 +63,7 @@ void put_zeros(const WeightMeta& meta, int64_t count, Stripe& stripe) {
   for (int64_t r = 0; r < count; ++r) {
     for (int64_t k = 0; k < meta.k; ++k) {
       if (is_kept(stripe.kept.data(), r * meta.k + k)) continue;
-      uint8_t zero = meta.format == MARLIN_INT4 ? 8 : 0;
+      uint8_t zero = meta.format == MARLIN_FORMAT_INT4 ? 8 : 0;
       if (meta.zero_kind == ZeroKind::integer)
         zero = stripe.zeros[static_cast<size_t>(r * meta.groups + k / meta.group_size)];
       stripe.codes[static_cast<size_t>(r * meta.k + k)] = zero;

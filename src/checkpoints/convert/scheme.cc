@@ -11,8 +11,8 @@ namespace {
 
 void describe_compressed_tensors(const Described& layers, JsonWriter& config) {
   const WeightMeta& meta = layers.meta;
-  const bool int4 = meta.format == MARLIN_INT4, channel = int4 && meta.groups == 1;
-  const bool nvfp4 = meta.format == MARLIN_NVFP4;
+  const bool int4 = meta.format == MARLIN_FORMAT_INT4, channel = int4 && meta.groups == 1;
+  const bool nvfp4 = meta.format == MARLIN_FORMAT_NVFP4;
   const char* const fp4_format = nvfp4 ? "nvfp4-pack-quantized" : "mxfp4-pack-quantized";
   const char* const format = int4 ? "pack-quantized" : fp4_format;
   const char* const grouped = nvfp4 ? "tensor_group" : "group";

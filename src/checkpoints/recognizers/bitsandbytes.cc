@@ -91,7 +91,7 @@ Status take_state(const Finder& finder, const TensorView& text, const std::strin
   MARLIN_RETURN_IF_ERROR(expect_shape(codebook, 1, 16));
   MARLIN_RETURN_IF_ERROR(expect_dtype(codebook, {MARLIN_F32}));
   const bool nf4 = std::memcmp(codebook.data, static_cast<const void*>(kNf4), sizeof kNf4) == 0;
-  found.layer.format = o.format = nf4 ? MARLIN_NF4 : MARLIN_CODEBOOK4;
+  found.layer.format = o.format = nf4 ? MARLIN_FORMAT_NF4 : MARLIN_FORMAT_CODEBOOK4;
   if (!nf4) o.codebook = codebook;
   found.others = {text, codebook};
   if (!state.nested || !state.nested_offset) {  // read_state gives both or neither
@@ -127,7 +127,7 @@ std::optional<Finding> recognize_bitsandbytes(const Finder& finder, const Tensor
   Finding found;
   found.layer.name = *base;
   found.set_layout(LayoutId::bitsandbytes);
-  found.layer.format = found.operands.format = MARLIN_NF4;
+  found.layer.format = found.operands.format = MARLIN_FORMAT_NF4;
   found.operands.values = tensor;
   found.operands.scales = finder.find(weight, ".absmax");
   found.layer.status = take_state(finder, text, weight, found);

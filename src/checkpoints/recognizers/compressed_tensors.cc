@@ -129,8 +129,8 @@ Status take_shape(const QuantConfig& config, const TensorView& shape, Finding& f
   }
   const bool zeros = present(found.operands.zeros);
   found.layer.format = found.operands.format =
-      packing.bits == 8 && zeros ? MARLIN_UINT8
-                                 : integer_format(packing.bits).value_or(MARLIN_INT4);
+      packing.bits == 8 && zeros ? MARLIN_FORMAT_UINT8
+                                 : integer_format(packing.bits).value_or(MARLIN_FORMAT_INT4);
   found.set_layout(packing.padded ? LayoutId::compressed_tensors_padded
                                   : LayoutId::compressed_tensors);
   return {};
@@ -192,17 +192,17 @@ std::optional<Finding> recognize_int_quantized(const Finder& finder, const Tenso
   if (!present(scales) || !is_float(scales.dtype)) return std::nullopt;
   Finding found;
   found.layer.name = *base;
-  found.layer.format = MARLIN_INT8;
+  found.layer.format = MARLIN_FORMAT_INT8;
   found.set_layout(LayoutId::rows);
   found.take_matrix(tensor);
   LayoutOperands& o = found.operands;
-  o.format = MARLIN_INT8;
+  o.format = MARLIN_FORMAT_INT8;
   o.n = found.layer.n;
   o.k = found.layer.k;
   static constexpr const char* kZeros[] = {".weight_zero_point", "_weight_zero_point",
                                            "_zero_point"};
   o.zeros = finder.find_any(*base, kZeros);
-  if (present(o.zeros)) found.layer.format = o.format = MARLIN_UINT8;
+  if (present(o.zeros)) found.layer.format = o.format = MARLIN_FORMAT_UINT8;
   settle_order(finder, scales, found);
   take_comfy(finder, "int8_tensorwise", found);
   take_scales(finder, scales, found);

@@ -46,11 +46,11 @@ std::optional<Finding> recognize_fp8(const Finder& finder, const TensorView& ten
   if (!base || tensor.dtype != MARLIN_E4M3 || !is_matrix(tensor)) return std::nullopt;
   Finding found;
   found.layer.name = *base;
-  found.layer.format = MARLIN_FP8;
+  found.layer.format = MARLIN_FORMAT_FP8;
   found.set_layout(LayoutId::rows);
   found.take_matrix(tensor);
   LayoutOperands& o = found.operands;
-  o.format = MARLIN_FP8;
+  o.format = MARLIN_FORMAT_FP8;
   o.n = found.layer.n;
   o.k = found.layer.k;
   const TensorView scales = finder.find_any(*base, kScaleNames);

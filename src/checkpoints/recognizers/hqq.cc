@@ -72,10 +72,10 @@ std::optional<Finding> recognize_hqq(const Finder& finder, const TensorView& ten
   if (!base) return std::nullopt;
   Finding found;
   found.layer.name = *base;
-  found.layer.format = MARLIN_INT4;
+  found.layer.format = MARLIN_FORMAT_INT4;
   found.set_layout(LayoutId::hqq);
   LayoutOperands& o = found.operands;
-  o.format = MARLIN_INT4;
+  o.format = MARLIN_FORMAT_INT4;
   o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   o.values = tensor;
   o.scales = finder.find(*base, ".scale");

@@ -40,10 +40,10 @@ std::optional<Finding> recognize_marlin(const Finder& finder, const TensorView& 
     if (names.meta != nullptr ? !present(meta) : !present(scales)) continue;
     Finding found;
     found.layer.name = *base;
-    found.layer.format = MARLIN_INT4;
+    found.layer.format = MARLIN_FORMAT_INT4;
     found.set_layout(names.layout);
     LayoutOperands& o = found.operands;
-    o.format = MARLIN_INT4;
+    o.format = MARLIN_FORMAT_INT4;
     o.values = tensor;
     o.scales = scales;
     o.sparse_meta = meta;

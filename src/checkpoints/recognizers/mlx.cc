@@ -69,8 +69,8 @@ Result<Affine> affine_of(const TensorView& weight, const QuantConfig::Mlx& confi
 void set_affine(const TensorView& biases, const Affine& affine, int64_t words, Finding& found) {
   LayoutOperands& o = found.operands;
   found.layer.k = o.k = words * 32 / affine.bits;
-  o.format =
-      affine.bits == 8 ? MARLIN_UINT8 : integer_format(affine.bits).value_or(MARLIN_FORMAT_NONE);
+  o.format = affine.bits == 8 ? MARLIN_FORMAT_UINT8
+                              : integer_format(affine.bits).value_or(MARLIN_FORMAT_NONE);
   o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   o.zeros = biases;
   o.group_size = affine.group_size;
@@ -123,11 +123,11 @@ std::optional<Finding> recognize_mlx(const Finder& finder, const TensorView& ten
                                     mode.c_str(), own, bits);
   } else if (mode == "mxfp8") {
     found.layer.k = o.k = words * 4;
-    o.format = MARLIN_FP8;
+    o.format = MARLIN_FORMAT_FP8;
     o.group_size = 32;
     found.layer.status = expect_dtype(o.scales, {MARLIN_U8});
   } else if (mode == "mxfp4" || mode == "nvfp4") {
-    o.format = mode == "mxfp4" ? MARLIN_MXFP4 : MARLIN_NVFP4;
+    o.format = mode == "mxfp4" ? MARLIN_FORMAT_MXFP4 : MARLIN_FORMAT_NVFP4;
     o.tensor_scale = largest;
   } else {
     found.layer.status =

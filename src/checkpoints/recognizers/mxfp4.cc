@@ -20,12 +20,12 @@ bool is_e8m0(const TensorView& v) { return v.dtype == MARLIN_U8 || v.dtype == MA
 Finding make_finding(std::string_view name, const TensorView& values, const TensorView& scales) {
   Finding found;
   found.layer.name = name;
-  found.layer.format = MARLIN_MXFP4;
+  found.layer.format = MARLIN_FORMAT_MXFP4;
   found.set_layout(LayoutId::rows);
   found.take_matrix(values);
   LayoutOperands& o = found.operands;
   o.values.dtype = MARLIN_U8;
-  o.format = MARLIN_MXFP4;
+  o.format = MARLIN_FORMAT_MXFP4;
   o.scales = scales;
   found.layer.k = std::min<int64_t>(found.layer.k, INT32_MAX) * 2;
   o.n = found.layer.n;

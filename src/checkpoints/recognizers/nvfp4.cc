@@ -56,12 +56,12 @@ std::optional<Finding> recognize_nvfp4(const Finder& finder, const TensorView& t
   if (!present(factor) && !present(divisor) && scales.dtype != MARLIN_E4M3) return std::nullopt;
   Finding found;
   found.layer.name = *base;
-  found.layer.format = MARLIN_NVFP4;
+  found.layer.format = MARLIN_FORMAT_NVFP4;
   found.set_layout(LayoutId::rows);
   found.take_matrix(*values);
   found.layer.k = std::min<int64_t>(found.layer.k, INT32_MAX) * 2;
   LayoutOperands& o = found.operands;
-  o.format = MARLIN_NVFP4;
+  o.format = MARLIN_FORMAT_NVFP4;
   o.n = found.layer.n;
   o.k = found.layer.k;
   o.scales = scales;

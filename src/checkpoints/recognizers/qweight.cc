@@ -243,7 +243,7 @@ Status set_format(const Finder& finder, const QweightTensors& p, bool gptq, int6
   const bool zeros = present(p.qzeros) && bits == 8 &&
                      (!finder.config.symmetric.value_or(true) || !zero || *zero != stored);
   found.layer.format = found.operands.format =
-      *format == MARLIN_INT8 && zeros ? MARLIN_UINT8 : *format;
+      *format == MARLIN_FORMAT_INT8 && zeros ? MARLIN_FORMAT_UINT8 : *format;
   return {};
 }
 
@@ -379,7 +379,7 @@ std::optional<Finding> recognize_quark(const Finder& finder, const TensorView& t
   o.scales = p.scales;
   o.zeros = p.qzeros;
   found.set_layout(LayoutId::awq);
-  found.layer.format = o.format = MARLIN_INT4;
+  found.layer.format = o.format = MARLIN_FORMAT_INT4;
   set_awq(p, found);
   o.n = found.layer.n;
   o.k = found.layer.k;

@@ -28,17 +28,17 @@ std::span<const Recognizer> recognizers() { return kRecognizers; }
 std::optional<marlin_format> integer_format(int64_t bits) {
   switch (bits) {
     case 2:
-      return MARLIN_INT2;
+      return MARLIN_FORMAT_INT2;
     case 3:
-      return MARLIN_INT3;
+      return MARLIN_FORMAT_INT3;
     case 4:
-      return MARLIN_INT4;
+      return MARLIN_FORMAT_INT4;
     case 5:
-      return MARLIN_INT5;
+      return MARLIN_FORMAT_INT5;
     case 6:
-      return MARLIN_INT6;
+      return MARLIN_FORMAT_INT6;
     case 8:
-      return MARLIN_INT8;
+      return MARLIN_FORMAT_INT8;
     default:
       return std::nullopt;
   }

@@ -91,7 +91,7 @@ void take_scales(const Finder& finder, TensorView scales, Finding& found) {
   const int64_t rows = dims[dims.size() - 2], columns = dims.back();
   const QuantConfig& config = finder.config;
   const bool named = config.block.size() == 2 && config.block[0] >= 1 && config.block[1] >= 1;
-  const bool in_blocks = shape.blocks || named || o.format == MARLIN_FP8;
+  const bool in_blocks = shape.blocks || named || o.format == MARLIN_FORMAT_FP8;
   if ((rows == o.n && !shape.blocks) || !in_blocks) {
     o.group_size = is_byte_exponent(o.scales.dtype)
                        ? 32

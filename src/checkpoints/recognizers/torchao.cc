@@ -45,7 +45,7 @@ Status take_parts(Finding& found) {
   if (o.k > INT32_MAX / 2)
     return view_error(o.values, MARLIN_E_SHAPE, "expected up to 2147483647 codes a row");
   found.layer.k = o.k = 2 * o.k;
-  found.layer.format = o.format = MARLIN_INT4;
+  found.layer.format = o.format = MARLIN_FORMAT_INT4;
   o.flags = MARLIN_PACK_ADDITIVE_ZEROS;
   found.set_layout(LayoutId::torchao);
   return set_group(found, o.scales.dims[0]);
@@ -54,7 +54,7 @@ Status take_parts(Finding& found) {
 /// Float8Tensor has no zeros.
 void take_float8(const Finder& finder, const TensorView& scales, Finding& found) {
   LayoutOperands& o = found.operands;
-  found.layer.format = o.format = MARLIN_FP8;
+  found.layer.format = o.format = MARLIN_FORMAT_FP8;
   found.take_matrix(o.values);
   o.n = found.layer.n;
   o.k = found.layer.k;
@@ -70,7 +70,7 @@ std::optional<Finding> recognize_torchao(const Finder& finder, const TensorView&
   found.layer.name = *base;
   LayoutOperands& o = found.operands;
   // Codes and zeros of any integer type up to 8 bits are bytes in two's complement.
-  found.layer.format = o.format = MARLIN_UINT8;
+  found.layer.format = o.format = MARLIN_FORMAT_UINT8;
   found.set_layout(LayoutId::rows);
   o.values = tensor;
   o.scales = finder.find(*base, "._weight_scale");

@@ -12,7 +12,7 @@ int main() {
 
   mm::context context(MARLIN_BACKEND_CPU);
   auto pack = mm::make<marlin_pack_desc>();
-  pack.format = MARLIN_MXFP4;
+  pack.format = MARLIN_FORMAT_MXFP4;
   pack.n = n;
   pack.k = k;
   pack.values = mm::matrix_view(w.data(), n, k);

@@ -31,7 +31,7 @@ static int multiply(const marlin_api* api) {
   marlin_weights* weights = NULL;
   marlin_pack_desc pack = {0};
   pack.struct_size = sizeof pack;
-  pack.format = MARLIN_INT4;
+  pack.format = MARLIN_FORMAT_INT4;
   pack.group_size = 32;
   pack.n = N;
   pack.k = K;

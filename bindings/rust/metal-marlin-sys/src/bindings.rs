@@ -16,7 +16,7 @@ handles! {
 }
 
 pub const MARLIN_VERSION_MAJOR: u32 = 0;
-pub const MARLIN_VERSION_MINOR: u32 = 1;
+pub const MARLIN_VERSION_MINOR: u32 = 9;
 pub const MARLIN_VERSION_PATCH: u32 = 0;
 /// Version of the table that marlin_get_api returns. The major changes when the ABI breaks, the minor when the table grows.
 pub const MARLIN_ABI_MAJOR: u32 = 0;
@@ -152,37 +152,37 @@ macro_rules! marlin_constants {
                 /// in marlin_layer_info: floats, not quantized
                 NONE = MARLIN_FORMAT_NONE = 0,
                 /// (q - zero) \* s, zero 8 when absent; or q \* s + zero (additive)
-                INT4 = MARLIN_INT4 = 1,
+                INT4 = MARLIN_FORMAT_INT4 = 1,
                 /// e2m1(q) \* s, s a float
-                FP4 = MARLIN_FP4 = 2,
+                FP4 = MARLIN_FORMAT_FP4 = 2,
                 /// e2m1(q) \* 2^(e - 127), groups of 32 (OCP MX v1.0)
-                MXFP4 = MARLIN_MXFP4 = 3,
+                MXFP4 = MARLIN_FORMAT_MXFP4 = 3,
                 /// e2m1(q) \* e4m3 \* tensor_scale, groups of 16
-                NVFP4 = MARLIN_NVFP4 = 4,
+                NVFP4 = MARLIN_FORMAT_NVFP4 = 4,
                 /// q \* s (+ zero); holds Q8_0 exactly
-                INT8 = MARLIN_INT8 = 5,
+                INT8 = MARLIN_FORMAT_INT8 = 5,
                 /// as INT4, zero 2 when absent; GGUF's Q2_K
-                INT2 = MARLIN_INT2 = 6,
+                INT2 = MARLIN_FORMAT_INT2 = 6,
                 /// as INT4, zero 4 when absent; GGUF's Q3_K
-                INT3 = MARLIN_INT3 = 7,
+                INT3 = MARLIN_FORMAT_INT3 = 7,
                 /// as INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K
-                INT5 = MARLIN_INT5 = 8,
+                INT5 = MARLIN_FORMAT_INT5 = 8,
                 /// as INT4, zero 32 when absent; GGUF's Q6_K
-                INT6 = MARLIN_INT6 = 9,
+                INT6 = MARLIN_FORMAT_INT6 = 9,
                 /// iq4(q) \* s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
-                IQ4 = MARLIN_IQ4 = 10,
-                /// (q - zero) \* s, q 0..255, zero 128 when absent; or q \* s + zero (additive)
-                UINT8 = MARLIN_UINT8 = 11,
+                IQ4 = MARLIN_FORMAT_IQ4 = 10,
+                /// as INT4, q 0..255, zero 128 when absent
+                UINT8 = MARLIN_FORMAT_UINT8 = 11,
                 /// e4m3(q) \* s, s a float or E8M0
-                FP8 = MARLIN_FP8 = 12,
+                FP8 = MARLIN_FORMAT_FP8 = 12,
                 /// nf4(q) \* s, the 16 floats of QLoRA (bitsandbytes)
-                NF4 = MARLIN_NF4 = 13,
+                NF4 = MARLIN_FORMAT_NF4 = 13,
                 /// codebook\[q\] \* s, 16 floats of the file or the caller
-                CODEBOOK4 = MARLIN_CODEBOOK4 = 14,
-                /// floats as they are, without scales; any compute multiplies them as the default does
-                FLOAT32 = MARLIN_FLOAT32 = 15,
-                FLOAT16 = MARLIN_FLOAT16 = 16,
-                BFLOAT16 = MARLIN_BFLOAT16 = 17,
+                CODEBOOK4 = MARLIN_FORMAT_CODEBOOK4 = 14,
+                /// floats without scales; each compute multiplies them alike
+                FLOAT32 = MARLIN_FORMAT_FLOAT32 = 15,
+                FLOAT16 = MARLIN_FORMAT_FLOAT16 = 16,
+                BFLOAT16 = MARLIN_FORMAT_BFLOAT16 = 17,
             }
             Compute: marlin_compute {
                 /// activations as given, sums in FP32

@@ -122,45 +122,46 @@ public struct Format: RawRepresentable, Hashable, Sendable, CustomStringConverti
   /// In marlin_layer_info: floats, not quantized
   public static let none = Format(rawValue: MARLIN_FORMAT_NONE)
   /// (q - zero) * s, zero 8 when absent; or q * s + zero (additive)
-  public static let int4 = Format(rawValue: MARLIN_INT4)
+  public static let int4 = Format(rawValue: MARLIN_FORMAT_INT4)
   /// e2m1(q) * s, s a float
-  public static let fp4 = Format(rawValue: MARLIN_FP4)
+  public static let fp4 = Format(rawValue: MARLIN_FORMAT_FP4)
   /// e2m1(q) * 2^(e - 127), groups of 32 (OCP MX v1.0)
-  public static let mxfp4 = Format(rawValue: MARLIN_MXFP4)
+  public static let mxfp4 = Format(rawValue: MARLIN_FORMAT_MXFP4)
   /// e2m1(q) * e4m3 * tensor_scale, groups of 16
-  public static let nvfp4 = Format(rawValue: MARLIN_NVFP4)
+  public static let nvfp4 = Format(rawValue: MARLIN_FORMAT_NVFP4)
   /// q * s (+ zero); holds Q8_0 exactly
-  public static let int8 = Format(rawValue: MARLIN_INT8)
+  public static let int8 = Format(rawValue: MARLIN_FORMAT_INT8)
   /// As INT4, zero 2 when absent; GGUF's Q2_K
-  public static let int2 = Format(rawValue: MARLIN_INT2)
+  public static let int2 = Format(rawValue: MARLIN_FORMAT_INT2)
   /// As INT4, zero 4 when absent; GGUF's Q3_K
-  public static let int3 = Format(rawValue: MARLIN_INT3)
+  public static let int3 = Format(rawValue: MARLIN_FORMAT_INT3)
   /// As INT4, zero 16 when absent; GGUF's Q5_0, Q5_1, Q5_K
-  public static let int5 = Format(rawValue: MARLIN_INT5)
+  public static let int5 = Format(rawValue: MARLIN_FORMAT_INT5)
   /// As INT4, zero 32 when absent; GGUF's Q6_K
-  public static let int6 = Format(rawValue: MARLIN_INT6)
+  public static let int6 = Format(rawValue: MARLIN_FORMAT_INT6)
   /// iq4(q) * s, 16 integers from -127 to 113; GGUF's IQ4_NL, IQ4_XS
-  public static let iq4 = Format(rawValue: MARLIN_IQ4)
-  /// (q - zero) * s, q 0..255, zero 128 when absent; or q * s + zero (additive)
-  public static let uint8 = Format(rawValue: MARLIN_UINT8)
+  public static let iq4 = Format(rawValue: MARLIN_FORMAT_IQ4)
+  /// As INT4, q 0..255, zero 128 when absent
+  public static let uint8 = Format(rawValue: MARLIN_FORMAT_UINT8)
   /// e4m3(q) * s, s a float or E8M0
-  public static let fp8 = Format(rawValue: MARLIN_FP8)
+  public static let fp8 = Format(rawValue: MARLIN_FORMAT_FP8)
   /// nf4(q) * s, the 16 floats of QLoRA (bitsandbytes)
-  public static let nf4 = Format(rawValue: MARLIN_NF4)
+  public static let nf4 = Format(rawValue: MARLIN_FORMAT_NF4)
   /// codebook[q] * s, 16 floats of the file or the caller
-  public static let codebook4 = Format(rawValue: MARLIN_CODEBOOK4)
-  /// Floats as they are, without scales; any compute multiplies them as the default does
-  public static let float32 = Format(rawValue: MARLIN_FLOAT32)
-  public static let float16 = Format(rawValue: MARLIN_FLOAT16)
-  public static let bfloat16 = Format(rawValue: MARLIN_BFLOAT16)
+  public static let codebook4 = Format(rawValue: MARLIN_FORMAT_CODEBOOK4)
+  /// Floats without scales; each compute multiplies them alike
+  public static let float32 = Format(rawValue: MARLIN_FORMAT_FLOAT32)
+  public static let float16 = Format(rawValue: MARLIN_FORMAT_FLOAT16)
+  public static let bfloat16 = Format(rawValue: MARLIN_FORMAT_BFLOAT16)
 
   /// Its name here, as "bfloat16".
   public var description: String { Self.names[rawValue] ?? "marlin_format(\(rawValue))" }
   private static let names: [Int32: String] = [
-    MARLIN_FORMAT_NONE: "none", MARLIN_INT4: "int4", MARLIN_FP4: "fp4", MARLIN_MXFP4: "mxfp4", MARLIN_NVFP4: "nvfp4",
-    MARLIN_INT8: "int8", MARLIN_INT2: "int2", MARLIN_INT3: "int3", MARLIN_INT5: "int5", MARLIN_INT6: "int6", MARLIN_IQ4: "iq4",
-    MARLIN_UINT8: "uint8", MARLIN_FP8: "fp8", MARLIN_NF4: "nf4", MARLIN_CODEBOOK4: "codebook4", MARLIN_FLOAT32: "float32",
-    MARLIN_FLOAT16: "float16", MARLIN_BFLOAT16: "bfloat16",
+    MARLIN_FORMAT_NONE: "none", MARLIN_FORMAT_INT4: "int4", MARLIN_FORMAT_FP4: "fp4", MARLIN_FORMAT_MXFP4: "mxfp4",
+    MARLIN_FORMAT_NVFP4: "nvfp4", MARLIN_FORMAT_INT8: "int8", MARLIN_FORMAT_INT2: "int2", MARLIN_FORMAT_INT3: "int3",
+    MARLIN_FORMAT_INT5: "int5", MARLIN_FORMAT_INT6: "int6", MARLIN_FORMAT_IQ4: "iq4", MARLIN_FORMAT_UINT8: "uint8",
+    MARLIN_FORMAT_FP8: "fp8", MARLIN_FORMAT_NF4: "nf4", MARLIN_FORMAT_CODEBOOK4: "codebook4", MARLIN_FORMAT_FLOAT32: "float32",
+    MARLIN_FORMAT_FLOAT16: "float16", MARLIN_FORMAT_BFLOAT16: "bfloat16",
   ]
 }
 
