@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdlib>
-#if !defined(__GLIBC__)
+#if !defined(__GLIBC__) && !defined(_WIN32)
 #include <unistd.h>
 #endif
 
@@ -15,6 +15,8 @@ inline const char* environment(const char* name) noexcept {
   return secure_getenv(name);
 #elif defined(__APPLE__)
   return issetugid() == 0 ? std::getenv(name) : nullptr;
+#elif defined(_WIN32)  // where no program has more rights than who started it
+  return std::getenv(name);
 #else
   return getuid() == geteuid() && getgid() == getegid() ? std::getenv(name) : nullptr;
 #endif

@@ -1,14 +1,13 @@
 #include "base/memory.h"
 
-#include <cstdlib>
-
 #include "base/checked.h"
+#include "base/system.h"
 
 namespace metal_marlin {
 
 Allocator Allocator::system() {
-  return {[](void*, size_t size, size_t align) { return std::aligned_alloc(align, size); },
-          [](void*, void* p, size_t) { std::free(p); }, nullptr};
+  return {[](void*, size_t size, size_t align) { return system::allocate(size, align); },
+          [](void*, void* p, size_t) { system::release(p); }, nullptr};
 }
 
 Result<Block> Block::allocate(const Allocator& allocator, size_t size, size_t align) {

@@ -14,7 +14,7 @@ struct Allocator {
   void* (*alloc)(void* user, size_t size, size_t align);
   void (*release)(void* user, void* p, size_t size);
   void* user;
-  /// aligned_alloc / free.
+  /// The system's own memory.
   static Allocator system();
 };
 

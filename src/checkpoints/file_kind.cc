@@ -111,8 +111,8 @@ std::string other_folder(const std::string& path, const std::vector<std::string>
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   if (has("snapshots") && has("blobs"))
-    return "; this is a folder of a hub's cache: name a folder in '" + path.substr(0, 80) +
-           (path.ends_with('/') ? "" : "/") + "snapshots'";
+    return "; this is a folder of a hub's cache: name a folder in '" +
+           files::as_folder(path.substr(0, 80)) + "snapshots'";
   for (const std::string& name : names) {
     const std::string_view shown = std::string_view(name).substr(0, 60);
     const auto found = [&](const char* what) {
@@ -134,9 +134,9 @@ std::string other_path(std::string_view path) {
   if (path.find("://") != std::string_view::npos) return "this is an address: download it first";
   for (const std::string_view hub : {"hf.co/", "huggingface.co/", "modelscope.cn/", "ollama.com/"})
     if (path.starts_with(hub)) return "this is an address without https://: download it first";
-  // "org/model:Q4_K_M" and "model:8b"
+  // "org/model:Q4_K_M" and "model:8b"; one letter is a drive of Windows.
   const size_t tag = path.rfind(':');
-  const bool has_tag = tag != std::string_view::npos && tag > 0 && tag + 1 < path.size();
+  const bool has_tag = tag != std::string_view::npos && tag > 1 && tag + 1 < path.size();
   if (has_tag) path = path.substr(0, tag);
   const size_t slash = path.find('/');
   const bool one_slash = slash != std::string_view::npos && slash > 0 && slash + 1 < path.size() &&

@@ -1,8 +1,5 @@
 #include "checkpoints/folder.h"
 
-#include <dirent.h>
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cinttypes>
@@ -16,13 +13,12 @@
 namespace metal_marlin {
 namespace {
 
-// This file uses POSIX and not std::filesystem, whose iterators allocate in noexcept functions and
+// This file does not use std::filesystem, whose iterators allocate in noexcept functions and
 // therefore end the process if memory runs out.
 
 class DiskFolder final : public Folder {
  public:
-  explicit DiskFolder(const std::string& path)
-      : path_(path.empty() || path.ends_with('/') ? path : path + '/') {}
+  explicit DiskFolder(const std::string& path) : path_(files::as_folder(path)) {}
   Result<std::span<const std::byte>> open(const std::string& name) override {
     MARLIN_ASSIGN(MappedFile file, MappedFile::open(path_ + name));
     files_.push_back(std::move(file));
@@ -44,21 +40,10 @@ class DiskFolder final : public Folder {
 constexpr const char* kShard = ".safetensors";
 constexpr const char* kEndings[] = {".safetensors.index.json", ".safetensors", ".gguf", ".marlin"};
 
-struct CloseFolder {
-  void operator()(DIR* folder) const { ::closedir(folder); }
-};
-
 Result<std::vector<std::string>> names_in(const std::string& path) {
-  const std::unique_ptr<DIR, CloseFolder> folder(::opendir(path.c_str()));
-  if (folder == nullptr) return file_error(path, "cannot list the folder", errno);
   std::vector<std::string> names;
-  for (;;) {
-    errno = 0;
-    const dirent* entry = ::readdir(folder.get());  // thread-safe: no other thread has this DIR
-    if (entry == nullptr) break;
-    names.emplace_back(entry->d_name);
-  }
-  if (errno != 0) return file_error(path, "cannot list the folder", errno);
+  if (const int error = files::list(path, names); error != 0)
+    return file_error(path, "cannot list the folder", error);
   return names;
 }
 
@@ -186,19 +171,18 @@ std::unique_ptr<Folder> disk_folder(const std::string& path) {
 }
 
 Result<CheckpointPath> locate_checkpoint(const std::string& path) {
-  struct stat info{};
-  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) {
+  files::Facts facts;
+  const bool is_there = files::examine(path, facts) == 0;
+  if (is_there && facts.is_folder()) {
     MARLIN_ASSIGN(CheckpointPath found, search(path));
     found.is_chosen = true;
     return found;
   }
-  if (const std::string why = other_path(path); !why.empty() && ::stat(path.c_str(), &info) != 0)
+  if (const std::string why = other_path(path); !why.empty() && !is_there)
     return Status::error(MARLIN_E_FILE, "%.120s: no such file or folder: %s", path.c_str(),
                          why.c_str())
         .with_native(ENOENT);
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return CheckpointPath{"", path, {}};
-  return CheckpointPath{path.substr(0, slash + 1), path.substr(slash + 1), {}};
+  return CheckpointPath{files::folder_of(path), files::name_of(path), {}};
 }
 
 }  // namespace metal_marlin

@@ -2,23 +2,14 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <utility>
 
+#include "base/files.h"
 #include "base/status.h"
 
 namespace metal_marlin {
-
-/// MARLIN_E_FILE about a file or folder; `error` is an errno.
-Status file_error(const std::string& path, const char* what, int error);
-
-/// The identity of a file, whatever its names are.
-struct FileId {
-  uint64_t device = 0, inode = 0;
-  bool operator==(const FileId&) const = default;
-};
 
 /// Owns one mapping of a whole regular file. The system reads a page at its first access.
 class MappedFile {

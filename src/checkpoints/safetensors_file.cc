@@ -270,7 +270,7 @@ class HeaderReader {
 /// Accepts only names inside the folder, because an index must not open files in other folders.
 bool is_plain_name(std::string_view name) {
   return !name.empty() && name != "." && name != ".." &&
-         name.find_first_of(std::string_view("/\\\0", 3)) == std::string_view::npos;
+         name.find_first_of(files::kNotInNames) == std::string_view::npos;
 }
 
 /// Calls `visit` for each entry of the weight_map of an index, with the name of the tensor and the

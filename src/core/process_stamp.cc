@@ -1,12 +1,12 @@
 #include "core/process_stamp.h"
 
-#include <unistd.h>
-
 #include <new>
 
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+
+#include "base/system.h"
 
 namespace metal_marlin {
 
@@ -31,7 +31,7 @@ ProcessStamp::~ProcessStamp() = default;
 #endif
 
 uint64_t ProcessStamp::get() {
-  if (page_ == nullptr) return static_cast<uint64_t>(getpid());
+  if (page_ == nullptr) return system::process_id();
   uint64_t stamp = page_->load(std::memory_order_acquire);
   if (stamp != 0) return stamp;
   // The number is counted before it is stored, so that a fork in between cannot reuse it.

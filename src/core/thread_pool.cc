@@ -1,8 +1,5 @@
 #include "core/thread_pool.h"
 
-#include <pthread.h>
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -10,6 +7,7 @@
 #include <mutex>
 #include <new>
 
+#include "base/system.h"
 #include "core/fp_environment.h"
 #include "core/usable_threads.h"
 
@@ -48,45 +46,6 @@ void run_inline(uint32_t tasks, TaskRef task) {
   for (uint32_t i = 0; i < tasks; ++i) task(i);
 }
 
-/// Twice the stack that the header requires of a host's threads, because sanitizers need more.
-constexpr size_t kStackBytes = 256 << 10;
-
-/// Attributes of threads with a stack of at least this size, for systems whose default is less
-/// (`ulimit -s`, other C libraries).
-class ThreadAttributes {
- public:
-  ThreadAttributes() : made_(pthread_attr_init(&attributes_) == 0) {
-    size_t bytes = 0;
-    if (made_ && pthread_attr_getstacksize(&attributes_, &bytes) == 0 && bytes < kStackBytes)
-      pthread_attr_setstacksize(&attributes_, kStackBytes);
-  }
-  ~ThreadAttributes() {
-    if (made_) pthread_attr_destroy(&attributes_);
-  }
-  ThreadAttributes(const ThreadAttributes&) = delete;
-  ThreadAttributes& operator=(const ThreadAttributes&) = delete;
-  const pthread_attr_t* get() const { return made_ ? &attributes_ : nullptr; }
-
- private:
-  pthread_attr_t attributes_;
-  const bool made_;
-};
-
-/// New threads inherit the signal mask of their creator. This class blocks all signals meanwhile,
-/// so that the host's handlers never run on our threads.
-class BlockedSignals {
- public:
-  BlockedSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &saved_);
-  }
-  ~BlockedSignals() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
-
- private:
-  sigset_t saved_;
-};
-
 }  // namespace
 
 // A crew runs one job at a time. `state_` holds the number of the job, whether it is open, whether
@@ -97,11 +56,9 @@ class BlockedSignals {
 class ThreadPool::Crew {
  public:
   /// Starts as many of the workers as the system allows, perhaps none.
-  explicit Crew(uint32_t workers) noexcept : threads_(new(std::nothrow) pthread_t[workers]) {
-    const BlockedSignals blocked;
-    const ThreadAttributes attributes;
+  explicit Crew(uint32_t workers) noexcept : threads_(new(std::nothrow) system::Thread[workers]) {
     while (threads_ != nullptr && started_ < workers &&
-           pthread_create(&threads_[started_], attributes.get(), &Crew::work, this) == 0) {
+           threads_[started_].start(&Crew::work, this)) {
       ++started_;
     }
   }
@@ -112,7 +69,7 @@ class ThreadPool::Crew {
       stop_.store(true);
     }
     wake_.notify_all();
-    for (uint32_t i = 0; i < started_; ++i) pthread_join(threads_[i], nullptr);
+    for (uint32_t i = 0; i < started_; ++i) threads_[i].join();
   }
 
   /// Frees the memory of a parent's crew. Its threads do not exist in this process, so they are not
@@ -147,13 +104,9 @@ class ThreadPool::Crew {
 
   static constexpr uint64_t number(uint64_t state) { return state / kNumberStep; }
 
-  static void* work(void* self) {
-#if defined(__linux__)
-    pthread_setname_np(pthread_self(), "metal-marlin");
-#endif
+  static void work(void* self) {
     const FpEnvironment environment;
     static_cast<Crew*>(self)->work_until_stopped();
-    return nullptr;
   }
 
   void work_until_stopped() {
@@ -205,7 +158,7 @@ class ThreadPool::Crew {
   std::atomic<uint32_t> sleepers_{0};
   std::mutex mutex_;
   std::condition_variable wake_, done_;
-  std::unique_ptr<pthread_t[]> threads_;
+  std::unique_ptr<system::Thread[]> threads_;
   uint32_t started_ = 0;  // of threads_; used by the owner only
 };
 

@@ -5,30 +5,10 @@
 #include <iterator>
 #include <thread>
 
-#if defined(__linux__)
-#include <sched.h>
-
-#include <cerrno>
-#include <vector>
-#endif
+#include "base/system.h"
 
 namespace metal_marlin {
 namespace {
-
-/// The processors of the affinity mask, or 0 if there is no mask.
-uint32_t affinity_count() {
-#if defined(__linux__)
-  // The kernel refuses masks shorter than its own, which may be longer than cpu_set_t.
-  for (size_t cpus = CPU_SETSIZE; cpus <= size_t{1} << 20; cpus *= 2) {
-    std::vector<cpu_set_t> mask(cpus / CPU_SETSIZE);
-    const size_t bytes = mask.size() * sizeof(cpu_set_t);
-    if (sched_getaffinity(0, bytes, mask.data()) == 0)
-      return static_cast<uint32_t>(CPU_COUNT_S(bytes, mask.data()));
-    if (errno != EINVAL) return 0;
-  }
-#endif
-  return 0;
-}
 
 /// ceil(quota / period), or 0 if either is absent or means "unlimited".
 uint32_t ratio(int64_t quota, int64_t period) {
@@ -105,7 +85,7 @@ uint32_t cgroup_cpu_limit(std::string_view self, const std::string& mount) {
 }
 
 uint32_t usable_threads() {
-  uint32_t count = affinity_count();
+  uint32_t count = system::affinity_count();
   if (count == 0) count = std::max(1u, std::thread::hardware_concurrency());
   std::ifstream file("/proc/self/cgroup");
   const std::string self{std::istreambuf_iterator<char>(file), {}};

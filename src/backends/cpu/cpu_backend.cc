@@ -1,7 +1,5 @@
 #include "backends/cpu/cpu_backend.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
@@ -18,6 +16,7 @@
 #include "backends/cpu/pack.h"
 #include "backends/cpu/packed_memory.h"
 #include "backends/cpu/workspace.h"
+#include "base/system.h"
 #include "core/packed_reader.h"
 #include "core/thread_pool.h"
 
@@ -256,10 +255,7 @@ void describe_device(uint32_t, marlin_device_info& out) {
   const CpuFeatures features = detect_cpu_features(&warning);
   std::snprintf(out.name, sizeof out.name, "%s", features.model.c_str());
   std::snprintf(out.isa_or_arch, sizeof out.isa_or_arch, "%s", features.name.c_str());
-  const long pages = sysconf(_SC_PHYS_PAGES), page_bytes = sysconf(_SC_PAGESIZE);
-  out.memory_bytes = pages > 0 && page_bytes > 0
-                         ? static_cast<uint64_t>(pages) * static_cast<uint64_t>(page_bytes)
-                         : 0;
+  out.memory_bytes = system::memory_bytes();
   out.why_not[0] = '\0';
 }
 

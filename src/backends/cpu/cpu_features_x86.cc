@@ -2,14 +2,10 @@
 
 #include <cpuid.h>
 
-#if defined(__linux__)
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
-
 #include <cstring>
 
 #include "backends/cpu/cpu_features.h"
+#include "base/system.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -63,17 +59,6 @@ uint32_t detect_bits() {
   return bits;
 }
 
-/// Linux gives a process the tile registers on request (Documentation/arch/x86/xstate.rst). From
-/// then on, its alternate signal stacks need room for them.
-bool request_amx_tiles() {
-#if defined(__linux__)
-  constexpr int kRequestPermission = 0x1023, kTileData = 18;
-  return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-#else
-  return false;
-#endif
-}
-
 std::string detect_model() {
   char text[49] = {};
   for (uint32_t i = 0; i < 3; ++i) {
@@ -91,7 +76,7 @@ std::string detect_model() {
 CpuFeatures detect_hardware(uint32_t allowed) {
   CpuFeatures out;
   out.bits = detect_bits() & allowed;
-  if (out.has(kAmx) && !request_amx_tiles()) out.bits &= ~kAmx;
+  if (out.has(kAmx) && !system::request_amx_tiles()) out.bits &= ~kAmx;
   out.model = detect_model();
   return out;
 }

@@ -1,13 +1,11 @@
 #include "backends/cpu/packed_memory.h"
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstdint>
-#include <cstdlib>
 #include <new>
 
 #include "base/checked.h"
+#include "base/system.h"
 
 namespace metal_marlin::cpu {
 namespace {
@@ -29,15 +27,15 @@ constexpr size_t kLarge = 2 * kHugePage;
 #define MARLIN_SHARES_SLABS 1
 #endif
 
-constexpr bool in_slab(size_t size) { return MARLIN_SHARES_SLABS && size < kLarge; }
+constexpr bool in_slab(size_t size) {
+  return MARLIN_SHARES_SLABS && system::kHasHugePages && size < kLarge;
+}
 
 void* huge_pages(size_t size, size_t align) {
   const auto whole = Checked(size).round_up(align).at_most(PTRDIFF_MAX);
   if (!whole) return nullptr;
-  void* const p = std::aligned_alloc(align, *whole);
-#if defined(MADV_HUGEPAGE)
-  if (p != nullptr) madvise(p, *whole, MADV_HUGEPAGE);  // advice: no harm when refused
-#endif
+  void* const p = system::allocate(*whole, align);
+  if (p != nullptr) system::prefer_huge_pages(p, *whole);
   return p;
 }
 
@@ -48,10 +46,10 @@ constexpr size_t kLargeScratch = kHugePage / 4;
 
 Allocator scratch_memory() {
   return {[](void*, size_t size, size_t align) {
-            return size < kLargeScratch ? std::aligned_alloc(align, size)
-                                        : huge_pages(size, kHugePage);
+            return system::kHasHugePages && size >= kLargeScratch ? huge_pages(size, kHugePage)
+                                                                  : system::allocate(size, align);
           },
-          [](void*, void* p, size_t) { std::free(p); }, nullptr};
+          [](void*, void* p, size_t) { system::release(p); }, nullptr};
 }
 
 /// A slab lies at the beginning of its memory and is aligned to its size, so that the slab of a
@@ -64,7 +62,7 @@ struct PackedMemory::Slab {
 
 void PackedMemory::drop(Slab* slab) {
   static_assert(sizeof(Slab) <= Block::kAlign);
-  if (slab->users.fetch_sub(1, std::memory_order_acq_rel) == 1) std::free(slab);
+  if (slab->users.fetch_sub(1, std::memory_order_acq_rel) == 1) system::release(slab);
 }
 
 PackedMemory::~PackedMemory() {
@@ -72,8 +70,8 @@ PackedMemory::~PackedMemory() {
 }
 
 void* PackedMemory::allocate(void* self, size_t size, size_t align) {
-  if (size >= kLarge) return huge_pages(size, kHugePage);
-  if (!in_slab(size)) return std::aligned_alloc(align, size);
+  if (system::kHasHugePages && size >= kLarge) return huge_pages(size, kHugePage);
+  if (!in_slab(size)) return system::allocate(size, align);
   auto& memory = *static_cast<PackedMemory*>(self);
   const std::lock_guard lock(memory.mutex_);
   if (memory.slab_ == nullptr || memory.slab_->used + size > Slab::kSize) {
@@ -89,15 +87,9 @@ void* PackedMemory::allocate(void* self, size_t size, size_t align) {
 }
 
 void PackedMemory::release(void*, void* p, size_t size) {
-  if (!in_slab(size)) return std::free(p);
-  const auto begin = reinterpret_cast<uintptr_t>(p);
-#if defined(MADV_HUGEPAGE)                     // Linux, where MADV_DONTNEED gives pages back
-  constexpr size_t kPages = size_t{64} << 10;  // a multiple of all page sizes
-  const uintptr_t first = (begin + kPages - 1) / kPages * kPages,
-                  last = (begin + size) / kPages * kPages;
-  if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_DONTNEED);
-#endif
-  drop(reinterpret_cast<Slab*>(begin / Slab::kSize * Slab::kSize));
+  if (!in_slab(size)) return system::release(p);
+  system::discard_pages(p, size);
+  drop(reinterpret_cast<Slab*>(reinterpret_cast<uintptr_t>(p) / Slab::kSize * Slab::kSize));
 }
 
 }  // namespace metal_marlin::cpu

@@ -1,16 +1,16 @@
 #include "backends/cuda/driver.h"
 
-#include <dlfcn.h>
-
 #include <cstring>
+
+#include "base/system.h"
 
 namespace metal_marlin::cuda {
 namespace {
 
-/// dlsym() returns a pointer to an object, which POSIX lets stand for a function.
+/// The system returns a pointer to an object, which POSIX lets stand for a function.
 template <class Function>
 bool find(void* library, const char* name, Function& to) {
-  void* const symbol = dlsym(library, name);
+  void* const symbol = system::find_symbol(library, name);
   std::memcpy(static_cast<void*>(&to), static_cast<const void*>(&symbol), sizeof symbol);
   return symbol != nullptr;
 }
@@ -28,12 +28,10 @@ Status Driver::check(DriverError error, const char* what) const {
 }
 
 Result<Driver> load_driver(const char* library) {
-  void* const handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (handle == nullptr) {
-    const char* const reason = dlerror();
-    return Status::error(MARLIN_E_NO_DEVICE, "no NVIDIA driver: %s",
-                         reason != nullptr ? reason : library);
-  }
+  std::string why;
+  void* const handle = system::open_library(library, why);
+  if (handle == nullptr)
+    return Status::error(MARLIN_E_NO_DEVICE, "no NVIDIA driver: %s", why.c_str());
   Driver driver;
 #define MARLIN_CUDA_FIND(member, name, parameters) \
   if (!find(handle, name, driver.member))          \

@@ -1,7 +1,5 @@
 #include "backends/gpu/gpu_backend.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
@@ -15,6 +13,7 @@
 #include "backends/gpu/pack.h"
 #include "backends/gpu/probe.h"
 #include "backends/gpu/unpack.h"
+#include "base/system.h"
 #include "core/shapes.h"
 #include "core/thread_pool.h"
 #include "formats/codecs.h"
@@ -218,11 +217,11 @@ class GpuBackend final : public Backend {
   /// Neither the driver's connection nor the locks of its threads come along into the child of a
   /// fork.
   Status check_process() const {
-    if (getpid() == process_) return {};
+    if (system::process_id() == process_) return {};
     return Status::error(MARLIN_E_DEVICE,
-                         "%s: the context is of process %d and does not survive a fork into %d",
-                         device_->capabilities().name.c_str(), static_cast<int>(process_),
-                         static_cast<int>(getpid()));
+                         "%s: the context is of process %" PRIu64
+                         " and does not survive a fork into %" PRIu64,
+                         device_->capabilities().name.c_str(), process_, system::process_id());
   }
 
   PlanRules rules() const {
@@ -350,7 +349,7 @@ class GpuBackend final : public Backend {
     return bytes == 0 ? 0 : bytes + kScratchAlign - 1;  // the host's memory may start anywhere
   }
 
-  const pid_t process_ = getpid();
+  const uint64_t process_ = system::process_id();
   const std::shared_ptr<device::Device> device_;
   const GpuOptions options_;
   const std::string kernel_;

@@ -1,7 +1,5 @@
 #include "checkpoints/container/writer.h"
 
-#include <sys/stat.h>
-
 #include <cerrno>
 #include <cinttypes>
 #include <utility>
@@ -65,9 +63,8 @@ class ValueWriter {
 Status check_target(const std::string& path, const Checkpoint& source, bool overwrite) {
   if (path.empty() || path.find('\0') != std::string::npos)
     return file_error(path, "no name of a file", EINVAL);
-  struct stat found{};  // follows links
-  if (::stat(path.c_str(), &found) == 0 &&
-      source.has_read({static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino)}))
+  files::Facts found;
+  if (files::examine(path, found) == 0 && source.has_read(found.id))
     return Status::error(MARLIN_E_ARGUMENT, "%.150s: is part of the input; write to another name",
                          path.c_str());
   MARLIN_ASSIGN(const bool taken, is_taken(path));
@@ -87,8 +84,6 @@ Status check_tensors(const TensorTable& tensors) {
   for (size_t i = 0; i < tensors.size(); ++i) MARLIN_RETURN_IF_ERROR(check_name(tensors.name(i)));
   return {};
 }
-
-std::string base_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
 
 }  // namespace
 
@@ -120,7 +115,7 @@ Result<std::unique_ptr<ContainerWriter>> ContainerWriter::create(const std::stri
   directory.ranks = options.ranks;
   directory.source_fingerprint = fingerprint(source);
   if (source.tensors().file_count() != 0)
-    directory.source = base_name(source.tensors().file_name(0));
+    directory.source = files::name_of(source.tensors().file_name(0));
   return writer;
 }
 
@@ -196,7 +191,7 @@ Status ContainerWriter::finish() {
   MARLIN_RETURN_IF_ERROR(file_->write(0, encode_head(head)));
   MARLIN_RETURN_IF_ERROR(file_->sync());
   MARLIN_RETURN_IF_ERROR(publish_all({&*file_, 1}, overwrite_));
-  sync_folder(file_->path().substr(0, file_->path().rfind('/') + 1));
+  sync_folder(files::folder_of(file_->path()));
   return {};
 }
 // NOLINTEND(bugprone-unchecked-optional-access)

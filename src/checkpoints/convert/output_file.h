@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "base/files.h"
 #include "base/status.h"
 #include "checkpoints/convert/name_changes.h"
 
@@ -56,7 +57,7 @@ class OutputFile {
   std::string path_, temporary_, backup_;  // temporary_ is "" while the file has no name
   NameChanges* names_ = nullptr;
   Name name_ = Name::unchanged;
-  int fd_ = -1;
+  files::File file_;
 };
 
 /// Whether a regular file has this name. It is an error if anything else has it, because such a

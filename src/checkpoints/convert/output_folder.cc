@@ -1,8 +1,5 @@
 #include "checkpoints/convert/output_folder.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <utility>
@@ -11,37 +8,30 @@
 #include "checkpoints/mapped_file.h"
 
 namespace metal_marlin {
-namespace {
-
-bool is_same_file(const struct stat& a, const struct stat& b) {
-  return a.st_dev == b.st_dev && a.st_ino == b.st_ino;
-}
-
-}  // namespace
 
 Result<OutputFolder> OutputFolder::find(const std::string& path, bool gguf) {
   if (path.find('\0') != std::string::npos || path.empty())
     return file_error(path, "no name of a file or folder", EINVAL);
   OutputFolder folder;
-  struct stat info{};
-  const bool there = ::stat(path.c_str(), &info) == 0;
-  if (!there && errno != ENOENT) return file_error(path, "cannot examine", errno);
+  files::Facts found;
+  const int error = files::examine(path, found);
+  const bool there = error == 0;
+  if (!there && error != ENOENT) return file_error(path, "cannot examine", error);
   const char* ending = gguf ? ".gguf" : ".safetensors";
   const bool names_file = path.ends_with(".gguf") || path.ends_with(".safetensors");
-  if (names_file && (!there || !S_ISDIR(info.st_mode))) {
+  if (names_file && (!there || !found.is_folder())) {
     if (!path.ends_with(ending)) {
       return Status::error(MARLIN_E_ARGUMENT,
                            "%.150s: expected a folder or a name in %s for this scheme",
                            path.c_str(), ending);
     }
-    const size_t slash = path.rfind('/');
-    folder.path_ = slash == std::string::npos ? "" : path.substr(0, slash + 1);
-    folder.file_ = slash == std::string::npos ? path : path.substr(slash + 1);
+    folder.path_ = files::folder_of(path);
+    folder.file_ = files::name_of(path);
     return folder;
   }
-  if (there && !S_ISDIR(info.st_mode))
+  if (there && !found.is_folder())
     return file_error(path, "expected a folder, or a name in .gguf or .safetensors", ENOTDIR);
-  folder.path_ = path.ends_with('/') ? path : path + '/';
+  folder.path_ = files::as_folder(path);
   folder.file_ = std::string("model") + ending;
   folder.is_new_ = !there;
   return folder;
@@ -54,12 +44,13 @@ OutputFolder::OutputFolder(OutputFolder&& other) noexcept
       made_(std::exchange(other.made_, false)) {}
 
 OutputFolder::~OutputFolder() {
-  if (made_) ::rmdir(path_.c_str());  // fails, as it should, if the folder is not empty
+  if (made_) (void)files::remove_folder(path_);  // fails, as it should, if the folder is not empty
 }
 
 Status OutputFolder::make() {
   if (!is_new_) return {};
-  if (::mkdir(path_.c_str(), 0777) != 0) return file_error(path_, "cannot make the folder", errno);
+  if (const int error = files::make_folder(path_, true); error != 0)
+    return file_error(path_, "cannot make the folder", error);
   made_ = true;
   return {};
 }
@@ -67,9 +58,8 @@ Status OutputFolder::make() {
 Status OutputFolder::check_file(const Checkpoint& input, const std::string& name,
                                 bool overwrite) const {
   const std::string path = path_ + name;
-  struct stat found{};  // follows links
-  if (::stat(path.c_str(), &found) == 0 &&
-      input.has_read({static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino)})) {
+  files::Facts found;
+  if (files::examine(path, found) == 0 && input.has_read(found.id)) {
     return Status::error(MARLIN_E_ARGUMENT, "%.150s: is part of the input; write to another name",
                          path.c_str());
   }
@@ -84,11 +74,11 @@ Status OutputFolder::check_side_files(const Checkpoint& input, const ConvertPlan
   const auto or_here = [](const std::string& folder) {
     return folder.empty() ? std::string(".") : folder;
   };
-  struct stat ours{}, theirs{};
-  if (::stat(or_here(path_).c_str(), &ours) != 0 ||
-      ::stat(or_here(input.origin().folder).c_str(), &theirs) != 0)
+  files::Facts ours, theirs;
+  if (files::examine(or_here(path_), ours) != 0 ||
+      files::examine(or_here(input.origin().folder), theirs) != 0)
     return {};
-  if (!is_same_file(ours, theirs)) return {};
+  if (ours.id != theirs.id) return {};
   return Status::error(MARLIN_E_ARGUMENT,
                        "%.150s: holds the input, which the new config.json would describe wrongly; "
                        "write to another folder",
@@ -102,7 +92,7 @@ Status OutputFolder::check_neighbors(const ConvertPlan& plan) const {
     const auto is_it = [&](const auto& file) { return file.name == name; };
     if (std::any_of(plan.files.begin(), plan.files.end(), is_it)) continue;
     if (std::any_of(plan.side_files.begin(), plan.side_files.end(), is_it)) continue;
-    if (::access((path_ + name).c_str(), F_OK) == 0) {
+    if (files::exists(path_ + name)) {
       return file_error(path_ + name,
                         "the folder holds another model's file, which this one would be taken for",
                         EEXIST);
