@@ -7,7 +7,7 @@ import PackageDescription
 let settings: [CXXSetting] = [
   .headerSearchPath("../include"), .headerSearchPath("."), .headerSearchPath(".."),
 ]
-// What is no source of the compiler's own: lists of files for CMake, tables that sources include, and the exports.
+// What is no source of the compiler's own: lists of files for CMake, tables that sources include, the exports, and Windows' part.
 let withList = [
   "api", "backends/cpu", "backends/cpu/arm64", "backends/cpu/x86", "backends/cuda", "backends/gpu", "base", "checkpoints",
   "checkpoints/container", "checkpoints/convert", "checkpoints/recognizers", "core", "formats", "layouts", "sources",
@@ -16,7 +16,8 @@ let tables = [
   "api/exports.map", "backends/cpu/arm64/kernels.inc", "backends/cpu/arm64/neon_tile.inc", "backends/cpu/expand.inc",
   "backends/cpu/kernels.inc", "backends/cpu/x86/kernels.inc", "backends/cpu/x86/tile/codes.inc",
   "backends/cpu/x86/tile/super.inc", "backends/cuda/kernels.inc",
-  "backends/gpu/kernels.inc", "checkpoints/recognizers/recognizers.inc", "layouts/layouts.inc",
+  "backends/gpu/kernels.inc", "base/files_windows.cc", "base/system_windows.cc", "checkpoints/recognizers/recognizers.inc",
+  "layouts/layouts.inc",
 ]
 let sources = [
   "api", "backends/cpu", "backends/cuda", "backends/gpu", "base", "checkpoints", "core", "formats", "layouts", "sources",

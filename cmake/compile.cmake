@@ -42,25 +42,29 @@ function(metal_marlin_group_by_folder target)
   endforeach()
 endfunction()
 
-# Apple's linker wants the symbols of a version script as a list of their own. Hidden visibility is not enough there: weak symbols
-# of the C++ library, such as operator new, would still be exported.
+# Linkers of Apple and Windows want the symbols of a version script as a list of their own. Hidden visibility is not enough on Apple's
+# systems: weak symbols of the C++ library, such as operator new, would still be exported.
 function(metal_marlin_list_exports target script)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${script})
-  set(list ${CMAKE_CURRENT_BINARY_DIR}/${target}.exports)
   file(STRINGS ${script} symbols REGEX "^ +[a-z_0-9]+;$")
-  list(TRANSFORM symbols REPLACE "^ +([a-z_0-9]+);$" "_\\1")
-  string(JOIN "\n" symbols ${symbols})
+  list(TRANSFORM symbols REPLACE "^ +([a-z_0-9]+);$" "\\1")
+  if(WIN32)
+    string(JOIN "\n  " symbols EXPORTS ${symbols})
+    set(list ${CMAKE_CURRENT_BINARY_DIR}/${target}.def)
+    target_sources(${target} PRIVATE ${list})
+  else()
+    string(REGEX REPLACE "(^|;)" "\\1_" symbols "${symbols}")
+    string(JOIN "\n" symbols ${symbols})
+    set(list ${CMAKE_CURRENT_BINARY_DIR}/${target}.exports)
+    target_link_options(${target} PRIVATE LINKER:-exported_symbols_list,${list})
+  endif()
   file(CONFIGURE OUTPUT ${list} CONTENT "${symbols}\n" @ONLY)
-  target_link_options(${target} PRIVATE LINKER:-exported_symbols_list,${list})
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${list})
 endfunction()
 
 # Leaves only the symbols of a version script visible, and lets no symbol stay undefined.
 function(metal_marlin_limit_exports target script)
-  if(WIN32)
-    return()  # hidden visibility does it there
-  endif()
-  if(APPLE)  # where no symbol may stay undefined anyway
+  if(APPLE OR WIN32)  # where no symbol may stay undefined anyway
     if(EXISTS ${script})
       metal_marlin_list_exports(${target} ${script})
     endif()

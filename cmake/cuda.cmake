@@ -8,14 +8,14 @@ if(METAL_MARLIN_NVCC)
   if(said MATCHES "release ([0-9]+\\.[0-9]+)")
     set(METAL_MARLIN_NVCC_VERSION ${CMAKE_MATCH_1})
   endif()
-  # 12.8 is the first that knows sm_100. The images are embedded by an assembler for ELF.
-  if(METAL_MARLIN_NVCC_VERSION VERSION_GREATER_EQUAL 12.8 AND UNIX AND NOT APPLE)
+  # 12.8 is the first that knows sm_100. The images are embedded by an assembler for ELF or for Windows' COFF.
+  if(METAL_MARLIN_NVCC_VERSION VERSION_GREATER_EQUAL 12.8 AND NOT APPLE)
     set(cuda_default ON)
   endif()
 endif()
 option(METAL_MARLIN_CUDA "Build the kernels for NVIDIA GPUs in, which needs nvcc" ${cuda_default})
 if(METAL_MARLIN_CUDA AND NOT cuda_default)
-  message(FATAL_ERROR "METAL_MARLIN_CUDA needs nvcc 12.8 or newer on an ELF system; found: \
+  message(FATAL_ERROR "METAL_MARLIN_CUDA needs nvcc 12.8 or newer, on Linux or for Windows; found: \
 ${METAL_MARLIN_NVCC} ${METAL_MARLIN_NVCC_VERSION}")
 endif()
 if(METAL_MARLIN_CUDA)

@@ -76,8 +76,15 @@ function(metal_marlin_embed_kernels output folder)
   file(GENERATE OUTPUT ${output} CONTENT "// Made by cmake/embed_kernels.cmake.
 #include \"backends/cuda/cuda_device.h\"
 
-asm(\".pushsection .rodata\\n\"
-${assembly}    \".popsection\\n\");
+#if defined(_WIN32)
+#define MARLIN_CONSTANTS \".section .rdata,\\\"dr\\\"\\n\"
+#define MARLIN_AFTER_CONSTANTS \".text\\n\"
+#else
+#define MARLIN_CONSTANTS \".pushsection .rodata\\n\"
+#define MARLIN_AFTER_CONSTANTS \".popsection\\n\"
+#endif
+asm(MARLIN_CONSTANTS
+${assembly}    MARLIN_AFTER_CONSTANTS);
 
 extern \"C\" {
 ${symbols}}

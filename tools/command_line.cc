@@ -25,6 +25,7 @@ void describe(CLI::App& app) {
   app.name("metal-marlin");
   app.set_version_flag("--version", version_text());
   app.require_subcommand(1);
+  app.allow_windows_style_options(false);  // a path may begin with a slash there, too
   app.get_formatter()->column_width(30);
   app.fallthrough();  // --color may stand behind the command
   app.add_option_function<std::string>(

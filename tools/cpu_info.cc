@@ -1,7 +1,6 @@
 #include "cpu_info.h"
 
 #include <fmt/core.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <fstream>
@@ -15,15 +14,20 @@
 #include <sys/sysctl.h>
 #endif
 
+#include "platform.h"
+
 namespace metal_marlin::tools {
-namespace {
 
 #if defined(__APPLE__)
+namespace {
+
 size_t sysctl_size(const char* name) {
   uint64_t value = 0;
   size_t bytes = sizeof value;
   return sysctlbyname(name, &value, &bytes, nullptr, 0) == 0 ? static_cast<size_t>(value) : 0;
 }
+
+}  // namespace
 
 void describe(CpuInfo& info) {
   char text[128] = "";
@@ -39,7 +43,9 @@ void describe(CpuInfo& info) {
     if (const size_t size = sysctl_size(key)) info.caches.push_back({name, size, 0});
   }
 }
-#else
+#elif !defined(_WIN32)  // whose part is in platform_windows.cc
+namespace {
+
 // The features by which the kernels of x86 and arm64 are chosen, with the names of /proc/cpuinfo.
 constexpr std::string_view kInteresting[] = {
     "sse4_2",   "avx",      "f16c",     "fma",         "avx2",        "avx_vnni",
@@ -80,6 +86,8 @@ unsigned count_list(const std::string& text) {
   return count;
 }
 
+}  // namespace
+
 void describe(CpuInfo& info) {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line) && (!line.empty() || info.features.empty());) {
@@ -106,8 +114,6 @@ void describe(CpuInfo& info) {
   }
 }
 #endif
-
-}  // namespace
 
 size_t CpuInfo::last_level_cache() const {
   size_t largest = 0;
@@ -136,8 +142,7 @@ size_t free_memory() {
     size_t kilobytes = 0;
     if (value >> kilobytes) bytes = kilobytes << 10;
   }
-  rlimit own{};  // RLIM_INFINITY is its largest value
-  return getrlimit(RLIMIT_DATA, &own) == 0 ? std::min<size_t>(bytes, own.rlim_cur) : bytes;
+  return std::min(bytes, memory_limit());
 }
 
 }  // namespace metal_marlin::tools

@@ -1,6 +1,5 @@
 // doctor: describes this machine and measures its limits.
 #include <fmt/format.h>
-#include <sys/utsname.h>
 
 #include <cstdlib>
 #include <string>
@@ -14,6 +13,7 @@
 #include "library.h"
 #include "machine_limits.h"
 #include "names.h"
+#include "platform.h"
 #include "progress.h"
 #include "quantize_options.h"
 #include "table.h"
@@ -114,14 +114,13 @@ Json about_build() {
 
 /// Leaves out the name of the machine, which may be the name of its owner.
 Json about_machine(unsigned threads) {
-  utsname names{};
-  uname(&names);
+  const SystemNames names = system_names();
   const CpuInfo& cpu = cpu_info();
   Json caches = Json::Members{};
   for (const CacheInfo& cache : cpu.caches) caches[cache.name] = cache.bytes;
-  return {{"system", names.sysname}, {"release", names.release}, {"machine", names.machine},
-          {"processor", cpu.model},  {"features", cpu.features}, {"caches", caches},
-          {"cpus", cpu.cpus},        {"threads", threads}};
+  return {{"system", names.system}, {"release", names.release}, {"machine", names.machine},
+          {"processor", cpu.model}, {"features", cpu.features}, {"caches", caches},
+          {"cpus", cpu.cpus},       {"threads", threads}};
 }
 
 Json about_devices() {

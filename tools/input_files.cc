@@ -1,7 +1,5 @@
 #include "input_files.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -11,17 +9,12 @@
 #include <vector>
 
 #include "json.h"
+#include "platform.h"
 
 namespace metal_marlin::tools {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::optional<std::pair<uint64_t, uint64_t>> id_of(const std::string& path) {
-  struct stat found{};
-  if (::stat(path.c_str(), &found) != 0) return std::nullopt;
-  return std::pair{static_cast<uint64_t>(found.st_dev), static_cast<uint64_t>(found.st_ino)};
-}
 
 std::vector<fs::path> files_in(const fs::path& folder) {
   std::error_code ignored;  // the library has opened the checkpoint or will report the error
@@ -87,7 +80,7 @@ std::set<std::string> shards_of(const fs::path& index) {
 }  // namespace
 
 void InputFiles::add(const std::string& path) {
-  if (const auto id = id_of(path)) files_.insert(*id);
+  if (const auto id = file_id(path)) files_.insert(*id);
 }
 
 void InputFiles::add_checkpoint(const std::string& path) {
@@ -120,7 +113,7 @@ std::vector<std::string> tensor_files(const std::string& path) {
 }
 
 bool InputFiles::has(const std::string& path) const {
-  const auto id = id_of(path);
+  const auto id = file_id(path);
   return id && files_.contains(*id);
 }
 

@@ -1,8 +1,5 @@
 #include "machine_limits.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -13,6 +10,7 @@
 #include "cpu_info.h"
 #include "host_matrix.h"
 #include "library.h"
+#include "platform.h"
 #include "team.h"
 
 namespace metal_marlin::tools {
@@ -97,16 +95,8 @@ std::string instruction_for(const std::string& isa, marlin_compute compute,
 }
 
 Limits::Memory::Memory(size_t wanted, unsigned threads, bool large_pages) : bytes(wanted) {
-  void* mapped =
-      mmap(nullptr, bytes + kPage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (mapped == MAP_FAILED) throw std::bad_alloc();
-  begin = static_cast<std::byte*>(mapped);
-#if defined(MADV_HUGEPAGE)
-  madvise(begin, bytes + kPage, large_pages ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
-  pages = large_pages ? ", large pages" : ", small pages";
-#else
-  static_cast<void>(large_pages);
-#endif
+  begin = static_cast<std::byte*>(map_memory(bytes + kPage, large_pages, pages));
+  if (begin == nullptr) throw std::bad_alloc();
   // The threads that will read the memory write it first, for machines with several memory nodes.
   run_team(
       threads, [](unsigned) {},
@@ -120,7 +110,7 @@ Limits::Memory::Memory(size_t wanted, unsigned threads, bool large_pages) : byte
 }
 
 Limits::Memory::~Memory() {
-  if (begin) munmap(begin, bytes + kPage);  // the page beyond is for prefetches and rounding
+  if (begin) unmap_memory(begin, bytes + kPage);  // the page beyond is for prefetches and rounding
 }
 
 void Limits::Memory::swap(Memory& other) noexcept {

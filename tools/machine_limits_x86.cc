@@ -1,6 +1,5 @@
 // The limits of x86-64: products of tiles, 64-byte and 32-byte dot products and multiply-adds, and
 // reading.
-#include <cpuid.h>
 #include <immintrin.h>
 
 #if defined(__linux__)
@@ -10,6 +9,7 @@
 
 #include <cstring>
 
+#include "base/x86.h"
 #include "machine_limits.h"
 
 namespace metal_marlin::tools {
@@ -146,23 +146,11 @@ ReadKernel ymm() {
   return {read_kernel_name(32, kStreams, kAhead, kOnce), read_ymm<kStreams, kAhead, kOnce>};
 }
 
-/// __builtin_cpu_supports of g++ 12 does not know AVX-VNNI, so this reads leaf 7, subleaf 1, EAX
-/// bit 4.
-bool has_avx_vnni() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __builtin_cpu_supports("avx2") && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) &&
-         (eax & (1u << 4));
-}
-
-/// CPUID leaf 7: EDX bit 22 BF16, 24 tiles, 25 INT8. Linux gives a process the tile registers on
-/// request.
-bool has_amx() {
+/// Linux gives a process the tile registers on request.
+bool has_amx([[maybe_unused]] const X86Features& has) {
 #if defined(__linux__)
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  constexpr unsigned kAmx = 1u << 22 | 1u << 24 | 1u << 25;
   constexpr int kRequestPermission = 0x1023, kTileData = 18;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kAmx) == kAmx &&
-         syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+  return has.amx && syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 #else
   return false;
 #endif
@@ -170,28 +158,25 @@ bool has_amx() {
 
 }  // namespace
 
-// __builtin_cpu_supports also asks the operating system whether it saves the wide registers.
 std::vector<DotLoop> arch_dot_loops() {
+  const X86Features has = x86_features();
   std::vector<DotLoop> loops;
-  if (has_amx()) {
+  if (has_amx(has)) {
     constexpr int64_t kBf16 = kTileChains * kTileSums * 32 * kMultiplyAdd;
     loops.push_back({"tdpbssd", kTileChains * kTileSums * 64 * kMultiplyAdd, tdpbssd_tiles});
     loops.push_back({"tdpbf16ps", kBf16, tdpbf16ps_tiles});
     loops.push_back({"3 tdpbf16ps", kBf16 / 3, tdpbf16ps_tiles});  // of floats in three pieces
   }
-  if (__builtin_cpu_supports("avx512f")) {
-    if (__builtin_cpu_supports("avx512vnni"))
-      loops.push_back({"vpdpbusd", kChains * 64 * kMultiplyAdd, vpdpbusd_zmm});
+  if (has.avx512f) {
+    if (has.avx512vnni) loops.push_back({"vpdpbusd", kChains * 64 * kMultiplyAdd, vpdpbusd_zmm});
     // On Intel's processors it multiplies half as much as vfmadd231ps: no limit of a product.
-    if (__builtin_cpu_supports("avx512bf16") && !__builtin_cpu_is("intel"))
+    if (has.avx512bf16 && !has.is_intel)
       loops.push_back({"vdpbf16ps", kChains * 32 * kMultiplyAdd, vdpbf16ps_zmm});
     loops.push_back({"vfmadd231ps", kChains * 16 * kMultiplyAdd, vfmadd231ps_zmm});
-    if (__builtin_cpu_supports("avx512bw"))
-      loops.push_back({"vpmaddubsw", kPairs * 64 * kMultiplyAdd, vpmaddubsw_zmm});
+    if (has.avx512bw) loops.push_back({"vpmaddubsw", kPairs * 64 * kMultiplyAdd, vpmaddubsw_zmm});
   }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    if (has_avx_vnni())
-      loops.push_back({"vpdpbusd.ymm", kChains * 32 * kMultiplyAdd, vpdpbusd_ymm});
+  if (has.avx2 && has.fma) {
+    if (has.avx_vnni) loops.push_back({"vpdpbusd.ymm", kChains * 32 * kMultiplyAdd, vpdpbusd_ymm});
     loops.push_back({"vfmadd231ps.ymm", kChains * 8 * kMultiplyAdd, vfmadd231ps_ymm});
     loops.push_back({"vpmaddubsw.ymm", kPairs * 32 * kMultiplyAdd, vpmaddubsw_ymm});
   }
@@ -201,11 +186,11 @@ std::vector<DotLoop> arch_dot_loops() {
 // The first of them is within 2% of the best on AMD Zen 5, with busy and with quiet memory. Other
 // processors want more or fewer streams, or farther prefetches.
 std::vector<ReadKernel> arch_read_kernels() {
-  if (__builtin_cpu_supports("avx512f"))
+  if (x86_features().avx512f)
     return {zmm<4, 2048>(), zmm<1, 2048>(), zmm<2, 2048>(),       zmm<8, 2048>(),
             zmm<1, 8192>(), zmm<4, 8192>(), zmm<4, 2048, true>(), zmm<8, 512>(),
             zmm<1, 0>(),    zmm<4, 0>(),    ymm<4, 2048>(),       ymm<8, 2048>()};
-  if (__builtin_cpu_supports("avx2"))
+  if (x86_features().avx2)
     return {ymm<4, 2048>(), ymm<1, 2048>(), ymm<2, 2048>(),       ymm<8, 2048>(), ymm<1, 8192>(),
             ymm<4, 8192>(), ymm<8, 512>(),  ymm<4, 2048, true>(), ymm<1, 0>(),    ymm<4, 0>()};
   return {};

@@ -2,13 +2,13 @@
 #include <fmt/core.h>
 
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <new>
 
 #include "command_line.h"
+#include "platform.h"
 #include "printable.h"
 
 namespace metal_marlin::tools {
@@ -38,9 +38,7 @@ bool output_arrived() {
 
 int main(int argc, char** argv) {
   using namespace metal_marlin::tools;
-  // With this, a limit on the size of files (ulimit -f) is an error like a full disk, and the
-  // incomplete file is removed.
-  (void)std::signal(SIGXFSZ, SIG_IGN);
+  prepare_process();
   constexpr int kFailed = static_cast<int>(ExitCode::failed);
   int code = kFailed;
   try {

@@ -1,55 +1,32 @@
 #include "output_file.h"
 
-#include <fcntl.h>
 #include <fmt/core.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <random>
 #include <utility>
 
 #include "command.h"
+#include "platform.h"
 
 namespace metal_marlin::tools {
 namespace {
 
-const char* kind_of(mode_t mode) {
-  return S_ISDIR(mode)    ? "folder"
-         : S_ISLNK(mode)  ? "symbolic link"
-         : S_ISFIFO(mode) ? "pipe"
-                          : "device or socket";
+namespace fs = std::filesystem;
+
+const char* kind_of(fs::file_type type) {
+  return type == fs::file_type::directory ? "folder"
+         : type == fs::file_type::symlink ? "symbolic link"
+         : type == fs::file_type::fifo    ? "pipe"
+                                          : "device or socket";
 }
 
 std::string temporary_name(const std::string& path) {
   std::random_device random;
   return fmt::format("{}.part-{:08x}{:08x}", path, random(), random());
-}
-
-/// The path by which a file without a name can be linked.
-std::string link_of(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
-
-int link_to(const std::string& from, const std::string& to) {
-  return ::linkat(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
-}
-
-/// Returns NULL if the system does not support this.
-std::FILE* open_nameless(const std::string& path) {
-#if defined(O_TMPFILE)
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
-  const int fd =
-      ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);  // less the process' umask
-  if (fd < 0) return nullptr;
-  std::FILE* file = ::access(link_of(fd).c_str(), F_OK) == 0 ? ::fdopen(fd, "wb") : nullptr;
-  if (file == nullptr) ::close(fd);
-  return file;
-#else
-  (void)path;
-  return nullptr;
-#endif
 }
 
 }  // namespace
@@ -73,17 +50,16 @@ OutputFile::~OutputFile() {
 
 /// Whether a file exists and may be replaced.
 bool OutputFile::must_replace() const {
-  struct stat found{};
-  if (::lstat(path_.c_str(), &found) != 0) {
-    if (errno == ENOENT) return false;
-    fail("cannot write", errno);
-  }
+  std::error_code error;
+  const fs::file_type found = fs::symlink_status(path_, error).type();
+  if (found == fs::file_type::not_found) return false;
+  if (error) fail("cannot write", error.default_error_condition().value());
   if (inputs_.has(path_))
     throw Failure(
         fmt::format("cannot write {}: it is part of the input; write to another name", path_));
-  if (!S_ISREG(found.st_mode)) {
+  if (found != fs::file_type::regular) {
     throw Failure(fmt::format("cannot write {}: expected a new name or a regular file, found a {}",
-                              path_, kind_of(found.st_mode)));
+                              path_, kind_of(found)));
   }
   if (!force_)
     throw Failure(fmt::format("cannot write {}: it is there already (--force replaces it)", path_));
@@ -106,8 +82,7 @@ void OutputFile::write(const void* data, size_t bytes) {
 /// Returns 0 or an errno. A file that replaces another needs a name that it can swap.
 int OutputFile::claim_temporary_name() {
   const std::string temporary = temporary_name(path_);
-  if (const int number = link_to(link_of(::fileno(file_.get())), temporary); number != 0)
-    return number;
+  if (const int number = link_nameless(file_.get(), temporary); number != 0) return number;
   temporary_ = temporary;
   return 0;
 }
@@ -117,22 +92,22 @@ int OutputFile::claim_temporary_name() {
 int OutputFile::give_name() {
   if (!must_replace()) {
     const int number =
-        link_to(temporary_.empty() ? link_of(::fileno(file_.get())) : temporary_, path_);
+        temporary_.empty() ? link_nameless(file_.get(), path_) : link_file(temporary_, path_);
     if (number == 0 || number == EEXIST || temporary_.empty())
       return number;  // the destructor takes the other name
   }
   if (temporary_.empty()) {
     if (const int number = claim_temporary_name(); number != 0) return number;
   }
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return errno;
+  if (const int number = rename_file(temporary_, path_); number != 0) return number;
   temporary_.clear();
   return 0;
 }
 
 void OutputFile::commit() {
   // Buffered bytes may fail to reach the disk as late as here.
-  if (std::fflush(file_.get()) != 0 || ::fsync(::fileno(file_.get())) != 0)
-    fail("cannot write", errno);
+  if (std::fflush(file_.get()) != 0) fail("cannot write", errno);
+  if (const int number = sync_file(file_.get()); number != 0) fail("cannot write", number);
   if (const int number = give_name(); number != 0) fail("cannot give its name to", number);
 }
 

@@ -1,13 +1,13 @@
 #include "progress.h"
 
 #include <fmt/core.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 
+#include "platform.h"
 #include "printable.h"
 #include "terminal.h"
 
@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 Progress::Progress(std::string what, double total)
     : what_(std::move(what)),
       total_(total),
-      terminal_(isatty(STDERR_FILENO) != 0),
+      terminal_(is_terminal(stderr)),
       start_(std::chrono::steady_clock::now()) {}
 
 Progress::~Progress() { hide(); }

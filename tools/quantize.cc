@@ -1,6 +1,5 @@
 // quantize: writes a copy of a checkpoint of floats (or of other codes) in 4 bits.
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <optional>
@@ -18,6 +17,7 @@
 #include "quantize_options.h"
 #include "quantize_report.h"
 #include "recipes.h"
+#include "wildcards.h"
 #include "words.h"
 
 namespace metal_marlin::tools {
@@ -48,7 +48,7 @@ struct Options {
 
 bool matches(const std::vector<std::string>& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
-    return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+    return fits(pattern.c_str(), name.c_str());
   });
 }
 
@@ -116,7 +116,7 @@ Choice choose(const marlin_checkpoint* checkpoint, const Options& options) {
   const std::vector<marlin_layer_info> layers = layers_of(checkpoint);
   for (const std::string& pattern : options.include) {
     if (std::none_of(layers.begin(), layers.end(),
-                     [&](const auto& l) { return fnmatch(pattern.c_str(), l.name, 0) == 0; })) {
+                     [&](const auto& l) { return fits(pattern.c_str(), l.name); })) {
       throw Failure(fmt::format("--include '{}' matches no layer", pattern));
     }
   }

@@ -10,7 +10,11 @@
 namespace metal_marlin::tools {
 namespace {
 
+#if defined(_WIN32)
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGBREAK};
+#else
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP};
+#endif
 volatile std::sig_atomic_t interrupted_by = 0;
 void interrupt(int signal) { interrupted_by = signal; }
 

@@ -53,7 +53,7 @@ class SmallLayers {
     const std::string where = folder.filename().string();
     auto error = make<marlin_error>();
     marlin_checkpoint* opened = nullptr;
-    if (marlin_checkpoint_open(folder.c_str(), nullptr, &opened, &error) != MARLIN_OK) {
+    if (marlin_checkpoint_open(folder.string().c_str(), nullptr, &opened, &error) != MARLIN_OK) {
       refused_.emplace_back(where, error.message);
       return;
     }

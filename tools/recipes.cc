@@ -1,7 +1,6 @@
 #include "recipes.h"
 
 #include <fmt/format.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,6 +9,7 @@
 
 #include "command.h"
 #include "names.h"
+#include "wildcards.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -156,7 +156,7 @@ std::vector<size_t> layers_of_role(Role role, const std::vector<marlin_layer_inf
   std::vector<size_t> found;
   for (size_t i = 0; i < layers.size(); ++i) {
     const bool has = std::any_of(std::begin(kRoles), std::end(kRoles), [&](const RoleName& name) {
-      return name.role == role && fnmatch(name.pattern, layers[i].name, 0) == 0;
+      return name.role == role && fits(name.pattern, layers[i].name);
     });
     if (has) found.push_back(i);
   }

@@ -1,7 +1,6 @@
 #include "shape_options.h"
 
 #include <fmt/core.h>
-#include <fnmatch.h>
 
 #include <algorithm>
 #include <initializer_list>
@@ -11,6 +10,7 @@
 
 #include "command.h"
 #include "notes.h"
+#include "wildcards.h"
 
 namespace metal_marlin::tools {
 
@@ -104,7 +104,7 @@ uint64_t experts_of_a_token(const marlin_checkpoint* file) {
 
 bool is_named(const marlin_layer_info& layer, std::initializer_list<const char*> patterns) {
   return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const char* pattern) { return fnmatch(pattern, layer.name, 0) == 0; });
+                     [&](const char* pattern) { return fits(pattern, layer.name); });
 }
 
 }  // namespace

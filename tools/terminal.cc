@@ -1,10 +1,9 @@
 #include "terminal.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <cstring>
+
+#include "platform.h"
 
 namespace metal_marlin::tools {
 namespace {
@@ -15,7 +14,7 @@ bool shows_colors(std::FILE* to) {
   if (chosen != Color::automatic) return chosen == Color::always;
   const char *none = std::getenv("NO_COLOR"), *term = std::getenv("TERM");
   if (none != nullptr && *none != '\0') return false;
-  return term != nullptr && std::strcmp(term, "dumb") != 0 && isatty(fileno(to)) != 0;
+  return term != nullptr && std::strcmp(term, "dumb") != 0 && is_terminal(to);
 }
 
 }  // namespace
@@ -35,9 +34,9 @@ std::string red(const std::string& text, std::FILE* to) {
 }
 
 size_t terminal_width(std::FILE* to) {
-  winsize size{};
-  if (isatty(fileno(to)) == 0) return 0;
-  return ioctl(fileno(to), TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  if (!is_terminal(to)) return 0;
+  const size_t columns = terminal_columns(to);
+  return columns != 0 ? columns : 80;
 }
 
 }  // namespace metal_marlin::tools

@@ -89,7 +89,9 @@
 #define MARLIN_ABI_MAJOR 0
 #define MARLIN_ABI_MINOR 2
 
-#if defined(_WIN32)
+#if defined(_WIN32) && defined(MARLIN_DLL) /* calls to the DLL without a jump; CMake's target defines it */
+#define MARLIN_EXPORT __declspec(dllimport)
+#elif defined(_WIN32)
 #define MARLIN_EXPORT
 #else
 #define MARLIN_EXPORT __attribute__((visibility("default")))
@@ -284,7 +286,7 @@ typedef int32_t marlin_log_level; /* of marlin_context_desc::log and marlin_conv
 typedef struct marlin_error {
   uint32_t struct_size;
   marlin_status status;
-  int32_t native_code; /* errno, CUresult or NSError.code; 0 if there is none */
+  int32_t native_code; /* errno (of Windows an HRESULT where there is none), CUresult or NSError.code; 0: none */
   uint32_t reserved;
   char message[240]; /* UTF-8, NUL-terminated, control characters escaped: the expected value, the found value, the place */
 } marlin_error;

@@ -23,5 +23,6 @@ set(CMAKE_INSTALL_NAME_TOOL /usr/bin/llvm-install-name-tool-19 CACHE FILEPATH ""
 # Libraries of headers alone are those of this system, in a folder without its C library. What is to be linked is built here.
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE NEVER)
+set(MARLIN_HEADERS ${MARLIN_APPLE_FOLDER}/include)
 set(CMAKE_PREFIX_PATH ${CMAKE_CURRENT_LIST_DIR}/packages)
 set(CMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE PRE_TEST)

@@ -113,7 +113,7 @@ def include_arrows(root):
 def has_allowance(file):
     """A kernel that says why it is long, a file that a script writes, or the public header, which is one file by design."""
     if file.path.as_posix() == "include/metal_marlin/metal_marlin.h":
-        return len(file.lines) <= 731
+        return len(file.lines) <= 733
     if file.path.parts[0] == "bindings" and re.match("(#|//) Written by ", file.lines[0]):
         return True
     return part_of(file.path).startswith("backends/") and any("Longer than 500 lines: " in line for line in file.lines)

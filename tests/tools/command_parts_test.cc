@@ -1,5 +1,6 @@
 // The parts of the command that judge: floats, bounds, limits; and those that write: tables, tensors, drawings.
 #include <fcntl.h>
+#include <fnmatch.h>
 #include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include "tools/router.h"
 #include "tools/safetensors_writer.h"
 #include "tools/table.h"
+#include "tools/wildcards.h"
 #include "tools/workload.h"
 
 namespace metal_marlin::tools {
@@ -83,6 +85,21 @@ TEST(Names, AreTakenInAnyCase) {
 }
 
 /// Of every type that bench and explain take.
+TEST(Wildcards, FitWhatTheSystemSaysThatFits) {
+  const std::string parts[] = {"a", "b", "*", "?", "[ab]", "[!a]", "[a-c]", "[]b]", "\\*", "[", "-"};
+  std::vector<std::string> patterns = {""};
+  for (size_t begin = 0, round = 0; round < 3; ++round) {
+    const size_t end = patterns.size();
+    for (size_t i = begin; i < end; ++i)
+      for (const std::string& part : parts) patterns.push_back(patterns[i] + part);
+    begin = end;
+  }
+  for (const std::string& pattern : patterns) {
+    for (const char* name : {"", "a", "b", "d", "]", "[", "*", "-", "ab", "aab", "abab", "a[b", "a.b"})
+      EXPECT_EQ(fits(pattern.c_str(), name), fnmatch(pattern.c_str(), name, 0) == 0) << pattern << " and " << name;
+  }
+}
+
 TEST(RandomWeights, AreFiniteAndOfEveryType) {
   const Context context = make_context({.backend = MARLIN_BACKEND_CPU, .threads = 1});
   std::istringstream names(weight_types());

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import sys
 from collections.abc import Iterator
 from ctypes import POINTER, byref, c_int, c_size_t, c_uint, c_uint64, c_void_p
 
@@ -31,7 +32,7 @@ PROTOTYPES = {
 
 @functools.lru_cache(maxsize=None)
 def _driver() -> ctypes.CDLL:
-    driver = ctypes.CDLL("libcuda.so.1")
+    driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
     for name, arguments in PROTOTYPES.items():
         getattr(driver, name).argtypes = arguments
         getattr(driver, name).restype = c_int
@@ -40,7 +41,7 @@ def _driver() -> ctypes.CDLL:
 
 @functools.lru_cache(maxsize=None)
 def _system() -> ctypes.CDLL:
-    system = ctypes.CDLL(None)
+    system = ctypes.CDLL("ucrtbase.dll" if sys.platform == "win32" else None)
     system.malloc.argtypes, system.malloc.restype = (c_size_t,), c_void_p
     system.free.argtypes, system.free.restype = (c_void_p,), None
     system.sem_init.argtypes = (c_void_p, c_int, c_uint)

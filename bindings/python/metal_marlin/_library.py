@@ -21,6 +21,8 @@ PathName: TypeAlias = Union[str, bytes, "os.PathLike[str]", "os.PathLike[bytes]"
 # Inside this package, and the system's.
 if sys.platform == "darwin":
     OWN_NAME, SYSTEM_NAME = "libmetal-marlin.dylib", f"libmetal-marlin.{_abi.MARLIN_ABI_MAJOR}.dylib"
+elif sys.platform == "win32":
+    OWN_NAME, SYSTEM_NAME = "metal-marlin.dll", "metal-marlin.dll"
 else:
     OWN_NAME, SYSTEM_NAME = "libmetal-marlin.so", f"libmetal-marlin.so.{_abi.MARLIN_ABI_MAJOR}"
 

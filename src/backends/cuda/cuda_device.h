@@ -30,7 +30,11 @@ Kernels embedded_kernels();
 struct DeviceOptions {
   uint32_t index = 0;      ///< among the driver's devices, when `native` is null
   void* native = nullptr;  ///< CUcontext of the host, which must outlive the device
+#if defined(_WIN32)
+  const char* driver = "nvcuda.dll";
+#else
   const char* driver = "libcuda.so.1";
+#endif
   Kernels kernels;
 };
 

@@ -306,7 +306,7 @@ structs! {
     marlin_error {
         struct_size: u32,
         status: marlin_status,
-        /// errno, CUresult or NSError.code; 0 if there is none
+        /// errno (of Windows an HRESULT where there is none), CUresult or NSError.code; 0: none
         native_code: i32,
         reserved: u32,
         /// UTF-8, NUL-terminated, control characters escaped: the expected value, the found value, the place
