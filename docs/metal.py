@@ -152,7 +152,7 @@ DECODE = (8 + 5 * 4) / 8 + 1  # ALU cycles per weight: 8 operations and 5 shifts
 def kernels():
     text = (DOCS.parent / "src/backends/gpu/kernels.inc").read_text("utf-8")
     return [tuple(int(x) for x in found) for found in
-            re.findall(r'_\*_\w+(?<!_tensor)", [^)]*?\.m_min = (\d+), \.m_max = (\d+), \.rows = (\d+)', text)]
+            re.findall(r'_\*_\w+(?<!_tensor)", [^)]*?\.m_min = (\d+),\s+\.m_max = (\d+),\s+\.rows = (\d+)', text)]
 
 
 def work(n, k, m, tiles):

@@ -16,8 +16,7 @@ inline constexpr std::string_view kProducts =
                                       "gemv_u4_f16_m8 gemv_u4_f16_m8_s1z0g5 gemv_u4_f16_m8_s1z0g7 ring_u4_f16_m8_s1z0g7 "
                                       "wgmma_u4_f16_m64_n256_s1z0g7 mma_u4_f16_m16_n128_s1z0g5 "
                                       "mma_u4_f16_m16_n128_s1z3g5 expand_u4_f16_n32_s1z0g5 expand_u4_f16_n32_s1z3g5 ",
-                                  kHalves = "wgmma_f16_f16_m128_n256_s0z0g7 ",
-                                  kBytes = "wgmma_u4_i8_m64_n256_s1z0g7 ",
+                                  kHalves = "wgmma_f16_f16_m128_n256_s0z0g7 ", kBytes = "wgmma_u4_i8_m64_n256_s1z0g7 ",
                                   kRest = "gather_b2 finish group_sums_f16 quantize_f16 ";
 
 class CudaDevice : public testing::Test {

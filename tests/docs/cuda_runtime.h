@@ -10,5 +10,4 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaMalloc(void** memory, size_t size);
 cudaError_t cudaFree(void* memory);
 cudaError_t cudaMemsetAsync(void* memory, int value, size_t count, cudaStream_t stream);
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t count, enum cudaMemcpyKind kind,
-                            cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t count, enum cudaMemcpyKind kind, cudaStream_t stream);

@@ -73,8 +73,7 @@ TEST(Doctor, SaysTheSameInJson) {
   for (const auto& kernel : checks.at("kernels").items())
     EXPECT_THAT(kernel.at("pipeline").dump(), ContainsRegex("up to [0-9]+ threads in simdgroups of 32")) << kernel;
   int refused = 0;
-  for (const auto& kernel : checks.at("kernels").items())
-    refused += kernel.at("refused") == "regdecode_u4_f16_m32_n32_nax";
+  for (const auto& kernel : checks.at("kernels").items()) refused += kernel.at("refused") == "regdecode_u4_f16_m32_n32_nax";
   EXPECT_EQ(refused, 1);
 }
 

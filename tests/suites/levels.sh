@@ -3,6 +3,7 @@
 # seconds: 1100
 # when: whole
 built tests all
+unset METAL_MARLIN_WHOLE  # the suites kernels, plain and sanitizers run the long forms
 for METAL_MARLIN_ISA in generic avx2; do
   ! [ "$METAL_MARLIN_ISA" = avx2 ] || grep -q -w avx2 /proc/cpuinfo 2>/dev/null || continue
   export METAL_MARLIN_ISA

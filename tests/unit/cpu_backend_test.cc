@@ -113,7 +113,7 @@ TEST_F(CpuBackendTest, PreparedScratchCoversEveryM) {
           std::uniform_int_distribution<int64_t> size(1, 300);
           const auto packed = pack(*backend_, row.format, 2 * size(random_), size(random_));
           GemmProblem problem{
-              .weights = packed.get(), .a{}, .c{}, .bias{}, .routing{}, .compute = compute, .epilogue = epilogue};
+              .weights = packed.get(), .a{}, .c{}, .bias{}, .routing{}, .compute = compute, .epilogue = epilogue, .gate{}};
           problem.a.dtype = dtype;
           const int64_t max_m = size(random_);
           const uint64_t prepared = plan_and_prepare(*backend_, nullptr, {&problem, 1}, max_m).value();

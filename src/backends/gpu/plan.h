@@ -113,9 +113,7 @@ struct GemmPlan {
   /// Whether a step that comes before the product has dispatches of its own.
   bool dispatches(bool step) const { return step && routes != Routes::in_launch; }
   /// Whether A is quantized for tiles (PrepareArgs::for_tiles).
-  bool quantizes_for_tiles() const {
-    return kernel->shares_tiles() && are_bytes(activation);
-  }
+  bool quantizes_for_tiles() const { return kernel->shares_tiles() && are_bytes(activation); }
   /// Of a threadgroup.
   uint32_t threads() const { return wide ? kernel->wide_threads : kernel->threads; }
   /// The grid of `rows` rows of A and n rows of W.

@@ -243,7 +243,7 @@ std::string difference(const ProbeWeights& weights, const std::vector<float>& a,
       const double got = c[row * kN + n],
                    bound = (kK + 8) * 0x1p-24 * size + kK * 0x1p-126 * 256 + rounded;
       if (std::fabs(got - sum) <= bound) continue;
-      char text[96];
+      char text[112];
       std::snprintf(text, sizeof text, "C[%lld, %lld] is %.9g, expected %.9g +- %.2g",
                     static_cast<long long>(row), static_cast<long long>(n), got, sum, bound);
       return text;

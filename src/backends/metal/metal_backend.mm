@@ -21,7 +21,8 @@ void describe_device(uint32_t index, marlin_device_info& out) {
                   found.value().architecture.c_str());
     out.memory_bytes = found.value().memory_bytes;
   }
-  std::snprintf(out.why_not, sizeof out.why_not, "%s", found.status().message());
+  std::snprintf(out.why_not, sizeof out.why_not, "%.*s", int{sizeof out.why_not} - 1,
+                found.status().message());
 }
 
 bool has_kernel(std::string_view name) {

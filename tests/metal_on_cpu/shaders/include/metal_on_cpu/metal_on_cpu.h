@@ -134,9 +134,9 @@ class Dispatch {
   Dispatch& groups(uint32_t x, uint32_t y = 1, uint32_t z = 1);   // threadgroups of the grid
   Dispatch& threads(uint32_t x, uint32_t y = 1, uint32_t z = 1);  // of one threadgroup
 
-  Dispatch& check(bool on = true);          // checked mode
-  Dispatch& count(bool on = true);          // counters; implies checked mode
-  Dispatch& seed(uint64_t seed);            // order of lanes, simdgroups and threadgroups; 0: ascending
+  Dispatch& check(bool on = true);  // checked mode
+  Dispatch& count(bool on = true);  // counters; implies checked mode
+  Dispatch& seed(uint64_t seed);    // order of lanes, simdgroups and threadgroups; 0: ascending
   /// A simdgroup holds tensors of multiples of 16 x 16 elements in fragments as every Apple GPU with tensor operations so far
   /// does. Otherwise any thread holds any element.
   Dispatch& publish_fragments(bool on = true);

@@ -86,8 +86,8 @@ MSL_EXPORT void msl_collective(uint32_t kind, void* lane, msl::Resolve resolve, 
                                uint32_t column) {
   Worker::current()->wait_at_collective(kind, lane, resolve, {file, line, column});
 }
-MSL_EXPORT void msl_tensor_operation(uint32_t simdgroups, const msl::TensorOperation* what, void* lane,
-                                     msl::Resolve resolver, const char* file, uint32_t line, uint32_t column) {
+MSL_EXPORT void msl_tensor_operation(uint32_t simdgroups, const msl::TensorOperation* what, void* lane, msl::Resolve resolver,
+                                     const char* file, uint32_t line, uint32_t column) {
   Worker::current()->wait_at_tensor_operation(simdgroups, *what, lane, resolver, {file, line, column});
 }
 MSL_EXPORT msl::Participant msl_participant(uint32_t simdgroups) {
