@@ -24,7 +24,7 @@ set(CMAKE_CXX_COMPILER ${programs}/c++)
 set(CMAKE_AR ${programs}/ar CACHE FILEPATH "")
 set(CMAKE_RANLIB ${programs}/ranlib CACHE FILEPATH "")
 find_program(CMAKE_RC_COMPILER NAMES llvm-windres llvm-windres-19 REQUIRED)
-find_program(CMAKE_CROSSCOMPILING_EMULATOR NAMES wine64 wine)
+find_program(CMAKE_CROSSCOMPILING_EMULATOR NAMES wine64 wine HINTS /usr/lib/wine)
 # Libraries of headers alone are those of this system, in a folder without its C library.
 set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
 set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE NEVER)

@@ -6,6 +6,7 @@ wheel_folder=build/wheels
 wheel_usage() {
   cat <<'END'
 usage: ./dev wheel [PROCESSOR...] [--cuda]    wheels of the Python package in build/wheels
+       ./dev wheel windows                    the wheel for Windows on x86-64, from Linux
 
 On Linux, PROCESSOR is x86_64 or aarch64; without one, both wheels are made. They run on every Linux with glibc 2.17 or newer,
 because the clang of the Python package ziglang compiles the library against that version, and puts the C++ runtime inside.
@@ -63,6 +64,15 @@ linux_wheel() {
   say "$wheel: $(($(wc -c <"$wheel") / 1000)) kB, glibc $wheel_glibc or newer, $words"
 }
 
+# windows_wheel LIBRARY: the wheel with this DLL. It needs no check of auditwheel's: the DLL needs nothing but Windows (tests/windows).
+windows_wheel() {
+  rm -rf $wheel_folder/*_win_amd64.whl build/wheel/windows
+  mkdir -p $wheel_folder
+  _PYTHON_HOST_PLATFORM=win-amd64 METAL_MARLIN_LIBRARY=$1 build/env/wheel/bin/pip wheel -q --no-deps --no-build-isolation \
+    -w $wheel_folder . --config-settings build-dir=build/wheel/windows/pack || return 1
+  say "$(ls $wheel_folder/*-py3-none-win_amd64.whl): Windows 10 or newer"
+}
+
 # The deployment target is the one that CMakeLists.txt chooses for the library.
 macos_wheel() {
   rm -rf $wheel_folder/*.whl
@@ -72,13 +82,14 @@ macos_wheel() {
 }
 
 wheel() {
-  local argument processors="" words="without CUDA kernels" cuda=""
+  local argument processors="" words="without CUDA kernels" cuda="" windows=""
   for argument; do
     case $argument in
       --help | -h) wheel_usage; return ;;
       --cuda) words="with CUDA kernels" ;;
       x86_64 | aarch64) processors="$processors $argument" ;;
-      *) die "wheel: expected x86_64, aarch64 or --cuda, found '$argument'" ;;
+      windows) windows=1 ;;
+      *) die "wheel: expected x86_64, aarch64, windows or --cuda, found '$argument'" ;;
     esac
   done
   install_packages build
@@ -91,6 +102,10 @@ wheel() {
   install_packages wheel
   environment zig || exit 1
   environment wheel || exit 1
+  if [ -n "$windows" ]; then
+    build windows metal_marlin && windows_wheel "$PWD/build/windows/bin/metal-marlin.dll" || die "wheel failed"
+    [ -n "$processors" ] || return 0
+  fi
   if [ "$words" = "with CUDA kernels" ]; then
     environment nvcc || exit 1
     cuda="-DMETAL_MARLIN_NVCC=$PWD/tests/cuda/nvcc.sh"

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numbers>
 
 #include "oracle.h"
 
@@ -231,7 +232,9 @@ Element finish_element(const Product& p, Approximate x, size_t index) {
 
 double apply_epilogue(marlin_epilogue epilogue, double gate, double up, const Gate& numbers) {
   const auto sigmoid = [](double x) { return 1 / (1 + std::exp(-x)); };
-  const auto gelu_tanh = [](double x) { return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); };
+  const auto gelu_tanh = [](double x) {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+  };
   switch (epilogue) {
     case MARLIN_EPILOGUE_SILU:
       return gate * sigmoid(gate);

@@ -1,8 +1,6 @@
 // What the tests of converting share: folders of the disk, models of floats in them, and what is read back.
 #pragma once
 
-#include <stdlib.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -17,21 +15,19 @@
 #include "formats/codecs.h"
 #include "formats/fit.h"
 #include "formats/quantize.h"
+#include "temporary_folder.h"
 
 namespace metal_marlin::testing {
 
 /// A folder of its own, removed with all it holds.
 class ScratchFolder {
  public:
-  ScratchFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "metal-marlin-convert-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
-    path_ = name;
+  ScratchFolder() : path_(folder_.path()) {
+    if (path_.empty()) throw std::runtime_error("cannot make a temporary folder");
   }
   ~ScratchFolder() {
     std::error_code ignored;
     std::filesystem::permissions(path_, std::filesystem::perms::owner_all, ignored);
-    std::filesystem::remove_all(path_, ignored);
   }
   ScratchFolder(const ScratchFolder&) = delete;
   ScratchFolder& operator=(const ScratchFolder&) = delete;
@@ -43,6 +39,7 @@ class ScratchFolder {
   }
 
  private:
+  TemporaryFolder folder_;
   std::filesystem::path path_;
 };
 
