@@ -1,7 +1,7 @@
 // The sums of a tile for Hopper with activations of a byte (hopper_gemm.cuh): codes become bytes,
 // and wgmma multiplies them by those of A.
 //
-//   stage    a box of 128 slots of A, a byte each, and two chunks of weights
+//   stage    one or two boxes of 128 slots of A, a byte each, with two chunks of weights each
 //   W        from shared memory to registers, a chunk ahead; decoded there
 //   INT8     rows of A and of W have one scale each: the sums are integers, and scaled at the end
 //   E4M3     the matrix unit keeps 14 bits of a sum: it adds up 128 slots, whose sums times their

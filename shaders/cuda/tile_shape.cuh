@@ -31,8 +31,7 @@ struct TileShape {
   /// Blocks of a cluster: they share rows of A, and so fetch half as many bytes.
   static constexpr int kCluster = int(tile_cluster_of(ROWS));
   /// Chunks of 64 slots of a stage: more need fewer waits, fewer leave room for enough stages.
-  static constexpr int chunks() { return ROWS <= 64 || MOST_CHUNKS < 2 ? MOST_CHUNKS : 2; }
-  static constexpr int kChunks = chunks();
+  static constexpr int kChunks = ROWS <= (BYTES ? 128 : 64) || MOST_CHUNKS < 2 ? MOST_CHUNKS : 2;
   static constexpr int kBoxRows = int(box_rows_of(ROWS));
   static constexpr int kBox = ROWS * kBoxRowBytes;
   static constexpr int kBoxChunks = BYTES ? 2 : 1, kBoxes = kChunks / kBoxChunks;
