@@ -240,7 +240,7 @@ class World {
   Tailed<marlin_stream_desc> stream_desc_;
   Tailed<marlin_open_desc> open_;
   Tailed<marlin_convert_desc> convert_;
-  Tailed<marlin_save_desc> save_ = {{sizeof(marlin_save_desc), MARLIN_SAVE_OVERWRITE, nullptr, 0, 0, 0, 0}};
+  Tailed<marlin_save_desc> save_ = {{sizeof(marlin_save_desc), MARLIN_SAVE_OVERWRITE, nullptr, 0, 0, 0, 0, nullptr, nullptr}};
   Tailed<marlin_device_info> device_;
   Tailed<marlin_layer_info> info_;
   Tailed<marlin_value> value_, array_;

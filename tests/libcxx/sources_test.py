@@ -125,9 +125,9 @@ class Sources:
         paths = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*")
                        if path.suffix in {".cc", ".h", ".hpp"})
         names = [str(path.relative_to(ROOT)) for path in paths]
-        # What includes Apple's frameworks is for another compiler, and MPI is not always there.
+        # What includes Apple's or Windows' headers is for another system, and MPI is not always there.
         return [name for name in names if not self.mentions(name, r"#\s*import\s+<")
-                and "<mpi.h>" not in self.closure(name)]
+                and self.closure(name).isdisjoint({"<mpi.h>", "<windows.h>"})]
 
     def groups(self):
         """The sources that the short form reads as one, by folder and processor."""
