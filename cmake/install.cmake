@@ -13,6 +13,7 @@ function(metal_marlin_install_library prefix libdir docdir library dev)
   install(TARGETS metal_marlin metal_marlin_static EXPORT ${targets}
           LIBRARY DESTINATION ${libdir} COMPONENT ${library} NAMELINK_COMPONENT ${dev} ${ARGN}
           ARCHIVE DESTINATION ${libdir} COMPONENT ${dev} ${ARGN}
+          RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${library} ${ARGN}  # a DLL
           INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(DIRECTORY include/metal_marlin DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT ${dev} ${ARGN}
           FILES_MATCHING PATTERN "*.h" PATTERN "*.hpp")

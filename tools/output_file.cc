@@ -108,6 +108,7 @@ void OutputFile::commit() {
   // Buffered bytes may fail to reach the disk as late as here.
   if (std::fflush(file_.get()) != 0) fail("cannot write", errno);
   if (const int number = sync_file(file_.get()); number != 0) fail("cannot write", number);
+  if (!temporary_.empty()) file_.reset();  // Windows renames no file that is open
   if (const int number = give_name(); number != 0) fail("cannot give its name to", number);
 }
 

@@ -8,6 +8,12 @@
 #include "base/system.h"
 
 namespace metal_marlin::system {
+namespace {
+
+/// More than the header requires of a host's threads; programs may have less by default.
+constexpr unsigned kStackBytes = 1 << 20;
+
+}  // namespace
 
 uint64_t process_id() noexcept { return GetCurrentProcessId(); }
 
@@ -54,7 +60,8 @@ void* find_symbol(void* library, const char* name) noexcept {
 bool Thread::start(void (*run)(void*), void* argument) noexcept {
   run_ = run;
   argument_ = argument;
-  handle_ = _beginthreadex(nullptr, 0, enter, this, 0, nullptr);
+  handle_ =
+      _beginthreadex(nullptr, kStackBytes, enter, this, STACK_SIZE_PARAM_IS_A_RESERVATION, nullptr);
   return handle_ != 0;
 }
 

@@ -11,14 +11,16 @@ needs environment wheel
 export CCACHE_COMPILERTYPE=clang ZIG_GLOBAL_CACHE_DIR=$PWD/build/zig-cache ZIG_LOCAL_CACHE_DIR=$PWD/build/zig-objects
 CCACHE_COMPILERCHECK="string:$(cat packaging/requirements/zig.txt) x86_64-windows-gnu"
 export CCACHE_COMPILERCHECK
-# One tree serves all: the images of CUDA's kernels are names of files, so that what embeds them is tested without nvcc.
-cmake --preset windows -DMETAL_MARLIN_TESTS=ON -DMETAL_MARLIN_CUDA=ON -DMETAL_MARLIN_NVCC="$PWD/tests/windows/nvcc.sh" >/dev/null
-built windows metal_marlin metal-marlin base_system_test kernels_test kernels_worked_test windows_checkpoints_test
+# A tree of its own: the images of CUDA's kernels in it are names of files, so that what embeds them is tested without nvcc.
+tree=build/windows-test
+cmake --preset windows -B $tree -DMETAL_MARLIN_TESTS=ON -DMETAL_MARLIN_CUDA=ON -DMETAL_MARLIN_NVCC="$PWD/tests/windows/nvcc.sh" >/dev/null
+one_at_a_time cmake --build $tree -j "$jobs" --target metal_marlin metal-marlin base_system_test kernels_test kernels_worked_test \
+  windows_checkpoints_test
 rm -rf "$ZIG_LOCAL_CACHE_DIR"  # which keeps each object that it ever made
 . ./packaging/wheel/wheel.sh
-windows_wheel "$PWD/build/windows/bin/metal-marlin.dll"
+windows_wheel "$PWD/$tree/bin/metal-marlin.dll"
 # Wine keeps its drive C in a folder of its own, and says little.
 export WINEPREFIX=$PWD/build/wine WINEDEBUG=-all METAL_MARLIN_EMULATED=1
 /usr/lib/wine/wine64 wineboot --init >build/wine.log 2>&1
-programs build/windows unit -R '^(base_system_test|kernels_test|kernels_worked_test|windows_checkpoints_test)$'
-python3 -B tests/windows/windows_test.py build/windows "$(ls build/wheels/*-win_amd64.whl)"
+programs $tree unit -R '^(base_system_test|kernels_test|kernels_worked_test|windows_checkpoints_test)$'
+python3 -B tests/windows/windows_test.py $tree "$(ls build/wheels/*-win_amd64.whl)"

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Runs what the tree build/windows has for Windows under Wine, and reads back what its files say.
+"""Runs what a tree has for Windows under Wine, and reads back what its files say.
 
     windows_test.py TREE WHEEL       TREE is a tree of the preset windows, WHEEL the wheel with its library
 
@@ -116,7 +116,9 @@ class Windows:
                 self.says("", "pack", windows, "-o", packed) or self.says("256 x 256", "inspect", packed) or
                 ("" if (folder / "模型.marlin").exists() else "pack wrote no 模型.marlin") or
                 self.says("is there already", "pack", windows, "-o", packed, status=3) or
-                self.says("", "pack", windows, "-o", packed, "--force"))
+                self.says("", "pack", windows, "-o", packed, "--force") or
+                self.says("", "unpack", windows, "-o", windows + "\\floats") or
+                self.says("", "unpack", windows, "-o", windows + "\\floats", "--force"))
 
     def errors_name_the_file(self):
         return (self.says("none.gguf: cannot open: No such file or directory (MARLIN_E_FILE)", "inspect", self.scratch / "none.gguf", status=3) or
