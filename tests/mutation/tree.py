@@ -22,7 +22,7 @@ METAL = "backends/metal"  # whose code is Objective-C++, and in no library of Li
 # The folders whose code is mutated. Kernels, whose tests compare each of them with an oracle, are left out.
 FOLDERS = {"core": "src/core", "backends/gpu": "src/backends/gpu", "api": "src/api", "layouts": "src/layouts",
            "checkpoints": "src/checkpoints", "backends/cpu": "src/backends/cpu", METAL: "src/backends/metal"}
-LEFT_OUT = re.compile(r"/x86/|/arm64/|/generic\.cc$|_arm64\.cc$|_other\.cc$|/absent\.cc$")
+LEFT_OUT = re.compile(r"/x86/|/arm64/|/generic\.cc$|_arm64\.cc$|_other\.cc$|_windows\.cc$|/absent\.cc$")
 
 # The programs whose tests may see an edit; those that are not in this build are left out.
 PROGRAMS = """
