@@ -12,7 +12,8 @@
 // A product covers a group of 32 slots, as the packed layout has them in the four units of a lane
 // of each row. Lane j takes unit j of them: the codes that lane_at(r, group) of other kernels
 // reads. It multiplies codes less their zero points, which 16 bits hold. Additive zeros are
-// multiplied by the sums of A over the group.
+// multiplied by the sums of A over the group. Groups of 16 are those of NVFP4, whose codes times
+// their scales 16 bits hold, too (6 bits from 2^-10 to 2688): there the weights are multiplied.
 #include "../metal/product.h"
 
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
@@ -63,11 +64,14 @@ struct RowsOfA {
   }
 };
 
+/// Whether weights are multiplied instead of codes.
+constant bool scales_first = group_shift == 4;
+
 /// The factor that decoded codes lack because their scale contains it. Codes are multiplied by it,
 /// and the product is divided by it again, because the scale divided by it may be too small.
 template <typename Codes>
 static inline float missing_range() {
-  return scales_have_room ? Codes::range(0) : 1.0f;
+  return scales_have_room && !scales_first ? Codes::range(0) : 1.0f;
 }
 
 /// Adds the products of two of the four tiles of a row block, from tile 2 `pair` on.
@@ -104,7 +108,8 @@ static inline void add_pair(thread const float2 (&q)[2][4], thread const RowsOfA
   }
   UNROLL for (ushort e = 0; e < P::kSums; e++) {
     const ushort h = e % 8 / 4;
-    sum[e] = fma(product[e] * (1.0f / missing_range<Codes>()), scale[h], sum[e]);
+    sum[e] =
+        fma(product[e] * (1.0f / missing_range<Codes>()), scales_first ? 1.0f : scale[h], sum[e]);
     if (additive) sum[e] = fma(zero[h], sums_of_a[e / 8][e % 4], sum[e]);
   }
 }
@@ -131,14 +136,18 @@ kernel void regdecode_nax(PRODUCT_PARAMETERS(T)) {
       typename Codes::Span span;
       span.open(walk.codes + Codes::Span::words(k0), units, ushort(lane_at(r, unit / units)));
       const typename Codes::Span::Unit codes_of_unit = span.unit(unit % units);
-      scale.load(k);
+      scale.load(scales_first ? k + kUnitSlots * j : k);
       x.load(k + kUnitSlots * j, args.k, needs_care(args, b));
       float sums_of_a[TILES][4];
       if (additive) UNROLL for (ushort t = 0; t < TILES; t++) x.sums(t, lane, sums_of_a[t]);
       UNROLL for (ushort pair = 0; pair < 2; pair++) {
         float2 q[2][4];
-        UNROLL for (ushort h = 0; h < 2; h++)
+        UNROLL for (ushort h = 0; h < 2; h++) {
+          if (scales_first)
+            decode_weights<Codes>(codes_of_unit, 2 * pair + h, scale, q[h]);
+          else
             decode_codes<Codes>(codes_of_unit, 2 * pair + h, scale, q[h]);
+        }
         add_pair<Codes>(q, x, scale.scale + 2 * pair, scale.weight_zero + 2 * pair, sums_of_a,
                         sum[pair]);
       }

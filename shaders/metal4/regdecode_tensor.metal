@@ -5,8 +5,8 @@
 // The tiles in threadgroup memory have the type of the activations, half or bfloat. This type holds
 // the activations as given, and codes less their zero points exactly (8 bits at most), but not
 // weights. Therefore a product covers at most one group of K, and its scale is applied when the
-// product is added to the sums. Additive zeros take a second product, with 1 for every kept
-// element.
+// product is added to the sums, as are additive zeros times the sums of A over the group. (Of 2:4
+// sparse weights they take a second product instead, with 1 for every kept element.)
 #include "../metal/product.h"
 
 #include <MetalPerformancePrimitives/MetalPerformancePrimitives.h>
@@ -21,7 +21,8 @@ constant constexpr ushort kSimdgroups = 4, kThreads = kSimdgroups * kLanes;
 template <typename T>
 struct Stage {
   T a[kTile * kStage], w[kTile * kStage];  // [row][slot]
-  float scale[kStage / 16][kTile];         // of a product's group, for each row of W
+  // Of a product's group, for each row of W, and for each row of A.
+  float scale[kStage / 16][kTile], zero[kStage / 16][kTile], sum_of_a[kStage / 16][kTile];
 
   static threadgroup T* unit(threadgroup T* tile, ushort row, ushort slot) {
     return tile + row * kStage + slot;
@@ -32,6 +33,11 @@ struct Stage {
   }
 };
 
+template <typename Codes>
+static inline bool sums_a() {
+  return additive && !Codes::kSparse;
+}
+
 /// The slots of a stage: `count` slots, 64 or 32, from slot `from` of block b on.
 struct SlotRange {
   int b;
@@ -39,7 +45,7 @@ struct SlotRange {
 };
 
 /// Rows past M repeat the last row; slots after those of the stage are 0.
-template <typename T>
+template <typename Codes, typename T, ushort STEP>
 static inline void stage_activations(threadgroup Stage<T>& stage, const device T* a,
                                      constant ProductArgs& args, thread const TileRows& rows,
                                      SlotRange place, ushort thread_index) {
@@ -51,6 +57,12 @@ static inline void stage_activations(threadgroup Stage<T>& stage, const device T
         load8(row_of(a, args, rows.of_a(row)), block_begin(args.slots, place.b) + place.from + slot,
               args.k, needs_care(args, place.b) || slot >= place.count);
     Stage<T>::put(Stage<T>::unit(stage.a, row, slot), x.lo, x.hi);
+    if (!sums_a<Codes>()) continue;
+    float sum = 0.0f;
+    UNROLL for (ushort t = 0; t < 4; t++) sum += float(x.lo[t]) + float(x.hi[t]);
+    UNROLL for (ushort units = 1; units < STEP / kUnitSlots; units *= 2) sum +=
+        simd_shuffle_xor(sum, units);  // neighboring lanes have neighboring units
+    if (slot % STEP == 0) stage.sum_of_a[slot / STEP][row] = sum;
   }
 }
 
@@ -102,8 +114,9 @@ static inline void stage_weights(threadgroup Stage<T>& stage, const device uint4
     }
     const ushort row = kRowBlock * rows + 8 * i + fragment_row(lane), column = slot - place.from;
     Stage<T>::put(Stage<T>::unit(stage.w, row, column), lo, hi);
-    if (column % STEP == 0)
-      stage.scale[column / STEP][row] = ones ? group.weight_zero[i] : group.scale[i];
+    if (column % STEP != 0) continue;
+    stage.scale[column / STEP][row] = ones ? group.weight_zero[i] : group.scale[i];
+    if (sums_a<Codes>()) stage.zero[column / STEP][row] = group.weight_zero[i];
   }
 }
 
@@ -134,11 +147,11 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
             end = min(begin + args.split_blocks, block_count(args.slots));
   for (int b = begin; b < end; b++)
     for (int from = 0; from < block_slots(args.slots, b); from += kStage)
-      for (ushort term = 0; term < (additive ? 2 : 1); term++) {
+      for (ushort term = 0; term < (additive && Codes::kSparse ? 2 : 1); term++) {
         const SlotRange place{b, ushort(from),
                               ushort(min(block_slots(args.slots, b), marlin_int(kStage)))};
         threadgroup_barrier(mem_flags::mem_threadgroup);  // the last stage was multiplied
-        if (term == 0) stage_activations(stage, a, args, rows, place, thread_index);
+        if (term == 0) stage_activations<Codes, T, STEP>(stage, a, args, rows, place, thread_index);
         stage_weights<Codes, T, STEP>(stage, codes, scales, zeros, args, group.x, place, term == 1,
                                       thread_index);
         threadgroup_barrier(mem_flags::mem_threadgroup);
@@ -146,10 +159,15 @@ static inline void multiply(threadgroup Stage<T>& stage, const device uint4* cod
           auto a_slice = all_a.template slice<STEP, kTile>(slot, 0);
           auto w_slice = all_w.template slice<STEP, kTile>(slot, 0);
           op.run(a_slice, w_slice, product);
-          threadgroup const float* scale = stage.scale[slot / STEP];
+          const ushort step = slot / STEP;
           const float range = term == 0 ? 1.0f / missing_range<Codes>() : 1.0f;
-          UNROLL for (ushort i = 0; i < sum.get_capacity(); i++) if (sum.is_valid_element(i))
-              sum[i] = fma(product[i] * range, scale[sum.get_multidimensional_index(i)[0]], sum[i]);
+          UNROLL for (ushort i = 0; i < sum.get_capacity(); i++) {
+            if (!sum.is_valid_element(i)) continue;
+            const auto at = sum.get_multidimensional_index(i);  // column, row
+            sum[i] = fma(product[i] * range, stage.scale[step][at[0]], sum[i]);
+            if (sums_a<Codes>())
+              sum[i] = fma(stage.zero[step][at[0]], stage.sum_of_a[step][at[1]], sum[i]);
+          }
         }
       }
   UNROLL for (ushort i = 0; i < sum.get_capacity(); i++) {

@@ -193,10 +193,9 @@ TEST_F(TensorOperations, AreNotTriedWhereItDoesNot) {
 
 /// A compiler, or a device, that makes of them what it should not: one line in the log, and the next kernel serves.
 TEST_F(TensorOperations, ThatAreRefusedAreLoggedOnceAndReplaced) {
-  const TestbedOptions::Change changes[] = {
-      {"regdecode_tensor.metal", "op.run(a_slice", "op.walk(a_slice"},
-      {"regdecode_tensor.metal", "fma(product[i] *", "fma(float(half(product[i])) *"},
-      {"regdecode_tensor.metal", "get_multidimensional_index(i)[0]]", "get_multidimensional_index(i)[1]]"}};
+  const TestbedOptions::Change changes[] = {{"regdecode_tensor.metal", "op.run(a_slice", "op.walk(a_slice"},
+                                            {"regdecode_tensor.metal", "fma(product[i] *", "fma(float(half(product[i])) *"},
+                                            {"regdecode_tensor.metal", "stage.scale[step][at[0]]", "stage.scale[step][at[1]]"}};
   for (const auto& change : changes) {
     SCOPED_TRACE(change.to);
     const Gpu gpu({.changes = {change}});

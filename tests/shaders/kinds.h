@@ -62,9 +62,9 @@ inline bool is_real(const Kind& kind) {
   return is_float(kind) || row.has_codebook_of_floats() || kind.format == MARLIN_FORMAT_IQ4;
 }
 
-/// Those that tensor operations on registers take: codes of four or eight bits, of 32 slots and more.
+/// Those that tensor operations on registers take: codes of four or eight bits.
 inline bool is_in_fragments(const Kind& kind) {
-  return !is_real(kind) && !kind.sparse && kind.group != 16 && metal_marlin::format_row(kind.format)->code_bits % 4 == 0;
+  return !is_real(kind) && !kind.sparse && metal_marlin::format_row(kind.format)->code_bits % 4 == 0;
 }
 
 }  // namespace shaders

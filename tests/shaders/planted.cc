@@ -7,10 +7,10 @@ namespace shaders {
 namespace {
 
 constexpr Kind kInt4 = kKinds[0], kInt4Zeros = kKinds[1], kInt4Additive = kKinds[2], kFp4 = kKinds[3], kMxfp4 = kKinds[4],
-               kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8], kInt3Additive = kKinds[15], kInt5 = kKinds[16],
-               kQ4K = kKinds[20], kQ6K = kKinds[22], kUint8 = kKinds[23], kFp8 = kKinds[24], kMxfp8 = kKinds[25],
-               kQ2K = kKinds[18], kIq4Xs = kKinds[27], kNf4 = kKinds[28], kNested = kKinds[29], kF32 = kKinds[31],
-               kBf16 = kKinds[33];
+               kNvfp4 = kKinds[5], kInt8 = kKinds[6], kInt4Sparse = kKinds[8], kAdditiveSparse = kKinds[10],
+               kInt3Additive = kKinds[15], kInt5 = kKinds[16], kQ4K = kKinds[20], kQ6K = kKinds[22], kUint8 = kKinds[23],
+               kFp8 = kKinds[24], kMxfp8 = kKinds[25], kQ2K = kKinds[18], kIq4Xs = kKinds[27], kNf4 = kKinds[28],
+               kNested = kKinds[29], kF32 = kKinds[31], kBf16 = kKinds[33];
 
 constexpr const char* kPacker = "src/backends/gpu/pack.cc";
 constexpr Mutation kMutations[] = {
@@ -57,17 +57,22 @@ constexpr Mutation kMutations[] = {
     {"tensor_after_barrier", "metal4/regdecode_tensor.metal", "threadgroup_barrier(mem_flags::mem_threadgroup);  //", "//",
      kInt4, 40, Mutation::tensor},
     {"tensor_half_block", "metal4/regdecode_tensor.metal", "(place.from / kStage) << 3", "0", kMxfp4, 40, Mutation::tensor},
-    {"tensor_scale_row", "metal4/regdecode_tensor.metal", "get_multidimensional_index(i)[0]]",
-     "get_multidimensional_index(i)[1]]", kInt4, 40, Mutation::tensor},
+    {"tensor_scale_row", "metal4/regdecode_tensor.metal", "stage.scale[step][at[0]]", "stage.scale[step][at[1]]", kInt4, 40,
+     Mutation::tensor},
     {"tensor_slots_behind", "metal4/regdecode_tensor.metal", "|| slot >= place.count", "", kInt4, 40, Mutation::tensor},
-    {"tensor_valid", "metal4/regdecode_tensor.metal", "if (!sum.is_valid_element(i)) continue;", "", kInt4, 40,
+    {"tensor_valid", "metal4/regdecode_tensor.metal", "if (!sum.is_valid_element(i)) continue;\n    const", "const", kInt4, 40,
      Mutation::tensor},
     {"tensor_range", "metal4/regdecode_tensor.metal", "1.0f / missing_range<Codes>()", "1.0f", kMxfp4, 40, Mutation::tensor},
-    {"tensor_ones", "metal4/regdecode_tensor.metal", "ones ? float2(one[t]) :", "", kInt4Additive, 40, Mutation::tensor},
+    {"tensor_ones", "metal4/regdecode_tensor.metal", "ones ? float2(one[t]) :", "", kAdditiveSparse, 40, Mutation::tensor},
+    {"tensor_sum_of_group", "metal4/regdecode_tensor.metal", "units < STEP / kUnitSlots", "units < 2", kInt4Additive, 40,
+     Mutation::tensor},
+    {"tensor_sum_of_row", "metal4/regdecode_tensor.metal", "sum_of_a[step][at[1]]", "sum_of_a[step][at[0]]", kInt4Additive, 40,
+     Mutation::tensor},
     {"nax_half", "metal4/regdecode_nax.metal", "both.x : both.y", "both.y : both.x", kInt4, 20, Mutation::nax},
     {"nax_unit", "metal4/regdecode_nax.metal", "span.unit(unit % units)", "span.unit(0)", kMxfp4, 20, Mutation::nax},
     {"nax_lane", "metal4/regdecode_nax.metal", "lane_at(r, unit / units)", "lane_at(r, g)", kInt4, 20, Mutation::nax},
-    {"nax_group", "metal4/regdecode_nax.metal", "scale.load(k);", "scale.load(k0);", kMxfp4, 20, Mutation::nax},
+    {"nax_group", "metal4/regdecode_nax.metal", ": k);", ": k0);", kMxfp4, 20, Mutation::nax},
+    {"nax_group_of_16", "metal4/regdecode_nax.metal", "k + kUnitSlots * j : k", "k : k", kNvfp4, 20, Mutation::nax},
     {"nax_pair", "metal4/regdecode_nax.metal", "scale.scale + 2 * pair", "scale.scale", kMxfp4, 20, Mutation::nax},
     {"nax_row_of_a", "metal4/regdecode_nax.metal", "16 * t + 8 * h + fragment_row", "16 * t + fragment_row", kInt4, 20,
      Mutation::nax},

@@ -48,7 +48,7 @@ problem::Case draw(const Kind& kind, const KernelRow& row, uint32_t seed) {
   s.c_type = pick(random, kTypes);
   if (random() % 3 == 0) s.compute = MARLIN_COMPUTE_INT8;
   if (oracle::takes_float_activations(kind.format)) s.compute = MARLIN_COMPUTE_DEFAULT;
-  if (row.nax() && s.group == 16) s.group = 32;
+  if (row.nax() && s.group == 16 && kind.format != MARLIN_FORMAT_NVFP4) s.group = 32;
   if (row.nax() && s.order != Order::shuffled) s.order = Order::plain;  // others may make groups of 16
   if (row.tensor()) {
     if (s.a_type == MARLIN_F32) s.a_type = MARLIN_F16;

@@ -28,9 +28,10 @@ constexpr bool tensor_kernels(KernelCodes codes, ActivationKind activation) {
 constexpr bool nax_kernels(KernelCodes codes, ActivationKind activation) {
   return codes <= KernelCodes::i8 && are_halves(activation);
 }
-/// A product covers 32 slots of a row, which have one scale.
-bool has_groups_of_32(const ProductKernel&, const RowBlockLayout& layout, ActivationKind) {
-  return layout.slot_group >= kLanes;
+/// A product covers 32 slots of a row, which have one scale, or weights that 16 bits hold: NVFP4's.
+bool covers_groups(const ProductKernel&, const RowBlockLayout& layout, ActivationKind) {
+  return layout.slot_group >= kLanes ||
+         (layout.codes == KernelCodes::fp4 && layout.scale_type == ScaleType::e4m3);
 }
 
 SortedRows few_rows(const RowBlockLayout&) { return SortedRows::few; }
