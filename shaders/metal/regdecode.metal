@@ -12,14 +12,14 @@ constant constexpr ushort kStageBytes = 16384;
 /// The simdgroups of a threadgroup of direct kernels.
 constant constexpr ushort kSharers = 4;
 
-/// The 16 fragments of one unit of the four tiles.
-template <typename Codes>
-static inline void decode_unit(typename Codes::Span::Unit unit,
-                               thread const GroupScales<Codes>& group,
-                               thread simdgroup_float8x8 (&w)[4][4]) {
-  UNROLL for (ushort i = 0; i < 4; i++) {
+/// The fragments of tiles `first` and on of one unit.
+template <typename Codes, ushort COUNT>
+static inline void decode_tiles(typename Codes::Span::Unit unit, ushort first,
+                                thread const GroupScales<Codes>& group,
+                                thread simdgroup_float8x8 (&w)[4][COUNT]) {
+  UNROLL for (ushort i = 0; i < COUNT; i++) {
     float2 value[4];
-    decode_weights<Codes>(unit, i, group, value);
+    decode_weights<Codes>(unit, first + i, group, value);
     UNROLL for (ushort t = 0; t < 4; t++) {
       w[t][i].thread_elements()[0] = value[t].x;
       w[t][i].thread_elements()[1] = value[t].y;
@@ -29,15 +29,16 @@ static inline void decode_unit(typename Codes::Span::Unit unit,
 
 /// Multiplies four steps of eight rows of A: x.lo and x.hi are the lane's columns for its rows 2 j
 /// and 2 j + 1 of the tile.
-template <typename T>
-static inline void multiply_unit(thread const Eight<T>& x, float2 d,
-                                 thread simdgroup_float8x8 (&w)[4][4],
-                                 thread simdgroup_float8x8 (&sum)[4]) {
+template <typename T, ushort COUNT>
+static inline void multiply_tiles(thread const Eight<T>& x, float2 d,
+                                  thread simdgroup_float8x8 (&w)[4][COUNT],
+                                  thread simdgroup_float8x8* sum) {
   UNROLL for (ushort t = 0; t < 4; t++) {
     simdgroup_float8x8 b;
     b.thread_elements()[0] = Activation<T>::kQuantized ? float(x.lo[t]) * d.x : float(x.lo[t]);
     b.thread_elements()[1] = Activation<T>::kQuantized ? float(x.hi[t]) * d.y : float(x.hi[t]);
-    UNROLL for (ushort i = 0; i < 4; i++) simdgroup_multiply_accumulate(sum[i], w[t][i], b, sum[i]);
+    UNROLL for (ushort i = 0; i < COUNT; i++)
+        simdgroup_multiply_accumulate(sum[i], w[t][i], b, sum[i]);
   }
 }
 
@@ -54,6 +55,7 @@ struct Tile {
   simdgroup_float8x8 sum[TILES][4];
   const TileRows rows;
   const ushort lane;
+  int routed_row[TILES][2];  // of A
 
   Tile(thread const TileRows& of_tile, ushort in_simdgroup) : rows(of_tile), lane(in_simdgroup) {
     UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++) sum[m][i] =
@@ -61,6 +63,14 @@ struct Tile {
   }
   /// The row of the tile of element e of operand B and of C^T in tile m of 8 rows.
   int row(ushort m, ushort e) const { return 8 * m + 2 * fragment_column(lane) + e; }
+  /// The same row of A. Those of experts take loads and divisions, once.
+  int row_of_a(ushort m, ushort e) const {
+    return routed ? routed_row[m][e] : rows.of_a(row(m, e));
+  }
+  void find_rows() {
+    UNROLL for (ushort m = 0; routed && m < TILES; m++) UNROLL for (ushort e = 0; e < 2; e++)
+        routed_row[m][e] = rows.of_a(row(m, e));
+  }
   /// The lane's offset in a block for operand B: row r of B is element p = r % 2 of span j = r / 2.
   int column(ushort units) const {
     return kUnitSlots * units * (fragment_row(lane) / 2) + 4 * (fragment_row(lane) % 2);
@@ -70,8 +80,30 @@ struct Tile {
   void load_scales(const device float* a_scales, constant ProductArgs& args, int slot,
                    thread float2 (&d)[TILES]) const {
     UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort e = 0; e < 2; e++) d[m][e] =
-        Activation<T>::kQuantized ? activation_scale(a_scales, args, rows.of_a(row(m, e)), slot)
-                                  : 1.0f;
+        Activation<T>::kQuantized ? activation_scale(a_scales, args, row_of_a(m, e), slot) : 1.0f;
+  }
+
+  /// Adds one unit of the four tiles, `AT_ONCE` of them at a time.
+  template <ushort AT_ONCE>
+  void add_tiles(typename Codes::Span::Unit unit, thread const GroupScales<Codes>& scale,
+                 thread const Eight<T>* x, thread const float2* d) {
+    UNROLL for (ushort first = 0; first < 4; first += AT_ONCE) {
+      simdgroup_float8x8 weights[4][AT_ONCE];
+      decode_tiles<Codes>(unit, first, scale, weights);
+      UNROLL for (ushort m = 0; m < TILES; m++) {
+        if (ends_before(rows, m)) break;
+        multiply_tiles(x[m], d[m], weights, sum[m] + first);
+      }
+    }
+  }
+  /// The branches of ends_before() keep what is decoded before them in registers, so that fewer
+  /// tiles are decoded at once where there are any.
+  void add_unit(typename Codes::Span::Unit unit, thread const GroupScales<Codes>& scale,
+                thread const Eight<T>* x, thread const float2* d) {
+    if (routed)
+      add_tiles<2>(unit, scale, x, d);
+    else
+      add_tiles<4>(unit, scale, x, d);
   }
 
   /// Adds block b with activations directly from device memory.
@@ -88,15 +120,13 @@ struct Tile {
     span.open(walk.codes + Codes::Span::words(k0), units, lane);
     for (ushort w = 0; w < units; w++) {
       scale.load(span_slot + kUnitSlots * w);
-      simdgroup_float8x8 weights[4][4];
-      decode_unit<Codes>(span.unit(w), scale, weights);
+      Eight<T> x[TILES];
       UNROLL for (ushort m = 0; m < TILES; m++) {
         if (ends_before(rows, m)) break;
-        Eight<T> x;
-        x.lo = load4(row_of(a, args, rows.of_a(row(m, 0))), k + kUnitSlots * w, args.k, check);
-        x.hi = load4(row_of(a, args, rows.of_a(row(m, 1))), k + kUnitSlots * w, args.k, check);
-        multiply_unit<T>(x, d[m], weights, sum[m]);
+        x[m].lo = load4(row_of(a, args, row_of_a(m, 0)), k + kUnitSlots * w, args.k, check);
+        x[m].hi = load4(row_of(a, args, row_of_a(m, 1)), k + kUnitSlots * w, args.k, check);
       }
+      add_unit(span.unit(w), scale, x, d);
     }
   }
 
@@ -124,6 +154,7 @@ kernel void regdecode_direct(PRODUCT_PARAMETERS(T)) {
   const Walk<Codes> walk(of_expert(codes, rows), args, row_block, group.z);
   Tile<Codes, T, TILES> tile(rows, lane);
   GroupScales<Codes> scale(of_expert(scales, rows), of_expert(zeros, rows), args, row_block, lane);
+  tile.find_rows();
   for (int b = walk.begin + sharer; b < walk.end; b += kSharers)
     tile.add_block(walk, scale, a, a_scales, args, b);
   UNROLL for (ushort m = 0; m < TILES; m++) UNROLL for (ushort i = 0; i < 4; i++)
@@ -154,10 +185,13 @@ struct Stage {
   static_assert(2 * sizeof(Buffer) <= kStageBytes, "one is filled while the other is read");
 
   ushort row, span, first_quad;  // the thread's in a tile; and in its part of the span
+  int row_of_a[TILES];
   Words piece[TILES][kQuads];
 
-  Stage(ushort thread_index)
-      : row(thread_index / 16), span(thread_index / 4 % 4), first_quad(thread_index % 4 * kQuads) {}
+  Stage(ushort thread_index, thread const TileRows& rows)
+      : row(thread_index / 16), span(thread_index / 4 % 4), first_quad(thread_index % 4 * kQuads) {
+    UNROLL for (ushort m = 0; m < TILES; m++) row_of_a[m] = rows.of_a(8 * m + row);
+  }
 
   void load(const device T* a, constant ProductArgs& args, thread const TileRows& rows, int stage) {
     const int block = stage / kOfBlock;
@@ -165,7 +199,7 @@ struct Stage {
                   4 * first_quad;
     UNROLL for (ushort m = 0; m < TILES; m++) {
       if (ends_before(rows, m)) break;
-      const device T* from = row_of(a, args, rows.of_a(8 * m + row));
+      const device T* from = row_of(a, args, row_of_a[m]);
       if (kQuads == 1) {
         piece[m][0] = as_type<Words>(load4(from, k, args.k, needs_care(args, block)));
       } else {
@@ -203,13 +237,14 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
   GroupScales<Codes> scale(of_expert(scales, rows), of_expert(zeros, rows), args, row_block, lane);
   typename Codes::Span span;
   float2 d[TILES];
-  S pieces(simdgroup * kLanes + lane);
+  S pieces(simdgroup * kLanes + lane, rows);
   const int full_end = min(walk.end, args.slots / kBlockSlots), end = full_end * S::kOfBlock;
   int stage = walk.begin * S::kOfBlock;
   // Planes, sparse codes and float32 activations leave no registers for pieces while fragments are
   // multiplied.
   constexpr bool kAhead = sizeof(T) < 4 && (is_same_v<typename Codes::Span, NibbleSpan> ||
                                             is_same_v<typename Codes::Span, ByteSpan>);
+  if (Activation<T>::kQuantized) tile.find_rows();
   if (kAhead && stage < end) pieces.load(a, args, rows, stage);
   for (; stage < end; stage++) {
     // The barrier of the stage before says that all threads have finished with this one.
@@ -227,16 +262,16 @@ kernel void regdecode_threadgroup(PRODUCT_PARAMETERS(T)) {
     }
     for (ushort w = 0; w < S::kUnits; w++) {
       scale.load(k0 + kLanes * fragment_column(lane) + kUnitSlots * (first + w));
-      simdgroup_float8x8 weights[4][4];
-      decode_unit<Codes>(span.unit(first + w), scale, weights);
+      Eight<T> x[TILES];
       UNROLL for (ushort m = 0; m < TILES; m++) {
         if (ends_before(rows, m)) break;
-        const Eight<T> x = {buffer[w][m][lane][0], buffer[w][m][lane][1]};
-        multiply_unit<T>(x, d[m], weights, tile.sum[m]);
+        x[m] = Eight<T>{buffer[w][m][lane][0], buffer[w][m][lane][1]};
       }
+      tile.add_unit(span.unit(first + w), scale, x, d);
     }
   }
   if (!live) return;
+  if (!Activation<T>::kQuantized) tile.find_rows();
   for (int b = max(full_end, walk.begin); b < walk.end; b++)
     tile.add_block(walk, scale, a, a_scales, args, b);
   tile.write(int(row_block) * kRowBlock, group.z, factors, bias, c, partials, args);

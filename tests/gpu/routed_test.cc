@@ -21,9 +21,9 @@ mm::weights experts_of(const World& world) {
 
 /// `tokens` rows of A, each for two experts, and their weighted sums.
 struct Sums {
-  Sums(World& world, int64_t tokens)
+  Sums(World& world, int64_t tokens, marlin_dtype a_type = MARLIN_F16)
       : w(experts_of(world)),
-        a(world.context, tokens, kK, MARLIN_F16),
+        a(world.context, tokens, kK, a_type),
         c(world.context, tokens, kN, MARLIN_F32),
         ids(world.context, tokens, kTopK, MARLIN_I32, 5),
         scales(world.context, tokens, kTopK, MARLIN_F16, 6) {
@@ -62,6 +62,20 @@ TEST(Routed, BlocksOfTokensHaveTheirIdsAndScales) {
     const auto bound_scales = offsets_of(commands, sums.scales, {MARLIN_BUFFER_ID_SCALES, MARLIN_BUFFER_ROUTED_SCALES});
     EXPECT_EQ(std::set<uint64_t>(bound_ids.begin(), bound_ids.end()), ids) << sorts;
     EXPECT_EQ(std::set<uint64_t>(bound_scales.begin(), bound_scales.end()), scales) << sorts;
+  }
+}
+
+/// Addresses of experts are in registers, too, so that a kernel may serve the same product without experts alone.
+TEST(Routed, KernelsAreThoseWhoseRegistersHoldExperts) {
+  World world;
+  const mm::stream stream = stream_of(world);
+  for (const auto& [tokens, a_type, kernel] : {std::tuple{6, MARLIN_F16, "gemv_u4_f16_m6"},
+                                               {6, MARLIN_F32, "regdecode_u4_f32_m8_n32_direct"},
+                                               {100, MARLIN_F16, "regdecode_u4_f16_m32_n128_threadgroup"},
+                                               {100, MARLIN_F32, "regdecode_u4_f32_m16_n32_direct"}}) {
+    Sums sums(world, tokens, a_type);
+    const auto commands = recorded(world, stream, {sums.desc});
+    EXPECT_EQ(std::ranges::count(commands, kernel, &Command::kernel), 1) << kernel;
   }
 }
 

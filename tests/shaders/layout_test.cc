@@ -71,7 +71,7 @@ TEST(Layout, IsDrawnAsThePackerWritesIt) {
   }
 }
 
-/// The bytes of packed K-quants; docs/metal.md has them as a table.
+/// The bytes of packed K-quants; docs/decisions/0004-metal-kernels.md has them as a table.
 TEST(Layout, OfKQuantsIsNearTheFilesSize) {
   struct {
     const char* name;

@@ -244,7 +244,7 @@ Result<const ProductKernel*> choose_product_kernel(const GemmProblem& problem, i
   for (const ProductKernel& kernel : rules.policy.kernels) {
     const ActivationKind activation = activation_of(kernel, problem);
     if (serves(kernel, problem) && serves_order(kernel, problem) &&
-        is_choice(kernel, layout, activation) &&
+        is_choice(kernel, layout, activation, routed) &&
         (features_of(kernel, activation) & ~available(rules.device)) == 0 &&
         can_share(kernel, product_rows(problem, size), layout) &&
         health.of(decoder_of(kernel, activation, layout)) != KernelHealth::bad)

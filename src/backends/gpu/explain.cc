@@ -24,7 +24,7 @@ std::string names_of_order(const GemmProblem& problem, const PlanRules& rules) {
   for (const ProductKernel& kernel : rules.policy.kernels) {
     const ActivationKind activation = activation_of(kernel, problem);
     if (kernel.row_invariant && kernel.takes(activation, layout) &&
-        is_choice(kernel, layout, activation))
+        is_choice(kernel, layout, activation, problem.routing.present()))
       names.append(names.empty() ? "" : ", ").append(kernel.name(layout.codes, activation));
   }
   return names;

@@ -36,19 +36,26 @@ bool covers_groups(const ProductKernel&, const RowBlockLayout& layout, Activatio
 
 SortedRows few_rows(const RowBlockLayout&) { return SortedRows::few; }
 
-/// Whether 128 registers hold the sums of six rows (tests/shaders/registers_test.cc): beside one
-/// thing that takes more of them than 4-bit codes by float16 activations do. Where they do not,
-/// eight rows by matrices take the place.
-bool registers_hold_six_rows(const RowBlockLayout& layout, ActivationKind activation) {
+/// Whether 128 registers hold the sums of four rows (tests/shaders/registers_test.cc), or else
+/// fewer at a time serve. Addresses of experts (`routed`) are in registers, too.
+bool registers_hold_four_rows(const RowBlockLayout& layout, ActivationKind activation,
+                              bool routed) {
+  if (!routed) return true;
+  return layout.zero_kind != ZeroKind::additive &&
+         !(layout.sparse() && activation == ActivationKind::f32);
+}
+/// The same of six rows: beside one thing that takes more registers than 4-bit codes by float16
+/// activations do, which addresses are. Where they do not, eight rows by matrices take the place.
+bool registers_hold_six_rows(const RowBlockLayout& layout, ActivationKind activation, bool routed) {
   const bool wide_codes = layout.codes != KernelCodes::fp4 && layout.codes != KernelCodes::u4;
-  return (layout.zero_kind == ZeroKind::additive) + wide_codes +
-             (activation != ActivationKind::f16) <=
-         1;
+  const bool additive = layout.zero_kind == ZeroKind::additive;
+  return additive + wide_codes + (activation != ActivationKind::f16) + routed <= 1;
 }
 /// The same of 32 rows by matrices, or else 16 at a time serve.
-bool registers_hold_32_rows(const RowBlockLayout& layout, ActivationKind activation) {
-  const bool planes = layout.codes == KernelCodes::planes;
-  if (activation == ActivationKind::i8) return !layout.sparse() && !planes;
+bool registers_hold_32_rows(const RowBlockLayout& layout, ActivationKind activation, bool routed) {
+  const bool planes = layout.codes == KernelCodes::planes, spread = layout.sparse() || planes;
+  if (routed && (spread || layout.code_form == kFormF32 || !are_halves(activation))) return false;
+  if (activation == ActivationKind::i8) return !spread;
   if (layout.scale_type == ScaleType::nested) return activation == ActivationKind::f32;
   return activation != ActivationKind::f32 || !(layout.sparse() || (planes && !layout.two_level()));
 }

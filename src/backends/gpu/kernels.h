@@ -128,7 +128,7 @@ struct ProductKernel {
   /// not serve such weights.
   std::array<int64_t, kChunkKinds> chunk_ns{};
   /// The weights and activations for which it is chosen if none is forced; null: all.
-  bool (*is_chosen_for)(const RowBlockLayout& layout, ActivationKind activation) = nullptr;
+  bool (*is_chosen_for)(const RowBlockLayout&, ActivationKind, bool routed) = nullptr;
   KernelNames names{pattern, compiled_for};
 
   constexpr bool has_ring() const { return schedule == Schedule::ring; }
@@ -156,8 +156,8 @@ struct ProductKernel {
 };
 /// Whether nothing is against the choice of a kernel.
 inline bool is_choice(const ProductKernel& kernel, const RowBlockLayout& layout,
-                      ActivationKind activation) {
-  return kernel.is_chosen_for == nullptr || kernel.is_chosen_for(layout, activation);
+                      ActivationKind activation, bool routed) {
+  return kernel.is_chosen_for == nullptr || kernel.is_chosen_for(layout, activation, routed);
 }
 inline constexpr size_t kMostProductKernels = 32;
 /// Elements that a threadgroup makes of the largest tile that is shared, and rows of the smallest.
