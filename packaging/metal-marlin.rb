@@ -5,8 +5,8 @@
 #   brew tap-new local/metal-marlin
 #   cp packaging/metal-marlin.rb "$(brew --repository local/metal-marlin)/Formula/"
 #   HOMEBREW_METAL_MARLIN_GIT="$PWD" brew install --HEAD local/metal-marlin/metal-marlin
-# A release fills in its archive. Until there is one, --HEAD takes a clone, whose address this variable names. (Homebrew hides
-# variables of other prefixes from formulae.)
+# A release fills in its archive and the address of a page. Until there is one, --HEAD takes a clone, whose address this variable
+# names (Homebrew hides variables of other prefixes from formulae), and `brew audit` misses the page alone.
 class MetalMarlin < Formula
   desc "Multiply by 4-bit weights at the speed of memory"
   homepage "https://metal-marlin.invalid/"

@@ -8,6 +8,16 @@
 #include "backends/metal/metal_backend.h"
 #include "fixture.h"
 
+// A queue of Metal 4 (MTL4CommandQueue) has the device, and another protocol than queues of command buffers.
+@protocol CommandQueueOfMetal4 <NSObject>
+@property(strong) id<MTLDevice> device;
+@end
+@interface QueueOfMetal4 : NSObject <CommandQueueOfMetal4>
+@end
+@implementation QueueOfMetal4
+@synthesize device;
+@end
+
 namespace metal_marlin::metal {
 namespace {
 
@@ -368,6 +378,21 @@ TEST_F(DeviceTest, StreamsOfOtherKindsAreRefused) {
       EXPECT_CODE(device->stream({kind, (__bridge void*)queue}).status(), MARLIN_E_ARGUMENT);
     EXPECT_CODE(device->stream({MARLIN_NATIVE_METAL_QUEUE, nullptr}).status(), MARLIN_E_ARGUMENT);
     EXPECT_CODE(device->stream({MARLIN_NATIVE_METAL_QUEUE, (__bridge void*)@"no queue"}).status(), MARLIN_E_ARGUMENT);
+  }
+}
+
+TEST_F(DeviceTest, AQueueOfMetal4IsRefused) {
+  open();
+  @autoreleasepool {
+    QueueOfMetal4* const queue = [[QueueOfMetal4 alloc] init];
+    queue.device = MTLCreateSystemDefaultDevice();
+    for (const auto& [kind, expected] : {std::pair{MARLIN_NATIVE_METAL_QUEUE, "MTLCommandQueue"},
+                                         {MARLIN_NATIVE_METAL_COMMAND_BUFFER, "MTLCommandBuffer"},
+                                         {MARLIN_NATIVE_METAL_ENCODER, "MTLComputeCommandEncoder"}}) {
+      const Status status = device->stream({kind, (__bridge void*)queue}).status();
+      EXPECT_CODE(status, MARLIN_E_ARGUMENT);
+      EXPECT_EQ(std::string(status.message()), std::string("stream: native is no ") + expected + " of this device");
+    }
   }
 }
 
