@@ -5,6 +5,8 @@ import sys
 import metal_marlin as mm
 import numpy as np
 
+if len(sys.argv) != 3:
+    sys.exit("usage: hello.py CHECKPOINT LAYER")
 path, layer = sys.argv[1:]
 weights = mm.Weights.load(mm.Context(), mm.Checkpoint(path), layer)
 info = weights.info()

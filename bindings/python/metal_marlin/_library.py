@@ -109,7 +109,7 @@ def constant(value: object, kind: type[Constant], name: str) -> None:
     a newer library knows is written Format(99)."""
     if not isinstance(value, kind):
         meant = next((each for each in kind if each.name == str(value).upper()), None)
-        example = meant if meant is not None else list(kind)[-1]
+        example = meant if meant is not None else list(kind)[1]
         raise TypeError(f"{name} is {value!r}, expected {a(kind)}, as {kind.__name__}.{example.name}")
 
 

@@ -18,6 +18,7 @@ from ._abi import Backend, Compute, DType, Format, Layout
 from ._library import constant, expected
 from ._torch_streams import current_stream, release
 from .checkpoint import Checkpoint
+from .codes import FLOATS
 from .context import Context, shared_context
 from .operands import Bits
 from .products import Gemm
@@ -26,6 +27,11 @@ from .quantize import Quantize
 from .weights import Part, Weights
 
 __all__ = ["Linear", "load_checkpoint_", "load_quantized_", "quantize_"]
+
+
+def __dir__() -> list[str]:
+    return __all__  # what a newcomer looks for, without what this file imports
+
 
 # Operators take tensors and numbers, so weights go by number: those that live. A number is never used again.
 _weights: weakref.WeakValueDictionary[int, Weights] = weakref.WeakValueDictionary()
@@ -173,6 +179,8 @@ def _weights_of(context: Context, state: Mapping[str, Any], name: str) -> Weight
     for field in (SCALES, ZEROS):
         if name + field in state:
             fields[field] = state[name + field].cpu()
+    if SCALES not in fields and fields["layout"] != Layout.GGUF and fields["format"] not in FLOATS:
+        raise errors.argument(f"the state has {name}{PACKING}, expected {name}{SCALES} as well")
     if SCALES in fields and fields[SCALES].dtype == torch.uint8:
         fields[SCALES] = Bits(fields[SCALES], DType.E8M0 if fields["format"] == Format.MXFP4 else DType.E4M3)
     if name + TENSOR_SCALE in state:

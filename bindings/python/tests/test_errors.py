@@ -135,6 +135,7 @@ def test_arguments_of_other_kinds(context, weights):
         (lambda: mm.gemm(x, weights, expert_ids=np.zeros((8, 1))), "expert_ids has dtype float64 .*, expected int32"),
         (lambda: mm.gemm_many([weights]), "the product is a Weights, expected a Gemm"),
         (lambda: mm.Quantize("int4"), "format is 'int4', expected a Format, as Format.INT4"),
+        (lambda: mm.Quantize(4), "format is 4, expected a Format, as Format.INT4"),
         (lambda: mm.Quantize(mm.Format.INT4, "32"), "group_size is '32', expected a number of elements"),
         (lambda: mm.Weights.quantize(context, x, mm.Format.INT4), "quantize is a Format, expected a Quantize"),
         (lambda: mm.Weights.quantize(x, context, mm.Quantize(mm.Format.INT4)), "context is an ndarray, expected a Context"),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -19,3 +21,8 @@ def test_blocks(page, monkeypatch):
     for block in blocks:
         exec(compile(block, page, "exec"), names)
     assert isinstance(names["y"], np.ndarray) and names["y"].any()
+
+
+def test_hello_without_arguments():
+    done = subprocess.run([sys.executable, TOP / "bindings/python/examples/hello.py"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "usage: hello.py CHECKPOINT LAYER\n")

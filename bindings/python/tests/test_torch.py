@@ -172,6 +172,10 @@ def test_gradients_of_what_comes_before(context, dtype):
     torch.library.opcheck(torch.ops.metal_marlin.linear.default, (table.clone().requires_grad_(), bias, layer._number, info.n))
 
 
+def test_dir_shows_what_is_public():
+    assert dir(mm.torch) == ["Linear", "load_checkpoint_", "load_quantized_", "quantize_"]
+
+
 def test_a_whole_model_that_is_a_linear_is_an_error(context, tmp_path):
     linear, quantized = torch.nn.Linear(64, 32), Small()
     quantize_(quantized, INT8)
@@ -291,6 +295,8 @@ def test_states_that_do_not_fit(model):
         load_quantized_(Small(), {**state, **{f"up.{name}": state[f"down.{name}"] for name in ("packing", "codes", "scales")}})
     with pytest.raises(mm.ArgumentError, match=r"the state has up\.packing, expected up\.codes as well"):
         load_quantized_(Small(), lacking)
+    with pytest.raises(mm.ArgumentError, match=r"the state has up\.packing, expected up\.scales as well"):
+        load_quantized_(Small(), {name: tensor for name, tensor in state.items() if name != "up.scales"})
     with pytest.raises(mm.ArgumentError, match="head.1 is not there in the model, expected a Linear as in the state"):
         smaller = Small()
         smaller.head = torch.nn.Sequential(torch.nn.ReLU())
