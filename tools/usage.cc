@@ -59,7 +59,7 @@ void check_command(const CLI::App& app, const std::vector<std::string>& argument
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (arguments[i].starts_with('-') || is_value(i)) continue;
     if (std::count(commands.begin(), commands.end(), arguments[i]) != 0) return;
-    const std::string meant = most_like(arguments[i], commands);
+    const std::string meant = arguments[i] == "help" ? "--help" : most_like(arguments[i], commands);
     throw Failure(fmt::format("there is no command '{}'{} The commands are {}", arguments[i],
                               meant.empty() ? "." : fmt::format("; did you mean '{}'?", meant),
                               fmt::join(commands, ", ")),

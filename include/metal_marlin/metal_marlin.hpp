@@ -295,6 +295,14 @@ inline weights load(const context& to, const checkpoint& from, std::initializer_
   desc.layer_count = static_cast<std::uint32_t>(layers.size());
   return load(to, from, desc);
 }
+inline weights load(const context& to, const checkpoint& from, const std::vector<std::string>& layers) {
+  std::vector<const char*> names;
+  for (const std::string& layer : layers) names.push_back(layer.c_str());
+  auto desc = make<marlin_load_desc>();
+  desc.layers = names.data();
+  desc.layer_count = static_cast<std::uint32_t>(names.size());
+  return load(to, from, desc);
+}
 /// One whole layer.
 inline weights load(const context& to, const checkpoint& from, const std::string& layer) {
   return load(to, from, {layer.c_str()});

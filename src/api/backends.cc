@@ -62,7 +62,8 @@ Status describe_device(uint32_t index, marlin_device_info& out) {
     }
     first += count;
   }
-  return Status::error(MARLIN_E_NOT_FOUND, "device %u of %u", index, first);
+  return Status::error(MARLIN_E_NOT_FOUND, "index is %u, expected less than %u devices", index,
+                       first);
 }
 
 Status check_packed(const PackedForm& form, const PackedMatrix& matrix, uint64_t bytes,

@@ -63,12 +63,12 @@ Status take_layers(const Checkpoint& files, const marlin_convert_desc& d, Conver
   std::vector<uint32_t> listed(singles.layer_count(), UINT32_MAX);  // where
   for (uint32_t i = 0; i < d.layer_count; ++i) {
     if (d.layers[i] == nullptr)
-      return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: NULL, expected a layer's name", i);
+      return Status::error(MARLIN_E_ARGUMENT, "layers[%u]: NULL, expected a layer's name", i);
     const auto found = files.find_layer(d.layers[i]);
-    if (!found) return prefixed("desc->layers", i, missing_layer(files, d.layers[i]));
+    if (!found) return prefixed("layers", i, missing_layer(files, d.layers[i]));
     for (const size_t single : files.singles_of(*found)) {
       if (listed[single] != UINT32_MAX)
-        return Status::error(MARLIN_E_ARGUMENT, "desc->layers[%u]: %s is listed twice", i,
+        return Status::error(MARLIN_E_ARGUMENT, "layers[%u]: %s is listed twice", i,
                              d.layers[i]);
       listed[single] = i;
     }

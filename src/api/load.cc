@@ -61,7 +61,7 @@ struct LayerPart {
 Result<LayerPart> read_part(const Checkpoint& files, uint32_t i, const marlin_load_desc& d,
                             const marlin_context& context) {
   const auto index = find_layer(files, d.layers[i]);
-  if (!index.ok()) return prefixed("desc->layers", i, index.status());
+  if (!index.ok()) return prefixed("layers", i, index.status());
   const Layer layer = files.layer(index.value());
   const marlin_shard shard = d.shards != nullptr ? d.shards[i] : marlin_shard{};
   const auto read = [&]() -> Result<LayerPart> {
@@ -102,7 +102,7 @@ Result<int64_t> count_experts(std::span<const LayerPart> parts, uint32_t expert_
   for (uint32_t i = 0; i < parts.size(); ++i)
     if (parts[i].experts.count != each)
       return prefixed(
-          "desc->layers", i,
+          "layers", i,
           Status::error(MARLIN_E_SHAPE, "%s gives %" PRId64 " experts, expected %" PRId64 "%s",
                         parts[i].layer.name.c_str(), parts[i].experts.count, each,
                         expert_count > 1 ? ": desc->expert_count counts names" : " as the first"));
@@ -112,6 +112,22 @@ Result<int64_t> count_experts(std::span<const LayerPart> parts, uint32_t expert_
                          "desc->layer_count is %zu, expected a multiple of expert_count = %u",
                          parts.size(), expert_count);
   return int64_t{expert_count};
+}
+
+/// Layers of one handle have one format; make_concat would say so of numbers of parts.
+Status check_formats(std::span<const LayerPart> parts) {
+  const Layer& first = parts[0].layer;
+  for (const LayerPart& part : parts) {
+    const Layer& layer = part.layer;
+    if (layer.format != first.format && layer.format != MARLIN_FORMAT_NONE &&
+        first.format != MARLIN_FORMAT_NONE)
+      return Status::error(MARLIN_E_SHAPE,
+                           "%s is %s and %s is %s, but the layers of one handle have one format "
+                           "(marlin_gemm_many runs several handles in one call)",
+                           first.name.c_str(), format_name(first.format), layer.name.c_str(),
+                           format_name(layer.format));
+  }
+  return {};
 }
 
 Result<ExpertStack> pack_watched(Backend& packer, Sources experts, const marlin_load_desc& d) {
@@ -144,6 +160,7 @@ Result<PackedLayers> pack_layers(const marlin_context& context, Backend& packer,
     MARLIN_ASSIGN(LayerPart part, read_part(files, i, d, context));
     parts.push_back(std::move(part));
   }
+  MARLIN_RETURN_IF_ERROR(check_formats(parts));
   MARLIN_ASSIGN(const int64_t expert_count, count_experts(parts, d.expert_count));
   const auto read = [&](size_t i) -> Result<std::unique_ptr<WeightSource>> {
     auto source = source_of(files, parts[i % parts.size()], static_cast<int64_t>(i / parts.size()));

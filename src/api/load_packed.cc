@@ -36,7 +36,7 @@ Result<size_t> find_entry(const Checkpoint& files, const marlin_load_desc& d) {
   LayerNames layers;
   for (uint32_t i = 0; i < d.layer_count; ++i) {
     if (d.layers[i] == nullptr)
-      return prefixed("desc->layers", i,
+      return prefixed("layers", i,
                       Status::error(MARLIN_E_ARGUMENT, "NULL, expected a layer's name"));
     layers.push_back(d.layers[i]);
   }

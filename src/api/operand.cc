@@ -42,13 +42,16 @@ Status check_memory(marlin_memory memory, const char* name, marlin_backend backe
       return {};
     case MARLIN_MEM_CUDA:
       if (backend == MARLIN_BACKEND_CUDA) return {};
-      return Status::error(MARLIN_E_ARGUMENT,
-                           "%s.memory is CUDA (1), but the context's backend is %d", name, backend);
+      return Status::error(
+          MARLIN_E_ARGUMENT,
+          "%s.memory is CUDA (1), but the context's backend is %d, expected CUDA (3)", name,
+          backend);
     case MARLIN_MEM_METAL:
       if (backend == MARLIN_BACKEND_METAL) return {};
-      return Status::error(MARLIN_E_ARGUMENT,
-                           "%s.memory is METAL (2), but the context's backend is %d", name,
-                           backend);
+      return Status::error(
+          MARLIN_E_ARGUMENT,
+          "%s.memory is METAL (2), but the context's backend is %d, expected Metal (2)", name,
+          backend);
     default:
       return Status::error(MARLIN_E_ARGUMENT,
                            "%s.memory is %d, expected 0 (host), 1 (CUDA), 2 (Metal) or 3 (buffer)",

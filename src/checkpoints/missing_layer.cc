@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "checkpoints/tensor_table.h"
+
 namespace metal_marlin {
 namespace {
 
@@ -10,8 +12,13 @@ constexpr size_t kMostLayers = 20000;
 constexpr size_t kLongest = 160;  // of names that are compared letter by letter
 constexpr size_t kMostLetters = 4;
 
-/// How many letters have to be put in, left out or replaced to turn a into b; `limit` + 1 stands
-/// for more than limit.
+bool same_letter(char a, char b) {
+  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? c | 32 : c; };
+  return small(a) == small(b);
+}
+
+/// How many letters, in either case, have to be put in, left out or replaced to turn a into b;
+/// `limit` + 1 stands for more than limit.
 size_t distance(std::string_view a, std::string_view b, size_t limit) {
   const size_t shorter = std::min(a.size(), b.size()), longer = std::max(a.size(), b.size());
   if (longer > kLongest || longer - shorter > limit) return limit + 1;
@@ -20,7 +27,7 @@ size_t distance(std::string_view a, std::string_view b, size_t limit) {
   for (size_t i = 1; i <= a.size(); ++i) {
     size_t diagonal = row[0], least = row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      const size_t replaced = diagonal + (same_letter(a[i - 1], b[j - 1]) ? 0 : 1);
       diagonal = row[j];
       row[j] = std::min({row[j - 1] + 1, row[j] + 1, replaced});
       least = std::min(least, row[j]);
@@ -71,6 +78,11 @@ Status missing_layer(const Checkpoint& files, std::string_view name) {
   const size_t count = files.layer_count();
   const std::string_view meant = closest(files, name);
   const char* plural = count == 1 ? "" : "s";
+  if (files.tensors().find(name) && !is_part(name, meant))
+    return Status::error(MARLIN_E_NOT_FOUND,
+                         "no layer is called %.*s: it is a tensor of no layer, which "
+                         "marlin_checkpoint_tensor gives",
+                         cut(name), name.data());
   if (meant.empty() && count == 0)
     return Status::error(MARLIN_E_NOT_FOUND,
                          "no layer is called %.*s; the checkpoint has no layers", cut(name),

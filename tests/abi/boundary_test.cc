@@ -174,7 +174,8 @@ TEST_F(Boundary, PrepareReportsTheScratchAndReadsNoPointer) {
 }
 
 TEST_F(Boundary, MemoryAndStreamsOfAnotherBackendAreRefused) {
-  for (const auto& [memory, name] : {std::pair(MARLIN_MEM_CUDA, "CUDA"), std::pair(MARLIN_MEM_METAL, "METAL")}) {
+  for (const auto& [memory, name] : {std::pair(MARLIN_MEM_CUDA, "backend is 1, expected CUDA (3)"),
+                                     std::pair(MARLIN_MEM_METAL, "backend is 1, expected Metal (2)")}) {
     marlin_gemm_desc d = *desc();
     d.a.memory = memory;
     EXPECT_FAILS(MARLIN_E_ARGUMENT, name, marlin_gemm, nullptr, &d);
@@ -389,8 +390,8 @@ TEST(PackedFiles, AreOfOneBackend) {
   const mm::context cpu(MARLIN_BACKEND_CPU);
   load.layer_count = 2;
   mm::weights none;
-  EXPECT_FAILS(MARLIN_E_ARGUMENT, "desc->layers[1]: NULL, expected a layer's name", marlin_weights_load, cpu.get(),
-               packed.get(), &load, none.out());
+  EXPECT_FAILS(MARLIN_E_ARGUMENT, "layers[1]: NULL, expected a layer's name", marlin_weights_load, cpu.get(), packed.get(),
+               &load, none.out());
 }
 
 /// A dry run of a conversion whose descriptor has one layer, to GGUF.
@@ -435,9 +436,9 @@ TEST(Conversions, NameEachLayerOnce) {
   run.desc.layer_count = 0;
   run.fails("out.gguf", "desc names no layers");
   run.desc.layer_count = 2;
-  run.fails("out.gguf", "desc->layers[1]: NULL, expected a layer's name");
+  run.fails("out.gguf", "layers[1]: NULL, expected a layer's name");
   run.layers[1] = run.layers[0];
-  run.fails("out.gguf", "desc->layers[1]: " + run.name + " is listed twice");
+  run.fails("out.gguf", "layers[1]: " + run.name + " is listed twice");
 }
 
 TEST(Conversions, TakeNormsWhereTheyAreUsed) {

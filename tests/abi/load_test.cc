@@ -97,7 +97,7 @@ TEST_F(Load, UnknownNamesAndBadDescriptors) {
     EXPECT_FAILS(status, mentioned, marlin_weights_load, context.get(), file.get(), &d, none.out());
   };
   std::vector<const char*> names = {layer.c_str(), "no.such.layer"};
-  fails(desc_of(names), MARLIN_E_NOT_FOUND, "desc->layers[1]: no layer is called no.such.layer; the checkpoint has ");
+  fails(desc_of(names), MARLIN_E_NOT_FOUND, "layers[1]: no layer is called no.such.layer; the checkpoint has ");
   fails(desc_of(names), MARLIN_E_NOT_FOUND, (", the first is " + layer).c_str());
   const std::string with_suffix = layer + ".weight", misspelled = "x" + layer.substr(0, layer.size() - 1),
                     behind = layer.substr(layer.rfind('.') + 1), behind_misspelled = "x" + behind.substr(0, behind.size() - 1);
@@ -109,7 +109,7 @@ TEST_F(Load, UnknownNamesAndBadDescriptors) {
     fails(desc_of(names), MARLIN_E_NOT_FOUND, words.c_str());
   }
   names[1] = nullptr;
-  fails(desc_of(names), MARLIN_E_ARGUMENT, "desc->layers[1]");
+  fails(desc_of(names), MARLIN_E_ARGUMENT, "layers[1]");
   names.pop_back();
   marlin_load_desc d = desc_of(names);
   d.layer_count = 0;
@@ -328,13 +328,29 @@ TEST_F(Load, ExpertsOfStacksAndOfNamesAreConcatenatedExpertByExpert) {
   fails("multiple of expert_count = 3");
   d.expert_count = layer.experts;
   shards[1].count[2] = 0;
-  fails("desc->layers[1]");
+  fails("layers[1]");
   shards[1].count[2] = 1;
   shards[3].count[0] = 3;
   fails("expert 1: n: expected 4");
   d = desc_of(two, shards);
   shards[0].count[2] = 2;
-  fails("desc->layers[1]");
+  fails("layers[1]");
+}
+
+TEST_F(Load, LayersOfTwoFormatsAreNamed) {
+  const mm::checkpoint file(data("gguf-mixed"));
+  const std::vector<const char*> names = {"blk.0.ffn_down.weight", "blk.2.ffn_down.weight"};
+  const marlin_load_desc d = desc_of(names);
+  mm::weights none;
+  EXPECT_FAILS(MARLIN_E_SHAPE,
+               "blk.0.ffn_down.weight is INT4 and blk.2.ffn_down.weight is INT8, but the layers of one handle have one format",
+               marlin_weights_load, context.get(), file.get(), &d, none.out());
+}
+
+TEST_F(Load, NamesMayBeStrings) {
+  const mm::checkpoint file(data("gguf-mixed"));
+  const std::vector<std::string> names(2, "blk.0.ffn_down.weight");
+  EXPECT_EQ(mm::info(mm::load(context, file, names)).n, 2 * 64);
 }
 
 TEST_F(Load, FloatsAreQuantizedOnLoadAsWhenPacked) {

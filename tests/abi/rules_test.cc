@@ -411,7 +411,7 @@ TEST_F(Rules, DevicesAreListedUntilNotFoundAndTellWhyNot) {
   }
   EXPECT_EQ(status, MARLIN_E_NOT_FOUND);
   EXPECT_GE(usable, 1u);
-  EXPECT_FAILS(MARLIN_E_NOT_FOUND, "device 4294967295", marlin_device_get, UINT32_MAX, &info);
+  EXPECT_FAILS(MARLIN_E_NOT_FOUND, "index is 4294967295, expected less than ", marlin_device_get, UINT32_MAX, &info);
 }
 
 TEST_F(Rules, AboutStatusesVersionAndTable) {

@@ -224,6 +224,7 @@ TEST(Command, SuggestsACommand) {
               StartsWith("metal-marlin: there is no command 'insepct'; did you mean 'inspect'? The commands are doctor, "));
   EXPECT_THAT(run_command({"--color", "never", "frobnicate"}).err,
               HasSubstr("there is no command 'frobnicate'. The commands are"));
+  EXPECT_THAT(run_command({"help"}).err, HasSubstr("there is no command 'help'; did you mean '--help'?"));
 }
 
 TEST(Command, SuggestsAnOption) {

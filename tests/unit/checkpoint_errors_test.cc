@@ -456,6 +456,10 @@ TEST(CheckpointErrors, AMissingLayerSaysWhatThereIs) {
   EXPECT_EQ(said({{"a.weight", "F32", "2,2", z}}), "no layer is called some.layer; the checkpoint has 1 layer, the first is a");
   EXPECT_EQ(said({{"a.weight", "F32", "2,2", z}, {"b.weight", "F32", "2,2", z}}),
             "no layer is called some.layer; the checkpoint has 2 layers, the first is a");
+  EXPECT_EQ(said({{"some.layex", "F32", "2,2", z}, {"Some.Layer", "F32", "2,2", z}}),
+            "no layer is called some.layer; did you mean Some.Layer? The checkpoint has 2 layers");
+  EXPECT_EQ(said({{"some.layex.weight", "F32", "2,2", z}, {"some.layer", "F32", "4", z}}),
+            "no layer is called some.layer: it is a tensor of no layer, which marlin_checkpoint_tensor gives");
 }
 
 }  // namespace
