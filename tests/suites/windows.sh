@@ -1,6 +1,6 @@
 # about: for Windows on x86-64: the library, the command, examples, tests of kernels and files, cross-compiled and run under Wine; the wheel
 # inputs: src include tools examples cmake pyproject.toml packaging/wheel bindings/python/metal_marlin tests/windows tests/unit tests/kernels tests/data
-# seconds: 340
+# seconds: 550
 # when: changed
 # packages: windows
 [ "$(uname -sm)" = "Linux x86_64" ] || left_out "Wine runs programs for x86-64 on Linux for x86-64"
