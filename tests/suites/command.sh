@@ -1,6 +1,6 @@
 # about: the metal-marlin command from end to end
 # inputs: src include tools tests/tools
-# seconds: 90
+# seconds: 145
 # when: core
 # data: tools
 built tests tests/tools/all metal-marlin

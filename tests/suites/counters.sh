@@ -1,6 +1,6 @@
 # about: the work of the Metal shaders, counted
 # inputs: shaders/metal shaders/common tests/problem tests/shaders tests/metal_on_cpu
-# seconds: 320
+# seconds: 500
 # when: changed
 # packages: testbed
 # data: shaders docs

@@ -1,6 +1,6 @@
 # about: the library, its C ABI and the hosts of GPUs by clang with a hardened libc++, under AddressSanitizer and UBSan
 # inputs: src include tests
-# seconds: 320
+# seconds: 465
 # when: core
 with_kernels
 built asan all

@@ -1,6 +1,6 @@
 # about: the Metal shaders on the CPU: each kernel, kind of weights and planted mistake, and the first rows of pairs of choices
 # inputs: src include shaders tests/gpu tests/problem tests/shaders tests/metal_on_cpu
-# seconds: 200
+# seconds: 390
 # when: core
 # packages: testbed
 # data: shaders
