@@ -124,7 +124,7 @@ int File::reserve(uint64_t bytes) const {
 }
 
 int File::write(uint64_t offset, std::span<const std::byte> bytes) const {
-  constexpr size_t kPiece = size_t{1} << 30;  // Linux writes at most 2^31 bytes a call
+  constexpr size_t kPiece = size_t{1} << 30;  // Linux writes at most 2^31 bytes per call
   while (!bytes.empty()) {
     const ssize_t written = ::pwrite(descriptor_, bytes.data(), std::min(bytes.size(), kPiece),
                                      static_cast<off_t>(offset));
@@ -193,8 +193,7 @@ int rename(const char* from, const char* to) noexcept { return error_of(std::ren
 
 int exchange([[maybe_unused]] const char* a, [[maybe_unused]] const char* b) noexcept {
 #if defined(__linux__) && defined(SYS_renameat2)
-  constexpr unsigned kExchange =
-      2;  // RENAME_EXCHANGE, which not every C library names, as it has no renameat2() itself
+  constexpr unsigned kExchange = 2;  // RENAME_EXCHANGE, which not every C library names
   return error_of(static_cast<int>(::syscall(SYS_renameat2, AT_FDCWD, a, AT_FDCWD, b, kExchange)));
 #elif defined(__APPLE__)
   return error_of(::renamex_np(a, b, RENAME_SWAP));

@@ -18,7 +18,7 @@ namespace metal_marlin {
 /// MARLIN_E_FILE about a file or folder; `error` is a number of the functions below.
 Status file_error(const std::string& path, const char* what, int error);
 
-/// The identity of a file, whatever its names are.
+/// The identity of a file. It does not depend on the names that the file has.
 struct FileId {
   uint64_t device = 0, inode = 0;
   bool operator==(const FileId&) const = default;

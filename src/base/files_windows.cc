@@ -52,8 +52,8 @@ int last_error() {
 }
 int error_of(BOOL succeeded) { return succeeded ? 0 : last_error(); }
 
-/// The path in the system's letters. A path that may be too long gets its whole form, for which
-/// there is no limit. After an error, the path is empty, which names nothing.
+/// The path in the system's letters. A path that may be too long gets its whole form,
+/// which has no limit. After an error, the path is empty, which names nothing.
 std::wstring wide(std::string_view path) noexcept try {
   std::wstring text(path.size(), L'\0');
   const int units =

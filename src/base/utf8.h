@@ -6,6 +6,9 @@
 
 namespace metal_marlin {
 
+/// The small letter of a capital of ASCII; everything else as it is.
+inline char small_letter(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c | 32) : c; }
+
 /// The length in bytes of the sequence with which a text begins, or 0 if it begins with none.
 inline size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) {

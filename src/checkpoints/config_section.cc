@@ -5,6 +5,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/utf8.h"
+
 namespace metal_marlin {
 namespace {
 
@@ -287,7 +289,7 @@ class ConfigReader {
 
 std::string config_word(std::string_view text) {
   std::string word(text.substr(0, kMaxWord));
-  for (char& c : word) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  for (char& c : word) c = small_letter(c);
   return word;
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace metal_marlin {
 namespace {
 
@@ -39,8 +41,6 @@ constexpr const char* kPickle =
     "a pickle of PyTorch (.bin, .pt), which is not read: save it as safetensors";
 constexpr const char* kOnnx = "an ONNX model, which is not read";
 
-char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
-
 bool is_text(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
     return c == '\n' || c == '\r' || c == '\t' || static_cast<uint8_t>(c) >= 0x20;
@@ -66,7 +66,7 @@ bool is_onnx(std::string_view bytes) {
 
 std::string of_text(std::string_view text) {
   std::string start;
-  for (const char c : text.substr(0, 9)) start += lower(c);
+  for (const char c : text.substr(0, 9)) start += small_letter(c);
   if (start.starts_with("<!doctype") || start.starts_with("<html") || start.starts_with("<head"))
     return "a web page (HTML) in place of the file: download the file itself";
   if (start.starts_with("<?xml")) return "an XML text in place of the file";
@@ -142,8 +142,8 @@ std::string other_path(std::string_view path) {
   const bool one_slash = slash != std::string_view::npos && slash > 0 && slash + 1 < path.size() &&
                          path.find('/', slash + 1) == std::string_view::npos;
   const bool plain = std::all_of(path.begin(), path.end(), [](char c) {
-    return (c >= '0' && c <= '9') || (lower(c) >= 'a' && lower(c) <= 'z') || c == '-' || c == '_' ||
-           c == '.' || c == '/';
+    return (c >= '0' && c <= '9') || (small_letter(c) >= 'a' && small_letter(c) <= 'z') ||
+           c == '-' || c == '_' || c == '.' || c == '/';
   });
   const bool is_file = ends_with_any(path, {".safetensors", ".gguf", ".json", ".marlin"});
   const bool one_name = has_tag && slash == std::string_view::npos;

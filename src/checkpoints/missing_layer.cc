@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/utf8.h"
 #include "checkpoints/tensor_table.h"
 
 namespace metal_marlin {
@@ -11,11 +12,6 @@ namespace {
 constexpr size_t kMostLayers = 20000;
 constexpr size_t kLongest = 160;  // of names that are compared letter by letter
 constexpr size_t kMostLetters = 4;
-
-bool same_letter(char a, char b) {
-  const auto small = [](char c) { return c >= 'A' && c <= 'Z' ? c | 32 : c; };
-  return small(a) == small(b);
-}
 
 /// How many letters, in either case, have to be put in, left out or replaced to turn a into b;
 /// `limit` + 1 stands for more than limit.
@@ -27,7 +23,7 @@ size_t distance(std::string_view a, std::string_view b, size_t limit) {
   for (size_t i = 1; i <= a.size(); ++i) {
     size_t diagonal = row[0], least = row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (same_letter(a[i - 1], b[j - 1]) ? 0 : 1);
+      const size_t replaced = diagonal + (small_letter(a[i - 1]) == small_letter(b[j - 1]) ? 0 : 1);
       diagonal = row[j];
       row[j] = std::min({row[j - 1] + 1, row[j] + 1, replaced});
       least = std::min(least, row[j]);

@@ -66,7 +66,7 @@ class RowInvariance : public testing::TestWithParam<int> {
 TEST_P(RowInvariance, HoldsForEveryChoiceOfACaller) {
   constexpr marlin_epilogue kEpilogues[] = {MARLIN_EPILOGUE_NONE, MARLIN_EPILOGUE_SILU, MARLIN_EPILOGUE_SWIGLU,
                                             MARLIN_EPILOGUE_GELU_ERF, MARLIN_EPILOGUE_GEGLU_TANH};
-  const bool named = std::getenv("METAL_MARLIN_ISA") != nullptr;  // of which there are several
+  const bool named = std::getenv("METAL_MARLIN_ISA") != nullptr;  // there are several such runs
   const uint32_t seeds = !whole_campaigns() ? 6 : named ? 20 : 60;
   int products = 0;
   for (const marlin_compute compute : kComputes)
